@@ -190,7 +190,7 @@ FIRST_STEPS = {
     "audit_altered": "Run manage.py audit verify on the host: it names the entries.",
     "audit_unchecked": "Check whether the alerter runs, and whether the database answers.",
 }
-POINTS_MOVE = "Its points move to other nodes by themselves after 10 s."
+POINTS_MOVE = "Its points move to other nodes by themselves after 10 s, as long as the loops decide."
 STEPS_OF_PIPELINE = {
     "queue_wait": "Check under Pipeline whether the application that reads it runs and keeps up.",
     "queue_latency": "See under Pipeline which operator is slow, and how long its batches take.",
