@@ -65,7 +65,8 @@ def _decision(
         "events_per_worker": parameters["events_per_worker"],
         "running": present,
     }
-    cause, remarks = _cause(parameters, start, life_seconds), _remarks(observation, count)
+    is_measured = bool(observation.get("service_seconds"))
+    cause, remarks = _cause(parameters, start, life_seconds, is_measured), _remarks(observation, count)
     if count == present:
         return Decision(None, no_action(cause, remarks=remarks), terms, start.limited_by, float(count))
     change = "" if present is None else f" ({count - round(present):+,})"
@@ -83,15 +84,15 @@ def _workers(parameters: Values, manager: Manager, start: Start, life_seconds: f
     return max(1, math.ceil(manager.rate * lives - ROUNDING) + extra)
 
 
-def _cause(parameters: Values, start: Start, life_seconds: float) -> str:
+def _cause(parameters: Values, start: Start, life_seconds: float, is_measured: bool) -> str:
+    """is_measured: whether it is known how long an event takes; else none waits or comes."""
     if start.limited_by is not None or parameters["method"] != "forecast":
         return cause_of(start.reason)
     waiting, coming = start.terms["backlog_events"], start.terms["coming"]
-    size, life = number(round(parameters["events_per_worker"], 1)), measure(life_seconds)
-    return (
-        f"{number(round(waiting, 1))} events wait and {number(round(coming, 1))} come in {life} s, in which a"
-        f" worker takes {size}"
-    )
+    size = number(round(parameters["events_per_worker"], 1))
+    takes = f", in which a worker takes {size}" if is_measured else ""
+    what = f"{number(round(waiting, 1))} events wait and {number(round(coming, 1))} come"
+    return f"{what} in {measure(life_seconds)} s{takes}"
 
 
 def _remarks(observation: Values, count: int) -> list[str]:

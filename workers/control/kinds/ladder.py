@@ -256,7 +256,7 @@ KIND = LoopKind(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
         of_each="queue, attached plant (there it only advises)",
         purpose=(
-            "Decides which remedy acts next in an overload of a queue, the cheapest first, and "
+            "Decides which remedy acts next in an overload, the cheapest first, and "
             "which ends first after it."
         ),
         formula=(
