@@ -102,6 +102,13 @@ class PoolSamples(PoolWork, frozen=True, kw_only=True):
     since: float
 
 
+class UnservedQueue(StoredDocument, frozen=True, kw_only=True):
+    """A queue of a plant from which no worker takes: what waits in it, and for how long nobody has taken."""
+
+    waiting: int
+    seconds: float
+
+
 class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     """Another plant. state: seen, stale or unseen; error: what went wrong when it was observed
     last. tasks: that can be set. latency_seconds: of its slowest path. topology: as
@@ -112,12 +119,15 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     that is not the number of its tasks. set_to: operator → tasks that the plant itself aims at, where it says
     so beside those that are there. lives: operator → since when it is at work (s since 1970), where that is
     known: what was ordered earlier was ordered of another one. completions: operator → what its pool
-    completed while it was full, where the plant says each completion.
+    completed while it was full, where the plant says each completion. silent_seconds: since it was observed
+    last, or first asked. missed_workers: worker → for how long it has not answered (s), though nothing was
+    heard of its end.
     """
 
     kind: str = ""
     state: str = "unseen"
     age_seconds: float | None = None
+    silent_seconds: float = 0.0
     error: str | None = None
     tasks: int | None = None
     in_per_second: float | None = None
@@ -132,6 +142,8 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     set_to: dict[str, int] = {}
     lives: dict[str, float] = {}
     completions: dict[str, PoolSamples] = {}
+    missed_workers: dict[str, float] = {}
+    unserved_queues: dict[str, UnservedQueue] = {}
     orders: dict[str, OrderStatus] = {}
 
     @property

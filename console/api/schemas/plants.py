@@ -177,6 +177,13 @@ class PoolSamplesRow(ApiAnswer):
     per_second: PerSecond | None
 
 
+class UnservedQueueRow(ApiAnswer):
+    """A queue of a plant from which no worker takes."""
+
+    waiting: Annotated[int, Field(description="Tasks that wait in it.")]
+    seconds: Annotated[Seconds, Field(description="For how long nobody has taken from it, s.")]
+
+
 class SnapshotPlant(ApiAnswer):
     """A registered plant as the snapshot has it; most views leave out its topology."""
 
@@ -188,6 +195,9 @@ class SnapshotPlant(ApiAnswer):
     in_per_second: PerSecond | None
     latency_seconds: Annotated[Seconds | None, Field(description="Of its slowest path, s.")]
     steered_by: PlantHolder | None
+    silent_seconds: NotRequired[
+        Annotated[Seconds, Field(description="Since it was observed last, or first asked, s.")]
+    ]
     topology: NotRequired[PlantTopology | None]
     sections: NotRequired[list[PlantSection]]
     groups: NotRequired[dict[str, ConsumerGroup]]
@@ -201,6 +211,10 @@ class SnapshotPlant(ApiAnswer):
         Annotated[dict[str, float], Field(description="Since when each operator is at work, s since 1970.")]
     ]
     completions: NotRequired[dict[str, PoolSamplesRow]]
+    missed_workers: NotRequired[
+        Annotated[dict[str, float], Field(description="For how long each has not answered, s.")]
+    ]
+    unserved_queues: NotRequired[dict[str, UnservedQueueRow]]
     orders: NotRequired[dict[str, PlantOrderRow]]
 
 

@@ -19,6 +19,7 @@ from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of, snapshot_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.past import time_shown
+from console.pages.plant.plant_view import AttachedPlant, attached_of
 from queues.models import Node
 from queues.nodes.node_state import SILENT
 from workers.control.ledger import runs
@@ -31,6 +32,7 @@ from workers.steering.overrides import in_force_at
 
 LATEST_DECISIONS = 5
 WORST = 5
+MOST_ATTACHED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,8 @@ class OverviewPage(ConsolePage):
     worst: list[RankedSubject]  # nodes and queues, the worst first
     worst_queues: list[RankedSubject]  # for a phone, which lists the nodes above
     starting: Parts  # every part by name, while one of them starts
+    attached: list[AttachedPlant]  # the first of them; those with which something is wrong come first
+    more_attached: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +81,14 @@ class WorkersPage(ConsolePage):
 @requires("plant.view")
 def overview(request: HttpRequest) -> HttpResponse:
     """What is worst, and what the loops did last."""
-    worst = worst_first(snapshot_of(request))
+    worst, attached = worst_first(snapshot_of(request)), attached_of(seen_of(request))
     page = OverviewPage(
         decisions=runs.news(time_shown(request), LATEST_DECISIONS),
         worst=worst[:WORST],
         worst_queues=[row for row in worst if row.kind == "queue"][:WORST],
         starting=_starting(seen_of(request).parts),
+        attached=attached[:MOST_ATTACHED],
+        more_attached=max(0, len(attached) - MOST_ATTACHED),
     )
     return render_page(request, page, "flow")
 

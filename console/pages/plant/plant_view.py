@@ -4,19 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from console.display.first_report import ShownReport, report_of
+from controllers.framework.reason import counted, listed
 from controllers.parallelism.inputs import rate_per_second, service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.loops import LoopStatus
-from workers.documents.plants import OrderStatus, PlantHolder, PlantSection, SensorStatus
+from workers.documents.plants import OrderStatus, PlantHolder, PlantSection, PlantStatus, SensorStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.orders import why_unreached
 from workers.plants.registry import LOCAL, why_unseen
 from workers.plants.topology import topology_of
 
-MOST_CHARTED = 6
+MOST_CHARTED, NAMED = 6, 3
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,35 @@ class PlantLoop:
     name: str
     status: LoopStatus
     report: ShownReport | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttachedPlant:
+    """A plant of others in a line: what is wrong with it, a sentence each."""
+
+    name: str
+    shown: ShownPlant
+    status: PlantStatus
+    wrong: list[str]
+
+
+def attached_of(snapshot: Snapshot) -> list[AttachedPlant]:
+    """Those with which something is wrong first."""
+    found = [
+        AttachedPlant(name=name, shown=shown(snapshot, name), status=row, wrong=_wrong(name, row))
+        for name, row in snapshot.plants.items()
+    ]
+    return sorted(found, key=lambda each: (each.status.state == "seen", not each.wrong, each.name))
+
+
+def _wrong(name: str, row: PlantStatus) -> list[str]:
+    """What is wrong now: whether it answers first, as the rest is of when it did."""
+    if row.error is not None:
+        return [f"{why_unseen(name, row).rstrip('.')}."]
+    missed, queues = len(row.missed_workers), list(row.unserved_queues)
+    found = [f"{unreached}." for unreached in [why_unreached(row)] if unreached]
+    found += [f"{counted(missed, 'worker')} stopped answering."] if missed else []
+    return found + ([f"Nobody takes from {listed(queues[:NAMED])}."] if queues else [])
 
 
 def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:

@@ -166,6 +166,31 @@ def test_the_overview_shows_acts_and_counts_what_has_ticked_since(viewer, loop, 
     assert "No action \u00d7 2" in " ".join(page.content.decode().split())
 
 
+def test_the_overview_lists_attached_plants_with_what_is_wrong_first(viewer, control, stored_snapshot):
+    assert attached_on(viewer.get("/")) == []
+    missed, unserved = {"celery@a": 75.0, "celery@b": 80.0}, {"mail": {"waiting": 3, "seconds": 70.0}}
+    stored_snapshot["plants"] = {
+        "calm": {"kind": "flink", "state": "seen", "tasks": 4},
+        "lost": {"kind": "celery", "state": "stale", "age_seconds": 40.0, "error": "it does not answer."},
+        "shop": {
+            "kind": "celery", "state": "seen", "missed_workers": missed, "unserved_queues": unserved,
+        },
+    }  # fmt: skip
+    control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
+    assert attached_on(viewer.get("/")) == [
+        ("lost", ["lost was last seen 40 s ago: it does not answer."]),
+        ("shop", ["2 workers stopped answering.", "Nobody takes from mail."]),
+        ("calm", []),
+    ]
+
+
+def attached_on(page: Any) -> list[tuple[str, list[str]]]:
+    text = source_of(page).partition('id="overview-attached"')[2].partition("</section>")[0]
+    assert ("hidden" in text.partition(">")[0]) == (not page.context["attached"])
+    assert all(said in text for each in page.context["attached"] for said in each.wrong)
+    return [(each.name, each.wrong) for each in page.context["attached"]]
+
+
 def test_an_open_alert_that_calls_for_nobody_is_not_said_not_to_be(viewer, control, stored_snapshot):
     assert "ones are silenced" not in viewer.get("/").content.decode()
     common = {"severity": "warning", "title": "alert behind"}

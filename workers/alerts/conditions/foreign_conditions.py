@@ -1,4 +1,6 @@
-"""Conditions of plants that others built: how far the consumer groups of a log are behind."""
+"""Conditions of plants that others built: whether they answer, workers of theirs that are gone, queues from
+which nobody takes, and how far the consumer groups of a log are behind.
+"""
 
 from collections.abc import Iterator
 
@@ -6,8 +8,51 @@ from controllers.framework.reason import counted
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.documents.consumer_groups import ConsumerGroup
+from workers.documents.plants import PlantStatus
 
 SEEN, UNSEEN = "seen", "unseen"
+NAMED = 3  # workers in a sentence
+# A plant that an observer has just begun with has as long to answer.
+FIRST_SECONDS = 60.0
+
+
+def _plant_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for plant, row in evidence.plant.plants.items():
+        why = f" {row.error.rstrip('.')}." if row.error else ""
+        said = f"Plant {plant} has not been observed for {row.silent_seconds:.0f} s.{why}"
+        begins = row.state == UNSEEN and row.silent_seconds < FIRST_SECONDS
+        yield Reading({"plant": plant}, None if begins else row.silent_seconds, said)
+
+
+def _workers_missed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    """Of a plant one alert: a host that ends takes many workers with it."""
+    for plant, row in evidence.plant.plants.items():
+        longest = max(row.missed_workers.values(), default=0.0)
+        yield Reading({"plant": plant}, longest if row.state == SEEN else None, _missed(plant, row))
+
+
+def _missed(plant: str, row: PlantStatus) -> str:
+    """Those that answered last first."""
+    if row.state != SEEN:
+        return f"Workers of {plant}: not known, as it is not observed."
+    names = sorted(row.missed_workers, key=lambda name: (row.missed_workers[name], name))
+    if not names:
+        return f"Every worker of {plant} that answered of late answers."
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    of = f"{counted(len(names), 'worker')} of {plant}"
+    has = "has" if len(names) == 1 else "have"
+    return f"{of} {has} stopped answering: {', '.join(names[:NAMED])}{more}."
+
+
+def _queue_unserved(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for plant, row in evidence.plant.plants.items():
+        for name, queue in row.unserved_queues.items():
+            tasks = f"{counted(queue.waiting, 'task')} {'waits' if queue.waiting == 1 else 'wait'}"
+            since = f"for {queue.seconds:.0f} s no worker has taken one"
+            said = f"{tasks} in queue {name} of {plant}, and {since}."
+            yield Reading(
+                {"plant": plant, "plant_queue": name}, queue.seconds if row.state == SEEN else None, said
+            )
 
 
 def _consumer_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -32,6 +77,30 @@ def _said(name: str, plant: str, group: ConsumerGroup, lag: float | None) -> str
 
 
 CONDITIONS = (
+    Condition(
+        "plant_silent",
+        "How long an attached plant has not been observed.",
+        "s",
+        "plant",
+        _plant_silent,
+        elapses=True,
+    ),
+    Condition(
+        "workers_missed",
+        "How long workers of an attached plant have not answered, though nothing was heard of their end.",
+        "s",
+        "plant",
+        _workers_missed,
+        elapses=True,
+    ),
+    Condition(
+        "queue_unserved",
+        "How long tasks have waited in a queue of an attached plant from which no worker takes.",
+        "s",
+        "plant_queue",
+        _queue_unserved,
+        elapses=True,
+    ),
     Condition(
         "consumer_lag",
         "How old the event is that a consumer group reads next.",

@@ -29,6 +29,9 @@ OF_PARTS = frozenset(
     | {"pipeline_down", "pipeline_stalled", "pipeline_lag", "producer_silent"}
 )
 
+OF_A_PLANT = frozenset(
+    {"workers_missed", "queue_unserved", "sensor_silent", "consumer_lag", "order_unreached"}
+)
 SPENT_SLOWLY = frozenset({"budget_burn_slow", "budget_spent"})
 OF_A_LABEL = ("plant", "objective")  # that are in both alerts' labels
 
@@ -48,6 +51,9 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "pipeline_down": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_stalled", "pipeline_lag"}), "any")),
     "pipeline_stalled": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_lag"}), "any")),
     "node_toobusy": ((QUEUES | LOOPS, "node"),),
+    "plant_silent": ((LOOPS | OF_A_PLANT, "plant"),),
+    "workers_missed": ((LOOPS | {"queue_unserved", "order_unreached"}, "plant"),),
+    "queue_unserved": ((LOOPS, "plant"),),
     "sensor_silent": ((LOOPS, "plant"),),
     "order_unreached": ((LOOPS | {"loop_held"}, "plant"),),
     "queue_wait": (

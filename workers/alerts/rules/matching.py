@@ -27,6 +27,7 @@ LABELS = (
     "override",
     "what",  # of an override: its name and place
     "plant",
+    "plant_queue",
     "group",
     "sensor",
     "objective",

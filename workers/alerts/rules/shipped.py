@@ -57,6 +57,9 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     ),
     "pipeline-lag": _rule("pipeline_lag", "The pipeline lags behind", 60, 30, for_seconds=60),
     "consumer-lag": _rule("consumer_lag", "Group {group} of {plant} falls behind", 60, 30, for_seconds=60),
+    "plant-silent": _rule("plant_silent", "Plant {plant} is not seen", 60, 10),
+    "workers-missed": _rule("workers_missed", "Workers of {plant} do not answer", 60, 10),
+    "queue-unserved": _rule("queue_unserved", "Nobody takes from queue {plant_queue} of {plant}", 60, 10),
     "throttled": _rule("throttled", "Admission of {queue} is throttled", 1, 1),
     "shedding": _rule("shedding", "Events are shed", 0.01, 0.01, severity="critical"),
     "observer-silent": _rule(

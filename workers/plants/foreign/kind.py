@@ -19,6 +19,7 @@ from workers.documents.plants import (
     PoolSamples,
     ProofStatus,
     SensorStatus,
+    UnservedQueue,
 )
 from workers.host import egress
 from workers.plants.foreign.client import PlantClient
@@ -166,6 +167,16 @@ class Adapter(Elastic):
         """Operator → what its pool completed while all of its tasks had work, as `topology` saw it last,
         where each completion is heard of (`AdapterKind.completes`).
         """
+        return {}
+
+    def missed_workers(self) -> Mapping[str, float]:
+        """Worker → for how long it has not answered (s), as `topology` saw it last, where nothing was heard
+        of its end.
+        """
+        return {}
+
+    def unserved_queues(self) -> Mapping[str, UnservedQueue]:
+        """Queues in which work waits and from which no worker takes, as `topology` saw it last."""
         return {}
 
     def intervene(self, kind: str, subject: str, value: str) -> None:

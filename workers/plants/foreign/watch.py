@@ -47,6 +47,7 @@ class Lookout:
         self._lock = threading.Lock()
         self._seen = PlantStatus(kind=row.kind)
         self._seen_at: float | None = None
+        self._began_at = monotonic()
         self._error: str | None = None
         self._sections: Sequence[PlantSection] = ()
         self._answered: Sequence[PlantSection] = ()  # as its adapter gave them last, and when
@@ -102,6 +103,7 @@ class Lookout:
             found,
             state=state,
             age_seconds=age_seconds,
+            silent_seconds=round(now - (self._began_at if seen_at is None else seen_at), 1),
             error=error,
             sensors={
                 name: changed(each, silent_seconds=round(now - known_at[name], 1))
@@ -129,6 +131,8 @@ class Lookout:
             set_to=dict(adapter.set_to()),
             lives=dict(adapter.lives()),
             completions=dict(adapter.completions()),
+            missed_workers=dict(adapter.missed_workers()),
+            unserved_queues=dict(adapter.unserved_queues()),
         )
         try:
             text = encoded(found)

@@ -65,13 +65,16 @@ class LateWorkers:
 
     def __init__(self, control: RemoteControl, noted: NotedInterventions, clock: Callable[[], float]) -> None:
         self._control, self._noted, self._clock = control, noted, clock
+        self.paused: frozenset[str] = frozenset()  # queues, when it was asked last
         self._asked_at: dict[tuple[str, str], float] = {}  # worker, field of what it was asked to do → when
 
     def ask(self, pools: Sequence[WorkerPool], limits: Limits) -> None:
         """Those of these that were not asked, or do not follow. pools: as they answered just now."""
         now = self._clock()
         self._asked_at = {key: at for key, at in self._asked_at.items() if now - at < REPEAT_SECONDS}
-        for each in self._noted.all():
+        noted = self._noted.all()
+        self.paused = frozenset(each.subject for each in noted if each.kind == PAUSE and each.until > now)
+        for each in noted:
             before = json.loads(each.before) if each.kind in (PAUSE, LIMIT) and each.until > now else {}
             late = _late(each, before, pools, limits, now) if before else {}
             late = {worker: was for worker, was in late.items() if (worker, each.field) not in self._asked_at}

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from workers.documents.plants import PlantSection, PoolSamples
+from workers.documents.plants import PlantSection, PoolSamples, UnservedQueue
 from workers.plants.foreign.celery_app import sections
 from workers.plants.foreign.celery_app.asking.asked_workers import AskedWorkers, OwnAskedWorkers
 from workers.plants.foreign.celery_app.asking.event_requests import EventRequests
@@ -45,6 +45,7 @@ from workers.plants.foreign.celery_app.remote_control import (
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
 from workers.plants.foreign.celery_app.takers import AllTakers, PoolDemand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
+from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
 from workers.plants.foreign.kind import MOST_POOLS, Adapter, PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -93,7 +94,8 @@ class CeleryPlant(Adapter):
         self._late = LateWorkers(control, in_force or NoInterventions(), clock)
         self._missed = MissedWorkers(known or OwnKnownWorkers())
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
-        self._takers = AllTakers()
+        self._takers, self._unserved = AllTakers(), UnservedQueues()
+        self._unserved_now: Mapping[str, UnservedQueue] = {}
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._lives: dict[str, float] = {}  # worker → since when, s since 1970
         self._known_queues: list[str] = []
@@ -119,6 +121,7 @@ class CeleryPlant(Adapter):
         self._late.ask([pool for pool in pools if pool.worker in self._fresh], self._limits)
         self._lengths = self._broker.lengths(self._queues(pools))
         self._unacknowledged = self._broker.unacknowledged()
+        self._unserved_now = self._unserved_queues(pools)
         at, ready, held = self._monotonic(), shares(pools, self._lengths), self._held(pools)
         waiting = {worker: count for worker, (count, _) in held.items()}
         demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
@@ -180,6 +183,15 @@ class CeleryPlant(Adapter):
         """By the uptime that each says."""
         return self._lives
 
+    def missed_workers(self) -> Mapping[str, float]:
+        """Those that are not merely late."""
+        missed = self._missed.seconds()
+        return {name: round(seconds, 1) for name, seconds in missed.items() if seconds > LATE_SECONDS}
+
+    def unserved_queues(self) -> Mapping[str, UnservedQueue]:
+        """See `UnservedQueues`."""
+        return self._unserved_now
+
     def without_events(self) -> list[str]:
         """Workers of which no events of tasks come."""
         workers = [each.pool.worker for each in self._measured]
@@ -234,6 +246,13 @@ class CeleryPlant(Adapter):
             left = set(self._listener.events.left)
         self._missed.observe(self._clock(), found.values(), left)
         return [pool for _, (_, pool) in sorted(self._answered.items())]
+
+    def _unserved_queues(self, pools: Sequence[WorkerPool]) -> dict[str, UnservedQueue]:
+        now, answering = self._monotonic(), {pool.worker for pool in pools}
+        with self._listener.lock:
+            is_sure = set(self._listener.events.beats_now(now)) <= answering
+        served = {queue for pool in pools for queue in pool.queues}
+        return self._unserved.observe(now, self._lengths, served, self._late.paused, is_sure)
 
     def _begun_at(self, pool: WorkerPool) -> float | None:
         """When its worker was started, at the earliest; the same in all of its life, but for a clock that is

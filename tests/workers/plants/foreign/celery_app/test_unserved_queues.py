@@ -1,0 +1,85 @@
+"""Queues from which nobody takes: said once it is sure, and no longer than it is so."""
+
+import pytest
+
+from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from workers.plants.foreign.celery_app.broker import QueueLength
+from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
+
+ONE = "celery@one"
+
+
+@pytest.fixture
+def far():
+    return FakeCelery({ONE: 2}, ["mail"])
+
+
+def unserved(plant):
+    plant.topology()
+    return {name: (each.waiting, each.seconds) for name, each in plant.unserved_queues().items()}
+
+
+def test_a_queue_whose_worker_has_ended_is_unserved_for_as_long_as_tasks_wait(far):
+    plant, processes = far.plant(), far.processes
+    far.queues["mail"] = 3
+    assert unserved(plant) == {}
+    far.processes = {}
+    far.now += 20.0  # until then the worker may be late
+    assert unserved(plant) == {"mail": (3, 0.0)}
+    far.now += 40.0
+    far.queues["mail"] = 5
+    assert unserved(plant) == {"mail": (5, 40.0)}
+    far.processes = processes
+    assert unserved(plant) == {}
+
+
+def test_an_empty_queue_waits_for_nobody(far):
+    far.processes = {}
+    assert unserved(far.plant(queues="mail")) == {}
+
+
+def test_a_queue_that_becomes_shorter_has_a_worker_that_is_not_seen(far):
+    plant = far.plant(queues="mail")
+    far.processes, far.queues["mail"] = {}, 5
+    assert unserved(plant) == {"mail": (5, 0.0)}
+    far.now, far.queues["mail"] = far.now + 30.0, 4
+    assert unserved(plant) == {}
+    far.now += 10.0
+    assert unserved(plant) == {"mail": (4, 0.0)}
+
+
+def test_while_a_worker_beats_and_does_not_answer_nothing_is_said_of_queues(far):
+    plant = far.plant(queues="mail")
+    far.processes, far.queues["mail"] = {}, 5
+    far.listener.events.apply({"type": "worker-heartbeat", "hostname": ONE, "pid": 7}, far.now)
+    assert unserved(plant) == {}
+    far.now += 60.0
+    assert unserved(plant) == {"mail": (5, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("consumers", "served", "paused", "found"),
+    [
+        (0, {"mail"}, (), True),  # a worker that forgot its queue says so all the same
+        (2, (), (), False),
+        (0, (), {"mail"}, False),
+        (None, (), (), True),
+        (None, {"mail"}, (), False),
+        (None, (), {"mail"}, False),
+    ],
+)
+def test_a_brokers_own_count_of_consumers_is_better_than_what_workers_say(consumers, served, paused, found):
+    lengths = {"mail": QueueLength(3, consumers=consumers)}
+    assert bool(UnservedQueues().observe(0.0, lengths, served, paused, True)) == found
+
+
+def test_workers_that_are_missed_are_named_with_how_long_and_late_ones_are_not(far):
+    plant = far.plant()
+    plant.topology()
+    far.processes = {}
+    far.now += 5.0
+    plant.topology()
+    assert plant.missed_workers() == {}
+    far.now += 15.0
+    plant.topology()
+    assert plant.missed_workers() == {ONE: 20.0}

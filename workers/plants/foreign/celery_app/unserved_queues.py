@@ -1,0 +1,45 @@
+"""Queues in which tasks wait and from which no worker takes: their workers have ended, or none was started.
+
+RabbitMQ says how many consumers a queue has. Of Redis only the workers know: there a queue counts as served
+while one that answers takes from it; while one beats and answers nothing (its remote control is switched
+off), as nobody knows where it takes from; and whenever the queue has become shorter.
+"""
+
+from collections.abc import Collection, Mapping
+
+from workers.documents.plants import UnservedQueue
+from workers.plants.foreign.celery_app.broker import QueueLength
+
+
+class UnservedQueues:
+    """Of one app. Times: monotonic s."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._waiting: dict[str, int] = {}
+
+    def observe(
+        self,
+        at: float,
+        lengths: Mapping[str, QueueLength],
+        served: Collection[str],
+        paused: Collection[str],
+        is_sure: bool,
+    ) -> dict[str, UnservedQueue]:
+        """served: from which workers take that answer; paused: by a person, from here; is_sure: all workers
+        that live answer.
+        """
+        since: dict[str, float] = {}
+        for name, length in lengths.items():
+            is_taken = length.waiting < self._waiting.get(name, 0)
+            if length.consumers is None:
+                is_served = name in served or is_taken or not is_sure
+            else:
+                is_served = length.consumers > 0
+            if length.waiting and not is_served and name not in paused:
+                since[name] = self._since.get(name, at)
+        self._since, self._waiting = since, {name: each.waiting for name, each in lengths.items()}
+        return {
+            name: UnservedQueue(waiting=lengths[name].waiting, seconds=round(at - began, 1))
+            for name, began in since.items()
+        }
