@@ -40,7 +40,7 @@ COPY --from=packages /scripts/node_modules node_modules
 # Roots are read-only: what is not compiled here is compiled by each process, at each start.
 RUN python -m compileall -q console controllers queues workers
 
-ENV PATH=/opt/weir/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2 WEIR_DATA=/var/lib/weir
+ENV PATH=/opt/weir/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2 ARROW_DEFAULT_MEMORY_POOL=system WEIR_DATA=/var/lib/weir
 # Volumes take these owners and modes when they are made.
 RUN install -d -o weir -g weir -m 0700 /var/lib/weir && install -d -o weir -g weir -m 0755 /access
 USER weir

@@ -199,6 +199,8 @@ def set_environment(data: Path) -> None:
     variables.PROCESS.setdefault("OPENBLAS_NUM_THREADS", "1")
     # So would each of a process' own threads, most of which do little.
     variables.PROCESS.setdefault("MALLOC_ARENA_MAX", "2")
+    # Arrow's own allocator holds on to 60 MB once a process has written a file.
+    variables.PROCESS.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def close_to_others(data: Path) -> None:

@@ -160,7 +160,7 @@ def spilled(control: redis.Redis, data: Path, now: datetime = NOW) -> int:
     """Everything there is to spill, chunk after chunk; answers the rows."""
     rows, after = 0, None
     while (piece := spill.next_piece({}, where(control, data, now), after)) is not None:
-        table = spill.table_of(control.xrange(keys.METRICS, piece.content["first"], piece.content["last"]))
+        table = spill.figures(control, piece.content["first"], piece.content["last"])
         final = f"{metric_files.RAW_ROOT}/day={piece.content['day']}/{piece.identifier}.parquet"
         files.show(data, files.write_table(data, final, "t", table))
         rows, after = rows + table.num_rows, piece.identifier
@@ -171,6 +171,7 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
     control: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spill, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(spill, "PAGE_ROWS", 3)
     midnight = datetime(2026, 11, 20, tzinfo=UTC)
     for second in range(-3, 9):
         at = round((midnight + timedelta(seconds=second)).timestamp() * 1000)

@@ -4,11 +4,13 @@ The amount isn't known beforehand: a chunk takes up to an hour of rows that no f
 one. A file is named by the ids of its first and last row, so the names alone say what was spilled.
 """
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pyarrow as pa
+import redis
 
 from queues import keys
 from queues.redis_types import Entries
@@ -17,6 +19,8 @@ from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.history import metric_files
 
 CHUNK_ROWS = 3_600
+# As Python has them 600 rows take 30 MB, of which a process would never give back a part.
+PAGE_ROWS = 60
 # A row younger than this may still be followed by one of the same second.
 SETTLED_SECONDS = 2.0
 
@@ -27,9 +31,8 @@ def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece 
     # Two ids have the form ms-n. What the chunk before took may not be shown yet when the next is asked for.
     begun = max([each for each in (spilled, after and after.split("_")[1]) if each], key=_order, default=None)
     end = str(round((where.now.timestamp() - SETTLED_SECONDS) * 1000))
-    found = where.control.xrange(keys.METRICS, f"({begun}" if begun else "-", end, CHUNK_ROWS)
-    entries = cast(Entries, found)
-    ids = [entry_id.decode() for entry_id, _ in entries]
+    pages = _pages(where.control, f"({begun}" if begun else "-", end, CHUNK_ROWS)
+    ids = [entry_id.decode() for entries in pages for entry_id, _ in entries]
     if not ids:
         return None
     day = day_of(ids[0])
@@ -42,14 +45,32 @@ def work(lease: Any) -> Made:
     first, last, day = (lease.content[name] for name in ("first", "last", "day"))
     where = lease.surroundings
     lease.check()
-    table = table_of(where.control.xrange(keys.METRICS, first, last))
+    table = figures(where.control, first, last)
     if not table.num_rows:
         return Made(0)  # the stream has dropped them meanwhile
     final = f"{metric_files.RAW_ROOT}/day={day}/{first}_{last}.parquet"
     return Made(table.num_rows, files.write_table(where.data, final, lease.token, table))
 
 
-def table_of(entries: list[tuple[bytes, dict[bytes, bytes]]]) -> pa.Table:
+def figures(control: redis.Redis, first: str, last: str) -> pa.Table:
+    """The stream's rows from id to id, both included."""
+    return pa.concat_tables([table_of([]), *map(table_of, _pages(control, first, last))])
+
+
+def _pages(control: redis.Redis, first: str, last: str, most_rows: int | None = None) -> Iterator[Entries]:
+    """Those rows, PAGE_ROWS at a time; no more than most_rows, where that is given."""
+    left = most_rows
+    while left is None or left > 0:
+        count = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
+        entries = cast(Entries, control.xrange(keys.METRICS, first, last, count))
+        if not entries:
+            return
+        yield entries
+        first = f"({entries[-1][0].decode()}"
+        left = None if left is None else left - len(entries)
+
+
+def table_of(entries: Entries) -> pa.Table:
     """Stream rows as {time, series, value}."""
     rows = [
         (int(entry_id.split(b"-")[0]) * 1000, name.decode(), float(value))
