@@ -56,6 +56,30 @@ assert not apps.ready
     assert done.stderr.count("\n") == len(command_line.PLAIN)
 
 
+def split(document: bytes, **more) -> subprocess.CompletedProcess[bytes]:
+    """The command itself, as a shell starts it."""
+    asked = [sys.executable, str(ROOT / "manage.py"), "split", "-"]
+    return subprocess.run(asked, input=document, stderr=subprocess.PIPE, **more)
+
+
+def test_a_document_on_standard_input_is_utf_8_whatever_the_locale_says():
+    spoken = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    document = '\ufeff{"points": {"é": 1}, "count": 1}'.encode()
+    done = split(document, stdout=subprocess.PIPE, env=spoken)
+    assert (done.returncode, json.loads(done.stdout or "null")) == (0, {"sequence": ["é"]}), done.stderr
+    refused = split(b'{"points": {"\xe9": 1}, "count": 1}', stdout=subprocess.PIPE)
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert refused.stderr.startswith(b"document: is not written in UTF-8")
+
+
+@pytest.mark.parametrize("count", [1, 100_000])
+def test_an_answer_that_can_not_be_written_fails_in_one_line(count):
+    with open("/dev/full", "wb") as full:
+        done = split(json.dumps({"points": {"a": 1}, "count": count}).encode(), stdout=full)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith(b"standard output: can't be written (No space left on device)")
+
+
 @pytest.mark.parametrize("command", [("audit", "verify"), ("migrate",), ("job", "list")])
 def test_while_no_database_answers_a_command_says_so_in_one_line(command):
     nowhere = {**os.environ, "DATABASE_URL": "postgres://weir:a-secret@127.0.0.1:1/weir"}
