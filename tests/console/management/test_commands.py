@@ -7,6 +7,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
@@ -74,7 +75,7 @@ def test_a_document_on_standard_input_is_utf_8_whatever_the_locale_says():
 
 @pytest.mark.parametrize("count", [1, 100_000])
 def test_an_answer_that_can_not_be_written_fails_in_one_line(count):
-    with open("/dev/full", "wb") as full:
+    with Path("/dev/full").open("wb") as full:
         done = split(json.dumps({"points": {"a": 1}, "count": count}).encode(), stdout=full)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1), done.stderr
     assert done.stderr.startswith(b"standard output: can't be written (No space left on device)")
