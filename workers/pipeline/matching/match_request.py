@@ -172,9 +172,11 @@ def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
     values = [event.get(name) for event in events]
     given = [(event["id"], value) for event, value in zip(events, values, strict=True) if value is not None]
     if not given:
-        if name != "type":
+        if name == "type":
+            return pa.nulls(len(events), pa.string())
+        if not any(name in event for event in events):
             raise BadInput(f"define.{symbol}", f"reads {name!r}, which no event has")
-        return pa.nulls(len(events), pa.string())
+        return pa.nulls(len(events))
     kind = _kind(given[0][1])
     for id_, value in given:
         if _kind(value) != kind or kind is None:

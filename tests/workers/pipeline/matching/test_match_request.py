@@ -242,6 +242,28 @@ def test_a_value_that_is_missing_satisfies_no_comparison():
     assert ask("low", events, define={"low": "not (level > 1)"}) == []
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "level > 1",
+        "not (level > 1)",
+        "level = 'x'",
+        "level in (1, 2)",
+        "level not in ('x', 'y')",
+        "'x' in level",
+        "not ('x' in level)",
+        "level > prev(level)",
+        "-level > level",
+        "level / level = 1",
+        "level = true",
+    ],
+)
+def test_a_value_that_is_null_in_every_event_is_unknown_of_whatever_kind_it_is(condition):
+    events = [{"id": name, "time": at, "level": None, "known": at} for at, name in enumerate("ab")]
+    assert ask("A", events, define={"A": condition}) == []
+    assert ask("A", events, define={"A": f"{condition} or known = 1"}) == [["b"]]
+
+
 BIG = 2**63 - 1
 
 
