@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from console.management.one_line import OneLineCommand
+from console.management.one_line import OneLineCommand, one_line
 from queues.documents import MOST_JSON_BYTES, read_json
 from queues.errors import BadInput
 from queues.standard_input import standard_input
@@ -73,7 +73,7 @@ class JsonCommand(OneLineCommand):
         try:
             document = self.answer(options)
         except BadInput as error:
-            self.stderr.write(" ".join(str(error).split()))
+            self.stderr.write(one_line(str(error)))
             sys.exit(2)
         wants_json = options.get("json") or not self.stdout.isatty()
         text = None if wants_json else self.human(document)
