@@ -202,6 +202,12 @@ def test_match_finds_and_refuses_by_name(monkeypatch):
     assert refused.startswith("pattern")
 
 
+def test_on_a_terminal_matches_are_counted_as_one_says_it():
+    words = load_command_class("console", "match").human
+    assert words({"matches": [["a", "b"]]}) == "a b\n1 match"
+    assert words({"matches": []}) == "0 matches"
+
+
 def json_commands():
     names = [found.name for found in pkgutil.iter_modules(commands.__path__)]
     loaded = {name: load_command_class("console", name) for name in names}
