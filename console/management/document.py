@@ -4,13 +4,14 @@ Exit 0 done · 2 bad input: one line on standard error that names the field and 
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from console.management.one_line import OneLineCommand
+from console.management.one_line import OneLineCommand, one_line
 from queues.documents import MOST_JSON_BYTES, read_json
 from queues.errors import BadInput
 from queues.standard_input import standard_input
@@ -42,6 +43,13 @@ def _text(path: str) -> str:
         raise BadInput("document", "is not written in UTF-8; give one JSON object") from None
 
 
+def _drop_output() -> None:
+    """What is left in the buffer goes nowhere: Python would try, and fail, again when it ends."""
+    if sys.stdout is not None:
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 class JsonCommand(OneLineCommand):
     """A command that answers with one JSON document; subclasses give `answer(options)`."""
 
@@ -65,11 +73,21 @@ class JsonCommand(OneLineCommand):
         try:
             document = self.answer(options)
         except BadInput as error:
-            self.stderr.write(" ".join(str(error).split()))
+            self.stderr.write(one_line(str(error)))
             sys.exit(2)
         wants_json = options.get("json") or not self.stdout.isatty()
         text = None if wants_json else self.human(document)
-        self.stdout.write(text if text is not None else self._as_json(document))
+        self._put_out(text if text is not None else self._as_json(document))
+
+    def _put_out(self, text: str) -> None:
+        """All of it now, while it can be said that it failed: a full disk, or a reader that has gone."""
+        try:
+            self.stdout.write(text)
+            self.stdout.flush()
+        except (OSError, AttributeError) as error:  # Python has None for a closed one
+            self.stderr.write(f"standard output: can't be written ({getattr(error, 'strerror', 'closed')})")
+            _drop_output()
+            sys.exit(1)
 
     def _as_json(self, document: dict[str, Any]) -> str:
         """Values that are each in their range may multiply to what no number is."""

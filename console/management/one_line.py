@@ -27,8 +27,13 @@ class OneLineCommand(BaseCommand):
 
 def refusal(message: str) -> str:
     """What argparse says, as `field: message` in one line."""
-    text = " ".join(message.split())
+    text = one_line(message)
     for begin, words in WORDS.items():
         if text.startswith(begin):
             return f"{text.removeprefix(begin)}: {words}"
     return text.removeprefix("argument ")
+
+
+def one_line(text: str) -> str:
+    """The same without line breaks, and without signs by which a terminal is steered: they are spelled."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(text.split()))

@@ -107,7 +107,7 @@ class ParallelismForecast:
         terms = {"missed": missed, "changes": changes, "tasks_mean": sum(path) / len(path)}
         keeps = path[0] == current
         what = f"Keep {counted(current, 'task')}" if keeps else f"Set tasks {current} → {path[0]}"
-        cause = f"this begins the cheapest path over {len(path)} windows"
+        cause = f"this begins the cheapest path over {counted(len(path), 'window')}"
         reason = because(what, cause, remarks=[f"cost: {cost:.6g}; changes: {changes}"])
         return state, Decision(action, reason, terms, raw=float(path[0]))
 

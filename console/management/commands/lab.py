@@ -57,7 +57,7 @@ class Command(JsonCommand):
         if seed < 0:
             raise BadInput("--seed", f"takes a whole number from 0 up, not {seed}")
         trace = trace_of(options["trace"], options["column"])
-        files = [option for option in ("series", "html") if options[option]]
+        files = [option for option in ("series", "html") if options[option] is not None]
         for option in files:  # before the laws run, which may take minutes
             check_writable(options[option], f"--{option}")
         outcomes = {law: scenario.run(law, settings, seed, trace) for law in laws}
@@ -121,7 +121,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 def trace_of(path: str | None, column: str | None) -> Floats | None:
     """The arrivals that were asked for; None: the scenario's own. Raises `BadInput` naming the option."""
-    if path:
+    if path is not None:
         return read_trace(path, column)
     if column is not None:
         raise BadInput("--column", "takes a file to read it from; give --trace too")

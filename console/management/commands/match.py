@@ -20,4 +20,4 @@ class Command(JsonCommand):
 
     def human(self, document: dict[str, Any]) -> str:
         lines = [" ".join(ids) for ids in document["matches"]]
-        return "\n".join([*lines, f"{len(lines)} matches"])
+        return "\n".join([*lines, "1 match" if len(lines) == 1 else f"{len(lines)} matches"])

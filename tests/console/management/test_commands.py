@@ -7,6 +7,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
@@ -56,6 +57,30 @@ assert not apps.ready
     assert done.stderr.count("\n") == len(command_line.PLAIN)
 
 
+def split(document: bytes, **more) -> subprocess.CompletedProcess[bytes]:
+    """The command itself, as a shell starts it."""
+    asked = [sys.executable, str(ROOT / "manage.py"), "split", "-"]
+    return subprocess.run(asked, input=document, stderr=subprocess.PIPE, **more)
+
+
+def test_a_document_on_standard_input_is_utf_8_whatever_the_locale_says():
+    spoken = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    document = '\ufeff{"points": {"é": 1}, "count": 1}'.encode()
+    done = split(document, stdout=subprocess.PIPE, env=spoken)
+    assert (done.returncode, json.loads(done.stdout or "null")) == (0, {"sequence": ["é"]}), done.stderr
+    refused = split(b'{"points": {"\xe9": 1}, "count": 1}', stdout=subprocess.PIPE)
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert refused.stderr.startswith(b"document: is not written in UTF-8")
+
+
+@pytest.mark.parametrize("count", [1, 100_000])
+def test_an_answer_that_can_not_be_written_fails_in_one_line(count):
+    with Path("/dev/full").open("wb") as full:
+        done = split(json.dumps({"points": {"a": 1}, "count": count}).encode(), stdout=full)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith(b"standard output: can't be written (No space left on device)")
+
+
 @pytest.mark.parametrize("command", [("audit", "verify"), ("migrate",), ("job", "list")])
 def test_while_no_database_answers_a_command_says_so_in_one_line(command):
     nowhere = {**os.environ, "DATABASE_URL": "postgres://weir:a-secret@127.0.0.1:1/weir"}
@@ -96,6 +121,12 @@ def test_split_gives_the_smooth_sequence(monkeypatch):
 )
 def test_split_refuses_by_name(monkeypatch, document, field):
     assert field in refusal(monkeypatch, "split", document, "-")
+
+
+def test_a_refusal_steers_no_terminal(monkeypatch):
+    document = json.dumps({"points": {"a": 1}, "count": 1, "\x1b]0;x\x07\u202e\nGröße": 1})
+    refused = refusal(monkeypatch, "split", document, "-")
+    assert refused == "\\x1b]0;x\\x07\\u202e Größe: is not known; the keys are points and count.\n"
 
 
 def test_a_file_that_is_not_there_is_named(monkeypatch):
@@ -169,6 +200,12 @@ def test_match_finds_and_refuses_by_name(monkeypatch):
     assert ask(monkeypatch, "match", json.dumps(document), "-") == {"matches": [["A1", "B1"]]}
     refused = refusal(monkeypatch, "match", json.dumps({**document, "pattern": "SEQ(A; B"}), "-")
     assert refused.startswith("pattern")
+
+
+def test_on_a_terminal_matches_are_counted_as_one_says_it():
+    words = load_command_class("console", "match").human
+    assert words({"matches": [["a", "b"]]}) == "a b\n1 match"
+    assert words({"matches": []}) == "0 matches"
 
 
 def json_commands():

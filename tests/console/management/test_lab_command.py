@@ -178,6 +178,10 @@ def test_options_may_stand_before_the_scenario(arguments):
         ("--seed", ["queues", "--seed", "-1"]),
         ("--trace", ["queues", "--trace", "nowhere.csv", "--column", "x"]),
         ("--column", ["queues", "--column", "x"]),
+        # As a shell writes it where a variable is empty: no other run than the one that was asked for.
+        ("--trace", ["crash", "--trace", "", "--column", "x"]),
+        ("--series", ["crash", "--series", ""]),
+        ("--html", ["crash", "--html", ""]),
         ("--series", ["crash", "--series", "/nowhere/at/all.csv"]),
         ("--html", ["crash", "--html", "/tmp"]),
         *(("--set p", ["concurrency", "--law", law, "--set", "p=0.17"]) for law in ("tcc", "aimd", "envoy")),

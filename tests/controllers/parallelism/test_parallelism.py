@@ -240,6 +240,13 @@ def test_tasks_that_stay_do_not_keep_a_needed_change_waiting():
     assert (changed.decision.action["tasks"], changed.decision.limited_by) == (1, None)
 
 
+@pytest.mark.parametrize(("windows", "words"), [(1, "over 1 window."), (3, "over 3 windows.")])
+def test_the_reason_counts_windows_as_one_says_it(windows, words):
+    document = {"observations": [{"missed": [[0, 0]] * windows, "current": 1}]}
+    [decision] = request.answer("parallelism_forecast", document)["decisions"]
+    assert words in decision["reason"]
+
+
 @given(
     st.integers(1, 4).flatmap(
         lambda width: st.lists(

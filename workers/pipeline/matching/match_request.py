@@ -3,8 +3,9 @@
 import json
 import math
 import sys
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from workers.pipeline.patterns.predicate import previous_of
 KEYS = ("pattern", "define", "contiguity", "consume", "within_seconds", "key", "events")
 NUMBER = pa.float64()  # kept as written: `exact_numbers`
 MOST_SECONDS = 1e12  # of which the microseconds still fit into 64 bits, also when two are added
+MOST_TICKS = 4 * 10**18  # likewise
+EXACT = Context(prec=400)  # what lies between the least double and MOST_SECONDS
 
 TEXT = checks.text()
 TIME = checks.Check(
@@ -46,11 +49,15 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     relaxed, `consume` once, and neither a key nor a window divides the events.
     """
     checks.refuse_unknown(document, KEYS, "", message="is not known; known are {known}")
+    within = document.get("within_seconds")
+    within_seconds = MOST_SECONDS if within is None else WITHIN.of(within, "within_seconds")
     pattern = _pattern(document)
     events = _events(document.get("events"))
     if not events:
         return {"matches": []}  # columns of no event have no type that a condition could be judged by
-    rows = _rows(pattern, events)
+    times, within_ticks = _ticks([event["time"] for event in events], within_seconds)
+    pattern = replace(pattern, within_us=within_ticks)
+    rows = _rows(pattern, events, times)
     attributes = _attributes(pattern, events)
     before = _before(pattern, attributes, rows)
     masks = masks_of(pattern, pa.RecordBatch.from_pydict(attributes), before, in_seconds=True)
@@ -68,7 +75,7 @@ def _pattern(document: Mapping[str, Any]) -> Pattern:
         expression,
         definitions(expression, _define(document), "define"),
         key,
-        _within_us(document.get("within_seconds")),
+        0,  # known with the events: `_ticks`
         contiguity=one_of(document.get("contiguity", CONTIGUITIES[0]), CONTIGUITIES, "contiguity"),
         consume=one_of(document.get("consume", CONSUMPTIONS[0]), CONSUMPTIONS, "consume"),
     )
@@ -80,12 +87,6 @@ def _define(document: Mapping[str, Any]) -> Any:
     """What was given; nothing where it was left out, or is null."""
     given = document.get("define")
     return {} if given is None else given
-
-
-def _within_us(seconds: Any) -> int:
-    if seconds is None:
-        return round(MOST_SECONDS * 1e6)
-    return _time_us(min(WITHIN.of(seconds, "within_seconds"), MOST_SECONDS))
 
 
 def _events(events: Any) -> list[dict[str, Any]]:
@@ -110,10 +111,10 @@ def _check_event(event: dict[str, Any], where: str) -> None:
     TEXT.of(event.get("type", ""), f"{where}.type")
 
 
-def _rows(pattern: Pattern, events: list[dict[str, Any]]) -> pa.RecordBatch:
-    """The events as the matcher takes them: time (µs), id and key."""
+def _rows(pattern: Pattern, events: list[dict[str, Any]], times: list[int]) -> pa.RecordBatch:
+    """The events as the matcher takes them: time, id and key."""
     columns = {
-        "time": pa.array(np.array([_time_us(event["time"]) for event in events], np.int64)),
+        "time": pa.array(np.array(times, np.int64)),
         "id": pa.array([event["id"] for event in events], pa.string()),
         "match_key": pa.array([_key(pattern.key, event) for event in events], pa.string()),
         "group": pa.array(np.zeros(len(events), np.int32)),
@@ -122,9 +123,18 @@ def _rows(pattern: Pattern, events: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=KEYED)
 
 
-def _time_us(seconds: int | float) -> int:
-    """The nearest microsecond: by a double product it would be the nearest of 128 in the far future."""
-    return round(Fraction(seconds) * 1_000_000)
+def _ticks(times: Sequence[int | float], within_seconds: int | float) -> tuple[list[int], int]:
+    """(the times since the first of them, the window), whole numbers of a unit in which they are as they were
+    written, 10⁻ⁿ s; of units that 64 bits don't hold the finest that they do.
+    """
+    with localcontext(EXACT):
+        written = [Decimal(repr(seconds)) for seconds in times]
+        first, last = written[0], written[-1]
+        window = min(Decimal(repr(within_seconds)), last - first)  # a longer one closes nothing either
+        digits = max(-int(each.as_tuple().exponent) for each in (*written, window))
+        while (last - first).scaleb(digits) > MOST_TICKS:
+            digits -= 1
+        return [round((each - first).scaleb(digits)) for each in written], round(window.scaleb(digits))
 
 
 def _attributes(pattern: Pattern, events: list[dict[str, Any]]) -> dict[str, pa.Array]:
@@ -162,9 +172,11 @@ def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
     values = [event.get(name) for event in events]
     given = [(event["id"], value) for event, value in zip(events, values, strict=True) if value is not None]
     if not given:
-        if name != "type":
+        if name == "type":
+            return pa.nulls(len(events), pa.string())
+        if not any(name in event for event in events):
             raise BadInput(f"define.{symbol}", f"reads {name!r}, which no event has")
-        return pa.nulls(len(events), pa.string())
+        return pa.nulls(len(events))
     kind = _kind(given[0][1])
     for id_, value in given:
         if _kind(value) != kind or kind is None:

@@ -354,6 +354,11 @@ def _kind_of_rows(value: Any) -> type | None:
     return float if exact_numbers.is_whole(value) or _is_numeric(value.type) else None
 
 
+def _is_nothing(value: Any) -> bool:
+    """Whether it is a column that is null in every row, so that nobody knows of what kind it is."""
+    return isinstance(value, pa.Array) and pa.types.is_null(value.type)
+
+
 def _is_numeric(kind: pa.DataType) -> bool:
     """Decimals too: rules make them of whole numbers."""
     return any(of(kind) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
@@ -402,13 +407,19 @@ def _by_rows(*values: Any) -> bool:
 
 
 def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
+    if _is_nothing(left):
+        return exact_numbers.UNKNOWN
     if not isinstance(op, (ast.In, ast.NotIn)):
         value = _evaluate(right, columns)
+        if _is_nothing(value):
+            return exact_numbers.UNKNOWN
         if _by_rows(left, value) and not exact_numbers.are_int64(left, value):
             return exact_numbers.compared(op, left, value)
         found = _COMPARISONS[type(op)](left, value)
         return exact_numbers.UNKNOWN if any(map(exact_numbers.is_undefined, (left, value))) else found
     if isinstance(right, ast.Name):
+        if _is_nothing(columns[right.id]):
+            return exact_numbers.UNKNOWN
         found = pc.match_substring(columns[right.id], left)
         return found if isinstance(op, ast.In) else pc.invert(found)
     members = _members(right.elts)  # type: ignore[attr-defined]

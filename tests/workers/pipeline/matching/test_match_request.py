@@ -165,6 +165,45 @@ def test_a_greedy_end_and_a_not_are_over_with_the_window():
         assert ask("SEQ(A; B; NOT X)", events, within_seconds=10, **policy) == [["A0", "B1"]]
 
 
+@pytest.mark.parametrize(
+    ("times", "within_seconds", "holds"),
+    [
+        ((0, 1.0000004), 1, False),
+        ((0, 4e-7), 0, False),
+        ((0, 4e-7), 1e-7, False),
+        ((0, 3e-7), 3e-7, True),
+        ((0.3, 10.3), 10, True),
+        ((0, 5e-324), 0, False),
+        ((0, 5e-324), 1e308, True),
+        ((-0.0, 0), 0, True),
+        ((-1e12, 1e12), 2e12, True),
+        ((-1e12, 1e12), 1_999_999_999_999.999, False),
+        ((1e12 - 1, 1e12), 0.999999, False),
+        ((0, 0.30000000000000004), 0.3, False),
+    ],
+)
+def test_a_window_is_exact_however_near_or_far_the_times_are(times, within_seconds, holds):
+    events = [{"id": kind, "time": time, "type": kind} for kind, time in zip("AB", times, strict=True)]
+    for pattern in ("SEQ(A; B)", "AND(A, B)", "SEQ(A; B{1,2})"):
+        for policy in (ONCE, ROWS):
+            found = ask(pattern, events, within_seconds=within_seconds, **policy)
+            assert found == ([["A", "B"]] if holds else []), pattern
+
+
+@pytest.mark.parametrize("policy", [ONCE, ROWS], ids=["once", "rows"])
+def test_what_waits_when_the_events_are_over_completes_in_the_order_it_would_as_time_goes_on(policy):
+    events = [
+        {"id": f"{kind}{at}", "time": at, "type": kind, "host": host}
+        for at, (kind, host) in enumerate(zip("ABBABAB", "xxxyyxx", strict=True))
+    ]
+    late = {"id": "z", "time": 99, "type": "A", "host": "z"}
+    for there in (events, [*events, late]):
+        found = ask("SEQ(A; B{1,2})", there, within_seconds=20, key="host", **policy)
+        assert words(found) == "A0B1B2 A3B4 A5B6"
+        last = ask("SEQ(A; B$)", there, within_seconds=20, key="host", **policy)
+        assert words(last) == "A3B4 A5B6"
+
+
 def test_events_are_taken_in_the_order_of_their_time_and_equal_times_as_they_are_given():
     events = [{"id": "b", "time": 2, "type": "B"}, {"id": "a", "time": 1, "type": "A"}]
     assert ask("SEQ(A; B)", events) == [["a", "b"]]
@@ -201,6 +240,28 @@ def test_a_value_that_is_missing_satisfies_no_comparison():
     ]
     assert ask("high", events, define={"high": "level > 1"}) == [["b"]]
     assert ask("low", events, define={"low": "not (level > 1)"}) == []
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "level > 1",
+        "not (level > 1)",
+        "level = 'x'",
+        "level in (1, 2)",
+        "level not in ('x', 'y')",
+        "'x' in level",
+        "not ('x' in level)",
+        "level > prev(level)",
+        "-level > level",
+        "level / level = 1",
+        "level = true",
+    ],
+)
+def test_a_value_that_is_null_in_every_event_is_unknown_of_whatever_kind_it_is(condition):
+    events = [{"id": name, "time": at, "level": None, "known": at} for at, name in enumerate("ab")]
+    assert ask("A", events, define={"A": condition}) == []
+    assert ask("A", events, define={"A": f"{condition} or known = 1"}) == [["b"]]
 
 
 BIG = 2**63 - 1

@@ -53,7 +53,8 @@ class Interpreted:
         keys, groups = rows.column("match_key").to_pylist(), rows.column("group").to_pylist()
         found: list[FoundMatches] = []
         for event, mask, key, group in zip(events, masks.tolist(), keys, groups, strict=True):
-            if self._deadlines and self._deadlines[0][0] < event[0]:
+            # What is the last event of a key, no event of another one says.
+            if self._deadlines and self._deadlines[0][0] < event[0] and not self._rules.to_the_last:
                 found += self._advance(event[0])
             found += self._take(event, mask, key, group)
         return self._matches_of(found)
@@ -96,16 +97,19 @@ class Interpreted:
         return found
 
     def finish(self) -> Matches:
-        """No event will come at all."""
-        machines = [(key, group, machine) for key, (machine, group) in self._automata.items()]
+        """No event will come at all. What waits is closed as if time went on, so in the order of time; what
+        ends with the last event of its key, in the order of these.
+        """
+        found: list[FoundMatches] = []
+        while self._deadlines and not self._rules.to_the_last:
+            found += self._advance(self._deadlines[0][0] + 1)
+        ended = [
+            FoundMatches(key, group, taken)
+            for key, (machine, group) in self._automata.items()
+            for taken in machine.finish()
+        ]
         self._automata, self._deadlines = {}, []
-        return self._matches_of(
-            [
-                FoundMatches(key, group, taken)
-                for key, group, machine in machines
-                for taken in machine.finish()
-            ]
-        )
+        return self._matches_of(found + sorted(ended, key=lambda each: each.taken[-1][0]))
 
     @staticmethod
     def _matches_of(found: list[FoundMatches]) -> Matches:
