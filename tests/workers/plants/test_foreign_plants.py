@@ -53,6 +53,85 @@ def test_after_a_rescale_measuring_begins_anew(flink, job):
     assert job.topology().operators["Calc[2]"].measure("executions") == 300.0
 
 
+def measured(topology, name="Calc[2]"):
+    found = topology.operators[name]
+    rate = found.measure("inputs")
+    return None if rate is None else (rate / topology.window_seconds, found.measure("utilisation"))
+
+
+def test_metrics_of_flink_that_come_late_make_no_load_that_is_lower_than_it_is(flink, job):
+    """After a rescale there are none at first; that nothing came then would have a loop end tasks."""
+    answers = flink.metrics
+    flink.metrics = lambda wanted: []
+    for _ in range(6):
+        assert measured(job.topology()) is None
+    flink.metrics = answers
+    job.topology(), job.topology()
+    assert measured(job.topology()) == (pytest.approx(300.0), 0.5)
+
+
+def test_of_an_operator_of_flink_nothing_is_known_while_one_of_its_tasks_says_nothing(flink, job):
+    answers = flink.metrics
+    flink.metrics = lambda wanted: [row for row in answers(wanted) if not row["id"].startswith("1.")]
+    job.topology(), job.topology()
+    topology = job.topology()
+    assert measured(topology) is None
+    assert topology.operators["Source: came[1]"].measure("outputs") is not None
+
+
+@pytest.mark.parametrize("per_second", [100, 0])
+def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_each_observation(
+    flink, job, per_second
+):
+    """As Flink does unless it is set otherwise: between two fetches it answers the same."""
+    looks = count()
+
+    def fetched(wanted):
+        records = next(looks) // 3 // 5 * 10 * per_second  # three vertices a look, a fetch each fifth look
+        values = {"numRecordsIn": records, "numRecordsOut": records, "busyTimeMsPerSecond": 5.0 * per_second}
+        return [{"id": each, "value": str(values[each.partition(".")[2]])} for each in wanted.split(",")]
+
+    flink.metrics = fetched
+    found = [measured(job.topology()) for _ in range(60)]
+    known = {each for each in found if each is not None}
+    assert known == {(2 * per_second, per_second / 200)}
+    assert None not in found[12:]
+
+
+def test_a_job_that_is_submitted_anew_owes_nothing_that_was_ordered_of_the_one_before(flink, job):
+    """As each new version of a job is: else the loop would hold until a person has it go on."""
+    topology, begun = job.topology(), job.lives()
+    assert begun == dict.fromkeys(topology.operators, 1_790_000_000.0 - 600)
+    flink.started, flink.age_seconds = flink.started + 5_000, 605.0  # restarted by its cluster
+    job.topology()
+    assert job.lives() == begun
+    flink.job, flink.age_seconds = "1" * 32, 3.0
+    job.topology()
+    assert set(job.lives().values()) == {1_790_000_000.0 - 3}
+
+
+@pytest.mark.parametrize("tasks", [10**9, -1])
+def test_a_job_of_flink_with_tasks_that_would_fill_the_memory_is_no_job(flink, job, tasks):
+    flink.tasks["b" * 32] = tasks
+    for ask in (job.topology, lambda: job.set_parallelism({"Calc[2]": 2})):
+        with pytest.raises(PlantConfused, match="no job of Flink"):
+            ask()
+
+
+@pytest.mark.parametrize("wrong", [None, [], "no", 5])
+def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink, job, wrong):
+    answers = flink.transport().handler
+
+    def answer(request):
+        is_wrong = request.url.path in ("/overview", f"/jobs/{flink.job}/resource-requirements")
+        return httpx.Response(200, json=wrong) if is_wrong else answers(request)
+
+    confused = FlinkPlant(PlantClient("flink", "http://flink", transport=httpx.MockTransport(answer)))
+    for ask in (confused.topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
+        with pytest.raises(PlantConfused, match="what Flink does not"):
+            ask()
+
+
 def flink_of(flink):
     return FlinkPlant(PlantClient("flink", "http://flink", transport=flink.transport()), "hashes")
 
