@@ -132,6 +132,7 @@ class KafkaCluster:
             for name, topic in metadata.topics.items()
             if topic.error is None and _fits(name, self._topic_patterns, hidden="__")
         }
+        self._ids = {name: known for name, known in self._ids.items() if name in found}
         without = self._without_ids_at
         if found and (without is None or abs(self._clock() - without) >= IDS_SECONDS):
             self._read_ids(list(found))

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -158,6 +159,33 @@ def test_a_broker_that_was_late_with_the_ids_of_topics_is_asked_for_them_again(b
     broker.delete(topic)
     broker.create(topic, 2)
     assert cluster.read().topics[topic][0] not in ("", first[0])
+
+
+class TopicsThatComeAndGo:
+    """A cluster of which each answer names one topic, another one each time."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def list_topics(self, timeout):
+        self.asked += 1
+        topic = SimpleNamespace(error=None, partitions={0: None})
+        return SimpleNamespace(brokers={}, topics={f"test-{self.asked}": topic})
+
+    def describe_topics(self, topics, request_timeout):
+        answers = {name: Future() for name in topics.topic_names}
+        for name, future in answers.items():
+            future.set_result(SimpleNamespace(topic_id=f"id of {name}"))
+        return answers
+
+
+def test_ids_of_topics_that_are_gone_are_forgotten():
+    cluster = KafkaCluster(PlantAddress(name="events", url="kafka://broker.example"))
+    cluster._client = TopicsThatComeAndGo()
+    for _ in range(100):
+        topics = cluster._topics()
+    assert topics == {"test-100": ("id of test-100", 1)}
+    assert cluster._ids == {"test-100": "id of test-100"}
 
 
 def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch):
