@@ -10,11 +10,11 @@ One check takes several requests, so the job is asked before and after: was it r
 meanwhile, the check counts for nothing. Counts are of the checks of the last WINDOW_SECONDS; a task's work is
 its `busyTimeMsPerSecond`.
 
-A cluster fetches metrics from its tasks each 10 s unless `metrics.fetcher.update-interval` says otherwise, and
-until then answers what it answered before. So a check that brings nothing new counts for nothing either, for
-UNCHANGED_SECONDS: after that the job stands still. Metrics of a new task come later than those of others: what
-is not known of each task is not known of an operator, and what was counted for a part of the window is taken
-to have gone on like that.
+A cluster fetches metrics from its tasks each 10 s unless `metrics.fetcher.update-interval` says otherwise,
+and until then answers what it answered before. So a check that brings nothing new counts for nothing either,
+for UNCHANGED_SECONDS: after that the job stands still. Metrics of a new task come later than those of
+others: what is not known of each task is not known of an operator, and what was counted for a part of the
+window is taken to have gone on like that.
 """
 
 import math

@@ -230,9 +230,9 @@ class GroupLags:
 
     def _rates(self, name: str, partitions: Sequence[Partition]) -> tuple[float | None, float | None]:
         """Events appended and read in a second, of the partitions that count; of each since the first reading
-        of the window that has it. While one was not seen twice its part is not known, and so is the sum: a log
-        that was cut or made anew. An offset that was set back counts for nothing, and what expired was not
-        read.
+        of the window that has it. While one was not seen twice its part is not known, and so is the sum: of a
+        log that was cut or made anew. An offset that was set back counts for nothing, and what expired was
+        not read.
         """
         last = self._readings[-1]
         into, out = 0.0, list[float]()
