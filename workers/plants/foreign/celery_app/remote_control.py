@@ -23,6 +23,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 ANSWER_SECONDS = 1.0
 # Of an app, of a worker; what is said beyond that is not taken.
 MOST_WORKERS, BELIEVED_PROCESSES = 200, 10_000
+MOST_VERSIONS = 1_000  # remembered, of workers that came and went
 PREFORK = "celery.concurrency.prefork"
 GEVENT = "celery.concurrency.gevent"
 GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
@@ -118,6 +119,9 @@ class RemoteControl:
             found = VERSION.search(text_of(_mapping(answer).get("ok")))
             if found and worker in lives:
                 self._versions[lives[worker]] = int(found[1]), int(found[2])
+        for life in list(self._versions)[:-MOST_VERSIONS]:
+            if life not in lives.values():
+                del self._versions[life]
         return {worker: self._versions[life] for worker, life in lives.items() if life in self._versions}
 
     def ask(
