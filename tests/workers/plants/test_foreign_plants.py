@@ -6,11 +6,12 @@ from itertools import count
 import httpx
 import pytest
 
-from queues.errors import BadInput
+from queues.errors import BadInput, WeirError
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant, check_options
+from workers.plants.foreign.remote import RemotePlant
 from workers.plants.plant import PlantConfused, PlantSilent
 
 OPTIONS = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
@@ -130,6 +131,31 @@ def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink,
     for ask in (confused.topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
         with pytest.raises(PlantConfused, match="what Flink does not"):
             ask()
+
+
+def test_what_is_said_of_a_cluster_of_very_many_jobs_fits_into_a_ledger_entry(flink, job):
+    """It is written there at each tick."""
+    rows = [{"jid": str(number), "name": "x" * 100, "state": "RUNNING"} for number in range(10_000)]
+    flink.error = httpx.Response(200, json={"jobs": rows})
+    with pytest.raises(PlantSilent, match="0 jobs named hashes") as silent:
+        job.set_parallelism({"Calc[2]": 2})
+    assert len(str(silent.value)) < 3_000
+
+
+@pytest.mark.parametrize(
+    ("status", "document"),
+    [
+        (409, {"holder": "x" * 10**6, "until": 5.0}),
+        (422, {"errors": {"y" * 10**6: ["z" * 10**6]}}),
+        (503, {"errors": {"": ["z" * 10**6]}}),
+    ],
+)
+def test_what_another_weir_says_without_end_fits_into_a_ledger_entry(status, document):
+    answer = httpx.MockTransport(lambda _: httpx.Response(status, json=document))
+    plant = RemotePlant(PlantClient("east", "http://east", transport=answer))
+    with pytest.raises(WeirError) as refused:
+        plant.set_parallelism({"parse": 2})
+    assert len(str(refused.value)) < 3_000
 
 
 def flink_of(flink):
