@@ -19,8 +19,8 @@ LONGEST_HOLDER = 300
 
 
 class PlantHeld(WeirError):  # noqa: N818
-    """Another controller steers the plant: `holder`, until `until` (s since 1970). Both may be what a plant of
-    others says: a name has an end, and a time is one of the calendar.
+    """Another controller steers the plant: `holder`, until `until` (s since 1970). Both may be what a plant
+    of others says: a name has an end, and a time is one of the calendar.
     """
 
     def __init__(self, plant: str, holder: str, until: float) -> None:

@@ -9,7 +9,6 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 from workers.documents.snapshot import Snapshot
 
-
 LONGEST_SAID = 2_000
 
 
