@@ -362,6 +362,35 @@ def test_a_topology_of_heron_is_measured_by_its_minutes(topology_of_heron):
     assert topology.operators["count"].measure("outputs") is None  # it emits to no stream
 
 
+def test_an_instance_of_heron_that_was_just_started_makes_no_load_lower_than_it_is(heron, topology_of_heron):
+    """Of the minutes before nothing is said of it, and of one that says nothing at all nothing is known."""
+    usual, minutes = topology_of_heron.topology().operators, heron.timeline
+
+    def changed_to(change):
+        def timeline(query):
+            found = minutes(query)
+            for instances in found["timeline"].values():
+                for instance in list(instances):
+                    if instance.endswith("exclaim_2"):
+                        change(instances, instance)
+            return found
+
+        return timeline
+
+    def last_minute(instances, instance):
+        instances[instance] = dict(list(instances[instance].items())[:1])
+
+    heron.timeline = changed_to(last_minute)
+    found = topology_of_heron.topology().operators
+    for name in ("exclaim", "count"):
+        for measure in ("inputs", "executions", "utilisation"):
+            assert found[name].measure(measure) == pytest.approx(usual[name].measure(measure))
+    heron.timeline = changed_to(lambda instances, instance: instances.pop(instance))
+    found = topology_of_heron.topology().operators
+    assert found["exclaim"].measure("executions") is None
+    assert found["count"].measure("inputs") is None  # which is what they emit
+
+
 def test_tasks_of_heron_are_set_by_its_command_line_and_only_when_they_are_others(heron, topology_of_heron):
     topology_of_heron.set_parallelism({"exclaim": 3, "count": 2})
     assert heron.updates == [
