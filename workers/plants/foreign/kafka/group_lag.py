@@ -14,7 +14,7 @@ An offset beyond the end is of a topic that was deleted and made anew: nothing w
 topic begins anew with it.
 
 A partition whose leader is away is as far behind at least as its history says; how much is appended to the
-group's partitions and read from them is not known meanwhile.
+group's partitions and read from them is not known meanwhile, nor where they are too many to be followed.
 """
 
 from collections import deque
@@ -124,7 +124,7 @@ class GroupLags:
         rows = [self._row(name, each) for each in sorted({*group.committed, *group.assigned})]
         counted = [row for row in rows if row.lag_events is not None]
         lag_events = sum(row.lag_events or 0 for row in counted) if counted else None
-        is_part = any(row.said == UNREADABLE for row in rows)
+        is_part = group.beyond > 0 or any(row.said == UNREADABLE for row in rows)
         partitions = [(row.topic, row.partition) for row in counted]
         into, out = (None, None) if is_part else self._rates(name, partitions)
         return ConsumerGroup(
