@@ -185,12 +185,12 @@ class GroupLags:
 
     def _without_leader(self, row: PartitionLag, partition: Partition) -> PartitionLag:
         """As it was seen last, at least; what was never seen does not count."""
-        history = self._histories.get(partition)
-        if history is None or history.newest is None or row.committed is None:
+        history, committed = self._histories.get(partition), row.committed
+        if history is None or history.newest is None or committed is None:
             return row
-        waiting = max(0, history.newest - row.committed)
+        waiting = max(0, history.newest - committed)
         row = changed(row, lag_events=waiting, lag_seconds=0.0)
-        return changed(self._aged(row, partition, row.committed) if waiting else row, at_least=True)
+        return changed(self._aged(row, partition, committed) if waiting else row, at_least=True)
 
     def _aged(self, row: PartitionLag, partition: Partition, offset: int) -> PartitionLag:
         """With the age of the event that is read next."""
