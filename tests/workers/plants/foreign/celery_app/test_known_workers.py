@@ -3,13 +3,15 @@
 import pytest
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from workers.plants.foreign.celery_app import remote_control
+from workers.plants.foreign.celery_app.asking import event_requests
 from workers.plants.foreign.celery_app.known_workers import (
     MOST_MISSED,
     MissedWorkers,
     OwnKnownWorkers,
     SharedKnownWorkers,
 )
-from workers.plants.foreign.celery_app.remote_control import WorkerPool
+from workers.plants.foreign.celery_app.remote_control import GEVENT, WorkerPool
 
 ONE, TWO = "celery@one", "celery@two"
 
@@ -123,3 +125,41 @@ def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(know
     found = missed.seconds()
     assert len(found) == MOST_MISSED == len(known.all()) - 1  # and the one that answers
     assert "celery@0" not in found and f"celery@{MOST_MISSED + 18}" in found
+
+
+# Whose names come and go with their hosts
+
+STAYS = "celery@stays"
+
+
+def hosts(far, plant, count, seconds=20.0):
+    """One after the other, each with a worker of its own name, beside one that stays."""
+    for number in range(count):
+        names = [STAYS, f"celery@host-{number}"]
+        far.processes, far.wanted = dict.fromkeys(names, 2), dict.fromkeys(names, 2)
+        far.busy = dict.fromkeys(names, 0)
+        plant.topology()
+        far.now += seconds
+
+
+def test_of_workers_that_were_asked_for_events_only_the_last_ones_are_noted(monkeypatch):
+    """The note is read whole whenever a worker comes."""
+    monkeypatch.setattr(event_requests, "MOST_NOTED", 20)
+    far = FakeCelery({STAYS: 2})
+    plant = far.plant()
+    hosts(far, plant, 60)
+    noted = far.noted_workers.all()
+    assert len(noted) < 30  # and those that live
+    assert {STAYS, "celery@host-59", "celery@host-45"} <= set(noted)
+    plant.close()
+    assert STAYS in far.events_off
+
+
+def test_versions_of_gevent_workers_that_are_gone_are_forgotten(monkeypatch):
+    monkeypatch.setattr(remote_control, "MOST_VERSIONS", 20)
+    far = FakeCelery({STAYS: 2})
+    far.stats = {"pool": {"implementation": f"{GEVENT}:TaskPool", "max-concurrency": 2}}
+    plant = far.plant()
+    hosts(far, plant, 60)
+    assert len(plant.control._versions) <= 21
+    assert far.asked.count("report") == 60  # each once in its life
