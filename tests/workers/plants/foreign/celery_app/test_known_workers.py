@@ -163,3 +163,43 @@ def test_versions_of_gevent_workers_that_are_gone_are_forgotten(monkeypatch):
     hosts(far, plant, 60)
     assert len(plant.control._versions) <= 21
     assert far.asked.count("report") == 60  # each once in its life
+
+
+# Of which two have one name
+
+
+class Twins(FakeCelery):
+    """Two workers of one name, of which each begins 2 tasks a second: both answer where all are asked, and
+    the quicker one where one answer is waited for. pids: of containers they are the same.
+    """
+
+    pids, quicker = (7, 8), 0
+
+    def broadcast(self, command, limit=None, **more):
+        found = []
+        for number, pid in enumerate(self.pids):
+            self.pid, self.begun[ONE] = pid, 1_000 * number + int(2 * self.now)
+            found += super().broadcast(command, limit=None, **more)
+        self.quicker = (self.quicker + 1) % 3
+        return sorted(found, key=lambda _: self.quicker == 0)[:limit]
+
+
+@pytest.mark.parametrize("pids", [(7, 8), (1, 1)])
+def test_of_two_workers_of_one_name_nothing_is_measured_and_none_is_set(pids):
+    far = Twins({ONE: 2})
+    far.pids = pids
+    plant = far.plant(events="listen")
+    for _ in range(20):
+        topology = plant.topology()
+        far.now += 1.0
+    operator = topology.operators[ONE]
+    assert "two workers have this name" in operator.fixed
+    assert operator.measure("inputs") is None
+    assert [each for each in plant.missing() if each.startswith(f"{ONE}: two workers")]
+    far.pids = (7,)
+    for _ in range(120):
+        topology = plant.topology()
+        far.now += 1.0
+    assert topology.operators[ONE].fixed is None
+    assert topology.operators[ONE].measure("inputs") == pytest.approx(20.0, rel=0.1)
+    assert not [each for each in plant.missing() if "two workers" in each]

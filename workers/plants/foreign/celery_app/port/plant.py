@@ -23,6 +23,7 @@ from workers.plants.foreign.celery_app.asking.late_workers import (
     NoInterventions,
     NotedInterventions,
 )
+from workers.plants.foreign.celery_app.asking.same_names import SameNames
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.known_workers import KnownWorkers, MissedWorkers, OwnKnownWorkers
@@ -93,7 +94,7 @@ class CeleryPlant(Adapter):
         self._late = LateWorkers(control, in_force or NoInterventions(), clock)
         self._missed = MissedWorkers(known or OwnKnownWorkers())
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
-        self._takers = AllTakers()
+        self._takers, self._same = AllTakers(), SameNames()
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._lives: dict[str, float] = {}  # worker → since when, s since 1970
         self._known_queues: list[str] = []
@@ -123,9 +124,12 @@ class CeleryPlant(Adapter):
         waiting = {worker: count for worker, (count, _) in held.items()}
         demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
         before = {each.pool.worker: each for each in self._measured}
+        blurred = self._same.blurred(pools)
         # Of a worker that is late nothing new is known: that it began nothing since would be a guess.
         self._measured = [
-            self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
+            unmeasured(pool)
+            if pool.worker in blurred
+            else self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
             if pool.worker in self._fresh
             else before.get(pool.worker, unmeasured(pool))
             for pool in pools
@@ -196,6 +200,7 @@ class CeleryPlant(Adapter):
         gone = of_missed(self._missed.seconds(), beating, LATE_SECONDS, sections.MOST_NAMED)
         error, asks = self._listener.error, self._asks
         said = sections.missing(workers, without, error, asks, self._left_queues, gone)
+        said += self._same.sentences(sections.MOST_NAMED)
         return said + left_out(self._measured, self._lengths) + self._without_loops()
 
     def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
@@ -233,7 +238,8 @@ class CeleryPlant(Adapter):
         with self._listener.lock:
             left = set(self._listener.events.left)
         self._missed.observe(self._clock(), found.values(), left)
-        return [pool for _, (_, pool) in sorted(self._answered.items())]
+        answered = [pool for _, (_, pool) in sorted(self._answered.items())]
+        return self._same.observe(now, self.control.twice, answered)
 
     def _begun_at(self, pool: WorkerPool) -> float | None:
         """When its worker was started, at the earliest; the same in all of its life, but for a clock that is
