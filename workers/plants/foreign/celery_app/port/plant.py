@@ -89,12 +89,12 @@ class CeleryPlant(Adapter):
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
-        self._asks = address.option("events", ASK) == ASK
+        self._asks, self._same = address.option("events", ASK) == ASK, SameNames()
         self._requests = EventRequests(control, listener, asked or OwnAskedWorkers(), clock, monotonic)
         self._late = LateWorkers(control, in_force or NoInterventions(), clock)
         self._missed = MissedWorkers(known or OwnKnownWorkers())
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
-        self._takers, self._same = AllTakers(), SameNames()
+        self._takers = AllTakers()
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._lives: dict[str, float] = {}  # worker → since when, s since 1970
         self._known_queues: list[str] = []
@@ -113,7 +113,8 @@ class CeleryPlant(Adapter):
     def topology(self) -> MeasuredTopology:
         """Its queues and pools now. Raises PlantSilent and PlantConfused."""
         self._listener.start()
-        pools = self._answering()
+        answering = self._answering()
+        pools = self._same.observe(self._monotonic(), self.control.twice, answering)
         if self._asks:
             self._requests.ask(pools)
         self._resume_again(pools)
@@ -238,8 +239,7 @@ class CeleryPlant(Adapter):
         with self._listener.lock:
             left = set(self._listener.events.left)
         self._missed.observe(self._clock(), found.values(), left)
-        answered = [pool for _, (_, pool) in sorted(self._answered.items())]
-        return self._same.observe(now, self.control.twice, answered)
+        return [pool for _, (_, pool) in sorted(self._answered.items())]
 
     def _begun_at(self, pool: WorkerPool) -> float | None:
         """When its worker was started, at the earliest; the same in all of its life, but for a clock that is
