@@ -23,6 +23,7 @@ AGGREGATES: Mapping[str, Callable[[list[float]], float]] = {"AVG": fmean, "SUM":
 MOST_PATHS = 1_000
 MOST_TASKS = 100_000
 MOST_CHANNELS = 100_000
+LATEST_SECONDS = 2.5e11  # since 1970: later than the year 9892 is in no calendar that pages know
 
 
 def _measure(name: str, unit: str, help_text: str) -> Parameter:
@@ -67,10 +68,10 @@ _LINK = (
 )
 DOCUMENT = (
     Parameter("plant", "name", "Whose topology it is.", None, kind="text", required=True),
-    Parameter("at", "s since 1970", "When it was measured.", None, 0, 1e12, required=True),
+    Parameter("at", "s since 1970", "When it was measured.", None, 0, LATEST_SECONDS, required=True),
     Parameter("window_seconds", "s", "Over which counts are.", None, 1e-3, 1e9, required=True),
     Parameter("holder", "name", "Who steers it through the control API; null: nobody.", None, kind="text"),
-    Parameter("held_until", "s since 1970", "Or until it is renewed.", None, 0, 1e12),
+    Parameter("held_until", "s since 1970", "Or until it is renewed.", None, 0, LATEST_SECONDS),
     Parameter("operators", "by name", "All of them.", None, kind="map", required=True,
               items=(Parameter("operator", "operator", "One.", kind="object", items=_OPERATOR),)),
     Parameter("links", "links", "Between operators.", (), kind="rows", items=_LINK),

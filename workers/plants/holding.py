@@ -7,6 +7,7 @@ one owner.
 
 import redis
 
+from controllers.parallelism.measured_topology import LATEST_SECONDS
 from queues import keys
 from queues.errors import WeirError
 from queues.lua.script import script
@@ -14,12 +15,16 @@ from queues.stored_document import decoded, encoded
 from workers.documents.plants import PlantHolder
 
 SECONDS, LEAST_SECONDS, MOST_SECONDS = 60.0, 1.0, 3600.0
+LONGEST_HOLDER = 300
 
 
 class PlantHeld(WeirError):  # noqa: N818
-    """Another controller steers the plant: `holder`, until `until` (s since 1970)."""
+    """Another controller steers the plant: `holder`, until `until` (s since 1970). Both may be what a plant
+    of others says: a name has an end, and a time is one of the calendar.
+    """
 
     def __init__(self, plant: str, holder: str, until: float) -> None:
+        holder, until = holder[:LONGEST_HOLDER], min(max(0.0, until), LATEST_SECONDS)
         super().__init__(f"{plant} is steered by {holder}; try again when it has let go.")
         self.plant, self.holder, self.until = plant, holder, until
 

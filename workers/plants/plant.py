@@ -9,14 +9,17 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 from workers.documents.snapshot import Snapshot
 
+LONGEST_SAID = 2_000
+
 
 class PlantFailure(WeirError):  # noqa: N818
-    """What is raised of a plant that others built. The message may quote it, and is stored and shown: it is
-    Unicode, whatever stands there.
+    """What is raised of a plant that others built. The message may quote it, and is stored and shown, at each
+    tick of a loop: it is Unicode, of at most LONGEST_SAID characters and an ellipsis, whatever stands there.
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(message.encode(errors="replace").decode())
+        cut = message if len(message) <= LONGEST_SAID else f"{message[:LONGEST_SAID]}…"
+        super().__init__(cut.encode(errors="replace").decode())
 
 
 class PlantSilent(PlantFailure):

@@ -172,6 +172,8 @@ def test_a_document_gives_the_same_topology_again(tasks):
         (lambda d: d["links"].append({"source": "a"}), "topology.links[0].target"),
         (lambda d: d["links"].append({"source": "a", "target": "z"}), "links[0]"),
         (lambda d: d.update(at="now"), "topology.at"),
+        (lambda d: d.update(at=9e11), "topology.at"),  # no page could say when that is
+        (lambda d: d.update(held_until=9e11), "topology.held_until"),
     ],
 )
 def test_a_document_that_is_wrong_or_half_is_refused_by_name(spoil, field):

@@ -136,6 +136,21 @@ def test_what_it_refuses_is_said_and_tried_again_where_that_may_help(looks, stat
     assert failed.value.for_good is for_good
 
 
+@pytest.mark.parametrize("content_type", ["text/html", "text/html; charset=utf-8", "Application/XHTML+xml"])
+def test_a_page_in_place_of_its_answer_is_no_arrival(looks, content_type):
+    """A login stands before it, or another server there answers every path with its start page."""
+    to("http://alerts.example:9093")
+    fire(looks)
+    page = httpx.Response(
+        200, text="<!doctype html><title>Log in</title>", headers={"Content-Type": content_type}
+    )
+    channels = {"alertmanager": partial(alertmanager.send, transport=httpx.MockTransport(lambda _: page))}
+    assert dispatcher.deliver(lambda: looks.at, lambda: True, channels) == 0
+    message = Message.objects.get()
+    assert message.error.startswith("alerts.example:9093 answered 200 with a page")
+    assert message.tries == 1 and message.due_at > looks.at
+
+
 @pytest.mark.parametrize("answers", [503, None])
 def test_what_fails_names_the_server_and_nothing_else_of_its_address(answers, looks):
     def answer(_: httpx.Request) -> httpx.Response:

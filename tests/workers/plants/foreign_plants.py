@@ -20,6 +20,7 @@ class FakeFlink:
         self.tasks = dict.fromkeys(self.names, 2) | {"a" * 32: 1}
         self.started, self.records = 1_790_000_000_000, 0
         self.config = {"jobmanager.scheduler": "adaptive"}
+        self.age_seconds = 600.0  # of the job
         self.said = {}  # of the job, by the rest of the path
         self.of_others, self.least, self.longest = (
             0,
@@ -65,6 +66,7 @@ class FakeFlink:
             "jid": self.job,
             "name": "hashes",
             "state": self.state,
+            "duration": round(1_000 * self.age_seconds),
             "vertices": [
                 {
                     "id": each,

@@ -6,11 +6,12 @@ from itertools import count
 import httpx
 import pytest
 
-from queues.errors import BadInput
+from queues.errors import BadInput, WeirError
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant, check_options
+from workers.plants.foreign.remote import RemotePlant
 from workers.plants.plant import PlantConfused, PlantSilent
 
 OPTIONS = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
@@ -51,6 +52,110 @@ def test_after_a_rescale_measuring_begins_anew(flink, job):
     job.set_parallelism({"Calc[2]": 1})
     assert job.topology().operators["Calc[2]"].measure("executions") is None
     assert job.topology().operators["Calc[2]"].measure("executions") == 300.0
+
+
+def measured(topology, name="Calc[2]"):
+    found = topology.operators[name]
+    rate = found.measure("inputs")
+    return None if rate is None else (rate / topology.window_seconds, found.measure("utilisation"))
+
+
+def test_metrics_of_flink_that_come_late_make_no_load_that_is_lower_than_it_is(flink, job):
+    """After a rescale there are none at first; that nothing came then would have a loop end tasks."""
+    answers = flink.metrics
+    flink.metrics = lambda wanted: []
+    for _ in range(6):
+        assert measured(job.topology()) is None
+    flink.metrics = answers
+    job.topology(), job.topology()
+    assert measured(job.topology()) == (pytest.approx(300.0), 0.5)
+
+
+def test_of_an_operator_of_flink_nothing_is_known_while_one_of_its_tasks_says_nothing(flink, job):
+    answers = flink.metrics
+    flink.metrics = lambda wanted: [row for row in answers(wanted) if not row["id"].startswith("1.")]
+    job.topology(), job.topology()
+    topology = job.topology()
+    assert measured(topology) is None
+    assert topology.operators["Source: came[1]"].measure("outputs") is not None
+
+
+@pytest.mark.parametrize("per_second", [100, 0])
+def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_each_observation(
+    flink, job, per_second
+):
+    """As Flink does unless it is set otherwise: between two fetches it answers the same."""
+    looks = count()
+
+    def fetched(wanted):
+        records = next(looks) // 3 // 5 * 10 * per_second  # three vertices a look, a fetch each fifth look
+        values = {"numRecordsIn": records, "numRecordsOut": records, "busyTimeMsPerSecond": 5.0 * per_second}
+        return [{"id": each, "value": str(values[each.partition(".")[2]])} for each in wanted.split(",")]
+
+    flink.metrics = fetched
+    found = [measured(job.topology()) for _ in range(60)]
+    known = {each for each in found if each is not None}
+    assert known == {(2 * per_second, per_second / 200)}
+    assert None not in found[12:]
+
+
+def test_a_job_that_is_submitted_anew_owes_nothing_that_was_ordered_of_the_one_before(flink, job):
+    """As each new version of a job is: else the loop would hold until a person has it go on."""
+    topology, begun = job.topology(), job.lives()
+    assert begun == dict.fromkeys(topology.operators, 1_790_000_000.0 - 600)
+    flink.started, flink.age_seconds = flink.started + 5_000, 605.0  # restarted by its cluster
+    job.topology()
+    assert job.lives() == begun
+    flink.job, flink.age_seconds = "1" * 32, 3.0
+    job.topology()
+    assert set(job.lives().values()) == {1_790_000_000.0 - 3}
+
+
+@pytest.mark.parametrize("tasks", [10**9, -1])
+def test_a_job_of_flink_with_tasks_that_would_fill_the_memory_is_no_job(flink, job, tasks):
+    flink.tasks["b" * 32] = tasks
+    for ask in (job.topology, lambda: job.set_parallelism({"Calc[2]": 2})):
+        with pytest.raises(PlantConfused, match="no job of Flink"):
+            ask()
+
+
+@pytest.mark.parametrize("wrong", [None, [], "no", 5])
+def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink, job, wrong):
+    answers = flink.transport().handler
+
+    def answer(request):
+        is_wrong = request.url.path in ("/overview", f"/jobs/{flink.job}/resource-requirements")
+        return httpx.Response(200, json=wrong) if is_wrong else answers(request)
+
+    confused = FlinkPlant(PlantClient("flink", "http://flink", transport=httpx.MockTransport(answer)))
+    for ask in (confused.topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
+        with pytest.raises(PlantConfused, match="what Flink does not"):
+            ask()
+
+
+def test_what_is_said_of_a_cluster_of_very_many_jobs_fits_into_a_ledger_entry(flink, job):
+    """It is written there at each tick."""
+    rows = [{"jid": str(number), "name": "x" * 100, "state": "RUNNING"} for number in range(10_000)]
+    flink.error = httpx.Response(200, json={"jobs": rows})
+    with pytest.raises(PlantSilent, match="0 jobs named hashes") as silent:
+        job.set_parallelism({"Calc[2]": 2})
+    assert len(str(silent.value)) < 3_000
+
+
+@pytest.mark.parametrize(
+    ("status", "document"),
+    [
+        (409, {"holder": "x" * 10**6, "until": 5.0}),
+        (422, {"errors": {"y" * 10**6: ["z" * 10**6]}}),
+        (503, {"errors": {"": ["z" * 10**6]}}),
+    ],
+)
+def test_what_another_weir_says_without_end_fits_into_a_ledger_entry(status, document):
+    answer = httpx.MockTransport(lambda _: httpx.Response(status, json=document))
+    plant = RemotePlant(PlantClient("east", "http://east", transport=answer))
+    with pytest.raises(WeirError) as refused:
+        plant.set_parallelism({"parse": 2})
+    assert len(str(refused.value)) < 3_000
 
 
 def flink_of(flink):
@@ -255,6 +360,35 @@ def test_a_topology_of_heron_is_measured_by_its_minutes(topology_of_heron):
     assert exclaim.measure("service_seconds") == pytest.approx(0.001)
     assert exclaim.by_task("executions_variance") == {"exclaim_1": 36.0, "exclaim_2": 36.0}
     assert topology.operators["count"].measure("outputs") is None  # it emits to no stream
+
+
+def test_an_instance_of_heron_that_was_just_started_makes_no_load_lower_than_it_is(heron, topology_of_heron):
+    """Of the minutes before nothing is said of it, and of one that says nothing at all nothing is known."""
+    usual, minutes = topology_of_heron.topology().operators, heron.timeline
+
+    def changed_to(change):
+        def timeline(query):
+            found = minutes(query)
+            for instances in found["timeline"].values():
+                for instance in list(instances):
+                    if instance.endswith("exclaim_2"):
+                        change(instances, instance)
+            return found
+
+        return timeline
+
+    def last_minute(instances, instance):
+        instances[instance] = dict(list(instances[instance].items())[:1])
+
+    heron.timeline = changed_to(last_minute)
+    found = topology_of_heron.topology().operators
+    for name in ("exclaim", "count"):
+        for measure in ("inputs", "executions", "utilisation"):
+            assert found[name].measure(measure) == pytest.approx(usual[name].measure(measure))
+    heron.timeline = changed_to(lambda instances, instance: instances.pop(instance))
+    found = topology_of_heron.topology().operators
+    assert found["exclaim"].measure("executions") is None
+    assert found["count"].measure("inputs") is None  # which is what they emit
 
 
 def test_tasks_of_heron_are_set_by_its_command_line_and_only_when_they_are_others(heron, topology_of_heron):

@@ -1,5 +1,7 @@
 """One controller at a time steers a plant; another is told who, and until when."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.waiting import until
@@ -35,3 +37,8 @@ def test_a_controller_that_says_nothing_more_loses_the_plant(control):
     hold(control, "main", "weir-2", NOW, 0.05)
     until(lambda: holder_of(control, "main") is None)
     assert hold(control, "main", "weir-3", NOW)
+
+
+@pytest.mark.parametrize("seconds", [1e300, -1e300])
+def test_a_time_that_another_plant_says_is_one_that_a_page_can_show(seconds):
+    assert datetime.fromtimestamp(PlantHeld("shop", "x", seconds).until, UTC)

@@ -313,3 +313,20 @@ def test_plants_are_found_by_name():
         assert isinstance(found._plant.adapter, RemotePlant)
     with pytest.raises(RuntimeError, match="closed"):
         found.topology()
+
+
+def test_what_was_measured_does_not_wait_for_tables_and_is_no_younger_for_them(lookout, far, times):
+    """Tables take many requests at some plants; loops decide meanwhile, and on what is as old as it says."""
+    seen_meanwhile = []
+
+    def sections():
+        times.now += 4.0
+        seen_meanwhile.append(lookout.status())
+        times.now += 1.0
+        return [PlantSection(title="Tasks", columns=["Name"], rows=[["new"]])]
+
+    far.sections = sections
+    lookout.observe()
+    assert [(each.state, each.age_seconds) for each in seen_meanwhile] == [("seen", 4.0)]
+    status = lookout.status()
+    assert (status.age_seconds, status.sections[0].rows) == (5.0, [["new"]])

@@ -113,5 +113,5 @@ def first_error(document: Any) -> tuple[str, str]:
     found = errors.items() if isinstance(errors, dict) else [("", errors)]
     for field, messages in found:
         if isinstance(messages, list) and messages:
-            return str(field), str(messages[0]).partition("\n")[0][:500]
+            return str(field)[:100], str(messages[0]).partition("\n")[0][:500]
     return "", "it doesn't say why"

@@ -6,7 +6,8 @@ The tracker gives plans and, minute by minute, the metrics of every instance (St
 `__emit-count`, `__ack-count`, `__fail-count` are counted a stream, `__execute-latency` and
 `__complete-latency` are nanoseconds. What Heron doesn't measure is approximated as there: what comes to a
 bolt is what the components before it emit to its streams, a bolt's service time is its execute latency,
-variances are those of the minutes.
+variances are those of the minutes. Of an instance that was just started some minutes are not said: what it
+did in the others stands for all of them.
 
 `heron update CLUSTER/ROLE/ENVIRON TOPOLOGY --component-parallelism=NAME:TASKS …` sets tasks; Heron restarts
 what has to. The program is `heron` on the PATH, or what WEIR_HERON says: never a value from the console's
@@ -28,6 +29,7 @@ from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
 from workers.plants.plant import PlantConfused, PlantSilent
 
 WINDOW_SECONDS, MINUTE_SECONDS = 180, 60
+WINDOW_MINUTES = WINDOW_SECONDS // MINUTE_SECONDS
 UPDATE_SECONDS = 120.0
 MOST_TASKS = 256
 NANOSECOND = 1e-9
@@ -182,7 +184,9 @@ def _operator(
         failed = _sums(timeline, "__fail-count", component)
         acked = _sums(timeline, "__ack-count", component)
         return MeasuredOperator(component.name, "source", count, count, count, NOT_SET, failed, acked, tasks)
-    return MeasuredOperator(component.name, "operator", count, 1, MOST_TASKS, tasks=tasks)
+    # While one says nothing the sums of the others would be too small.
+    is_whole = all(each["executions"] is not None for each in tasks)
+    return MeasuredOperator(component.name, "operator", count, 1, MOST_TASKS, tasks=tasks if is_whole else ())
 
 
 def _task(
@@ -190,7 +194,7 @@ def _task(
 ) -> dict[str, float | None]:
     outputs = _minutes(timeline, "__emit-count", instance)
     found: dict[str, float | None] = {
-        "outputs": sum(outputs) if outputs else None,
+        "outputs": _of_window(outputs),
         "outputs_variance": _variance(outputs),
     }
     if component.is_spout:
@@ -198,7 +202,7 @@ def _task(
     executed = _minutes(timeline, "__execute-count", instance)
     latencies = [each * NANOSECOND for each in _minutes(timeline, "__execute-latency", instance)]
     latency = fmean(latencies) if latencies else None
-    worked = sum(executed) if executed else None
+    worked = _of_window(executed)
     inputs = _inputs(component, emitted)
     return found | {
         "latency_seconds": latency,
@@ -225,9 +229,17 @@ def _inputs(component: Component, emitted: Mapping[str, float | None]) -> float 
 
 
 def _sums(timeline: Timeline, metric: str, component: Component) -> float | None:
-    """Of all instances, streams and minutes."""
-    values = [value for each in component.instances for value in _minutes(timeline, metric, each)]
-    return sum(values) if values else None
+    """Of all instances, streams and minutes; None while one of them says nothing."""
+    counts = [_of_window(_minutes(timeline, metric, each)) for each in component.instances]
+    known = [each for each in counts if each is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _of_window(minutes: Sequence[float]) -> float | None:
+    """A count of all its minutes, where one that was just started says some of them: as if it had always
+    gone on like that.
+    """
+    return fmean(minutes) * WINDOW_MINUTES if minutes else None
 
 
 def _minutes(timeline: Timeline, metric: str, instance: str) -> list[float]:

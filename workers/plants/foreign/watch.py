@@ -60,20 +60,24 @@ class Lookout:
         """Once. Whatever goes wrong is kept as a sentence."""
         try:
             self._adapter = self._adapter or self._made()
-            topology = replace(self._adapter.topology(), plant=self.row.name)
-            self._sections = self._sections_now(self._adapter)
-            found = self._found(self._adapter, topology)
+            topology, at = replace(self._adapter.topology(), plant=self.row.name), self._monotonic()
+            self._keep(self._found(self._adapter, topology), at)
+            sections = self._sections_now(self._adapter)
+            if sections is not self._sections:
+                self._sections = sections
+                self._keep(self._found(self._adapter, topology), at)
         except WeirError as error:
             self._keep_error(str(error))
             self._leave_silent(error)
         except Exception as error:  # an adapter's fault must not end the watch of a plant
             logger.exception("The observation of plant %s failed.", self.row.name)
             self._keep_error(f"looking at it failed ({type(error).__name__}).")
-        else:
-            with self._lock:
-                self._seen, self._seen_at, self._error = found, self._monotonic(), None
         if self._adapter is not None:
             self._keep_sensors(self._adapter.sensors())
+
+    def _keep(self, found: PlantStatus, at: float) -> None:
+        with self._lock:
+            self._seen, self._seen_at, self._error = found, at, None
 
     def _made(self) -> Adapter:
         self._made_at = self._monotonic()

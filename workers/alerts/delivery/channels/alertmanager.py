@@ -25,6 +25,8 @@ TEST_SECONDS = 60.0
 LONGEST_ANSWER = 500
 # A repetition can't help where Alertmanager says that it does not take what it got.
 FOR_GOOD = frozenset({400, 413, 422})
+# What a login before it answers, or another server in its place: to every path, and often with 200.
+PAGES = frozenset({"text/html", "application/xhtml+xml"})
 
 
 def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | None = None) -> None:
@@ -39,11 +41,16 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
             client.stream("POST", url, content=body, headers=headers) as response,
         ):
             status, said = response.status_code, egress.read(response, LONGEST_ANSWER)
+            kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     except httpx.HTTPError as error:
         raise Failed(f"{server_of(url)} did not answer: {error!r}") from None
     if status != 200:
         why = said.decode(errors="replace").strip()
         raise Failed(f"{server_of(url)} answered {status}: {why}", for_good=status in FOR_GOOD)
+    if kind in PAGES:
+        raise Failed(
+            f"{server_of(url)} answered 200 with a page, as no Alertmanager does: who answers there?"
+        )
 
 
 def posted(content: Mapping[str, Any], now_seconds: float) -> list[dict[str, Any]]:

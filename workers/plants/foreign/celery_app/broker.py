@@ -196,13 +196,16 @@ class RedisBroker:
 
     def _counts(self, commands: Sequence[tuple[str, str]]) -> list[int]:
         """0 of what is something else there."""
-        answers = self._all(commands)
-        for answer in answers:
-            if not isinstance(answer, int | redis.ResponseError):
-                raise PlantConfused(f"{self._name} answers what is no length.")
-            if isinstance(answer, redis.ResponseError) and not str(answer).startswith(NO_LIST):
+        return [self._count(answer) for answer in self._all(commands)]
+
+    def _count(self, answer: Any) -> int:
+        if isinstance(answer, redis.ResponseError):
+            if not str(answer).startswith(NO_LIST):
                 raise PlantConfused(f"{self._name} refuses us: {answer}.")
-        return [answer if isinstance(answer, int) else 0 for answer in answers]
+            return 0
+        if (count := count_of(answer)) is None:
+            raise PlantConfused(f"{self._name} answers what is no length.")
+        return count
 
     def _all(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
         try:

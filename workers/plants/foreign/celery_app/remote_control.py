@@ -23,6 +23,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 ANSWER_SECONDS = 1.0
 # Of an app, of a worker; what is said beyond that is not taken.
 MOST_WORKERS, BELIEVED_PROCESSES = 200, 10_000
+MOST_VERSIONS = 1_000  # remembered, of workers that came and went
 PREFORK = "celery.concurrency.prefork"
 GEVENT = "celery.concurrency.gevent"
 GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
@@ -79,6 +80,7 @@ class RemoteControl:
     ) -> None:
         self._name, self._broadcast, self.close = name, broadcast, closed
         self._versions: dict[tuple[str, int | None], Version] = {}
+        self.twice: list[str] = []  # names that two workers answered under when pools were asked for
         self.late: list[str] = []  # workers that did not end their answer when their pools were asked for
 
     def living(self) -> dict[str, WorkerPool]:
@@ -95,7 +97,11 @@ class RemoteControl:
         One that says what it is, and not which queues it takes from, is late: taken to have none it would be
         neither paused nor measured.
         """
-        stats = self.ask("stats", workers=workers, expected=expected)
+        answered = self._answered("stats", workers=workers, expected=expected)
+        stats = dict(answered)
+        self.twice = [
+            worker for worker, answer in answered if _differ(_mapping(answer), _mapping(stats[worker]))
+        ]
         queues = self.ask("active_queues", workers=list(stats)) if stats else {}
         answers = {
             worker: answer
@@ -118,6 +124,9 @@ class RemoteControl:
             found = VERSION.search(text_of(_mapping(answer).get("ok")))
             if found and worker in lives:
                 self._versions[lives[worker]] = int(found[1]), int(found[2])
+        for life in list(self._versions)[:-MOST_VERSIONS]:
+            if life not in lives.values():
+                del self._versions[life]
         return {worker: self._versions[life] for worker, life in lives.items() if life in self._versions}
 
     def ask(
@@ -128,6 +137,16 @@ class RemoteControl:
         expected: int | None = None,
     ) -> dict[str, Any]:
         """Worker → its answer to a command, of these workers or of all."""
+        return dict(self._answered(command, arguments, workers, expected))
+
+    def _answered(
+        self,
+        command: str,
+        arguments: Mapping[str, Any] | None = None,
+        workers: Sequence[str] | None = None,
+        expected: int | None = None,
+    ) -> list[tuple[str, Any]]:
+        """(worker, its answer); two workers may have one name."""
         limit = len(workers) if workers is not None else expected
         try:
             answers = self._broadcast(
@@ -143,8 +162,8 @@ class RemoteControl:
         except FAILURES as error:
             raise PlantSilent(f"{self._name} can't be reached ({error}).") from None
         found = (item for each in answers or () if isinstance(each, Mapping) for item in each.items())
-        known = {name_of(worker): answer for worker, answer in islice(found, MOST_WORKERS)}
-        return {worker: answer for worker, answer in known.items() if worker}
+        known = [(name_of(worker), answer) for worker, answer in islice(found, MOST_WORKERS)]
+        return [(worker, answer) for worker, answer in known if worker]
 
     def taken(self, workers: Sequence[str]) -> dict[str, list[str]]:
         """Worker → the names of the tasks that it has taken and not begun, of those that answer."""
@@ -220,6 +239,11 @@ def _processes(pool: Mapping[str, Any]) -> int:
         return min(len(processes), BELIEVED_PROCESSES)
     most = count_of(pool.get("max-concurrency"))
     return 1 if most is None else min(most, BELIEVED_PROCESSES)
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two answers under one name are of two workers: in containers each has the same pid."""
+    return any(one.get(key) != other.get(key) for key in ("pid", "total"))
 
 
 def _is_gevent(stats: Mapping[str, Any]) -> bool:

@@ -51,7 +51,8 @@ class Takers:
         )
         self._came += reserved - self._held
         self._begun, self._held = begun, reserved
-        self._ready = {queue: length for queue, (length, _) in ready.items()}
+        # One that is not there may only be away, with the node of RabbitMQ that has it: all of it comes back.
+        self._ready |= {queue: length for queue, (length, _) in ready.items()}
         waiting = reserved + sum(part * length for length, part in ready.values())
         under_way = sum(pool.prefetch or 0 for pool in pools)
         self.arrivals.observe(at, self._came - waiting, waiting, under_way)

@@ -9,8 +9,15 @@ vertex.
 One check takes several requests, so the job is asked before and after: was it rescaled or restarted
 meanwhile, the check counts for nothing. Counts are of the checks of the last WINDOW_SECONDS; a task's work is
 its `busyTimeMsPerSecond`.
+
+A cluster fetches metrics from its tasks each 10 s unless `metrics.fetcher.update-interval` says otherwise,
+and until then answers what it answered before. So a check that brings nothing new counts for nothing either,
+for UNCHANGED_SECONDS: after that the job stands still. Metrics of a new task come later than those of
+others: what is not known of each task is not known of an operator, and what was counted for a part of the
+window is taken to have gone on like that.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +25,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from controllers.parallelism.measured_topology import MOST_TASKS, Link, MeasuredOperator, MeasuredTopology
+from controllers.parallelism.measured_topology import (
+    COUNTS,
+    MOST_TASKS,
+    Link,
+    MeasuredOperator,
+    MeasuredTopology,
+)
+from queues.checks import is_number
 from workers.documents.plants import PlantSection
 from workers.pipeline.status.task_measures import WorkSample, measures
 from workers.plants.foreign.client import PlantClient, first_error
@@ -27,7 +41,8 @@ from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import PlantConfused, PlantSilent
 
 WINDOW_SECONDS = 15.0
-COUNTS, BUSY = ("numRecordsIn", "numRecordsOut"), "busyTimeMsPerSecond"
+UNCHANGED_SECONDS = 12.0
+RECORDS, BUSY = ("numRecordsIn", "numRecordsOut"), "busyTimeMsPerSecond"
 NOT_SET = "it is a source of the job, which brings events in"
 AUTOSCALED = "the Kubernetes operator's autoscaler steers the job (job.autoscaler.enabled): one of both may"
 AUTOSCALER = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
@@ -50,11 +65,14 @@ class Vertex:
 
 @dataclass(frozen=True)
 class FlinkJob:
-    """A running job; `shape` changes with every rescale and restart."""
+    """A running job; `shape` changes with every rescale and restart. seconds: since it was submitted, which
+    no restart of its own changes; None: the cluster does not say.
+    """
 
     id: str
     vertices: tuple[Vertex, ...]
     shape: tuple[Any, ...]
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +98,7 @@ class FlinkPlant(Adapter):
         self._shape: tuple[Any, ...] = ()
         self._autoscaled: str | None = None
         self._seen: FlinkJob | None = None
+        self._submitted: tuple[str, float | None] = ("", None)  # which job, and when, s since 1970
         self._rescaled: dict[str, str] = {}  # what rescales changed, by their id
 
     def topology(self) -> MeasuredTopology:
@@ -91,8 +110,11 @@ class FlinkPlant(Adapter):
         sample = FlinkSample(self._monotonic(), {each.id: self._values(job, each) for each in job.vertices})
         if self._job().shape != job.shape:
             raise PlantSilent(f"{self._client.name}: the job was rescaled during the observation.")
-        self._recent.append(sample)
+        if self._is_news(sample):
+            self._recent.append(sample)
         self._seen = job
+        if self._submitted[0] != job.id:
+            self._submitted = job.id, None if job.seconds is None else self._clock() - job.seconds
         while len(self._recent) > 2 and self._recent[1].at <= sample.at - WINDOW_SECONDS:
             self._recent.popleft()
         return self._topology(job, self._free_slots(), self._requirements(job))
@@ -101,7 +123,7 @@ class FlinkPlant(Adapter):
         """The cluster rescales the job within seconds. Raises as `Elastic` says."""
         job = self._job()
         path = f"jobs/{job.id}/resource-requirements"
-        now = self._get(path)
+        now = self._mapping(path)
         self._topology(job, self._free_slots(), now).check_tasks(tasks)
         ids = {name: vertex.id for name, vertex in named(job.vertices).items()}
         wanted = {
@@ -124,14 +146,31 @@ class FlinkPlant(Adapter):
         names = {vertex.id: name for name, vertex in named(self._seen.vertices).items()}
         return sections.of(self._client, self._seen.id, names, self._rescaled)
 
+    def lives(self) -> Mapping[str, float]:
+        """As long as the job: one that is submitted anew under its name is another one."""
+        at = self._submitted[1]
+        return {} if self._seen is None or at is None else dict.fromkeys(named(self._seen.vertices), at)
+
     def close(self) -> None:
         self._client.close()
+
+    def _is_news(self, sample: FlinkSample) -> bool:
+        last = self._recent[-1] if self._recent else None
+        if last is None or last.values != sample.values:
+            return True
+        return sample.at - last.at >= UNCHANGED_SECONDS
 
     def _get(self, path: str, **query: Any) -> Any:
         status, document = self._client.ask("GET", path, **query)
         if status != 200:
             raise PlantConfused(f"{self._client.name} refuses us ({status}): {first_error(document)[1]}")
         return document
+
+    def _mapping(self, path: str) -> dict[str, Any]:
+        found = self._get(path)
+        if not isinstance(found, dict):
+            raise PlantConfused(f"{self._client.name} answers at {path} what Flink does not.")
+        return found
 
     def _job(self) -> FlinkJob:
         try:
@@ -163,7 +202,8 @@ class FlinkPlant(Adapter):
         said = {str(row.get("key")): str(row.get("value")) for row in found if isinstance(row, dict)}
         is_on = any(said.get(key, "").lower() == "true" for key in AUTOSCALER)
         self._autoscaled = AUTOSCALED if is_on else None
-        return max(0, int(self._get("overview").get("slots-available") or 0))
+        free = self._mapping("overview").get("slots-available")
+        return min(MOST_TASKS, max(0, int(free))) if is_number(free) else 0
 
     def _requirements(self, job: FlinkJob) -> Mapping[str, Any]:
         """Of each vertex, by its id; none where the scheduler knows none."""
@@ -171,7 +211,7 @@ class FlinkPlant(Adapter):
         return document if status == 200 and isinstance(document, dict) else {}
 
     def _values(self, job: FlinkJob, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
-        wanted = (*COUNTS, BUSY)
+        wanted = (*RECORDS, BUSY)
         found: dict[str, float | None] = {}
         try:
             for first in range(0, vertex.parallelism, SUBTASKS_AT_ONCE):
@@ -208,15 +248,17 @@ class FlinkPlant(Adapter):
         tasks = tuple(self._task(vertex, subtask, window) for subtask in range(vertex.parallelism))
         kind, fixed = ("operator", self._autoscaled) if vertex.inputs else ("source", NOT_SET)
         most = max(least, min(vertex.most, slots))
-        return MeasuredOperator(
-            name, kind, vertex.parallelism, least, most, fixed, tasks=tasks if window else ()
-        )
+        known = tasks if all(tasks) else ()  # of a part of them sums would be too small
+        return MeasuredOperator(name, kind, vertex.parallelism, least, most, fixed, tasks=known)
 
     def _task(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
         samples = list(_samples(self._recent, vertex.id, subtask))
         if not samples or not window:
             return {}
-        found = measures(samples, window)
+        known_seconds = sum(each.elapsed_seconds for each in samples)
+        found = measures(samples, known_seconds)
+        for name in COUNTS:
+            found[name] = (found[name] or 0.0) * window / known_seconds
         if not vertex.inputs:  # what a source takes in is not counted
             return {name: found[name] for name in ("outputs", "outputs_variance", "utilisation")}
         # Events wait in front of a task and are counted when it takes them: a busy one is offered more.
@@ -243,17 +285,28 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
     }
     vertices = tuple(
         Vertex(
-            row["id"],
+            str(row["id"]),
             str(row["name"]),
-            int(row["parallelism"]),
+            _tasks(row["parallelism"]),
             int(row["maxParallelism"]) if int(row["maxParallelism"]) > 0 else MOST_TASKS,
             inputs.get(row["id"], ()),
             str(row.get("slotSharingGroupId") or ""),
         )
         for row in document["vertices"]
     )
+    if missing := {each for ids in inputs.values() for each in ids} - {each.id for each in vertices}:
+        raise ValueError(f"no vertex has the id {min(map(str, missing))[:LONGEST_NAME]}")
     started = tuple((row["id"], row["parallelism"], row.get("start-time")) for row in document["vertices"])
-    return FlinkJob(str(document["jid"]), vertices, (document["jid"], *started))
+    milliseconds = document.get("duration")
+    seconds = milliseconds / 1_000 if is_number(milliseconds, 0) else None
+    return FlinkJob(str(document["jid"]), vertices, (document["jid"], *started), seconds)
+
+
+def _tasks(count: Any) -> int:
+    """Raises ValueError for what would fill the memory."""
+    if not 0 <= (found := int(count)) <= MOST_TASKS:
+        raise ValueError(f"{found:.6g} tasks")
+    return found
 
 
 def named(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
@@ -279,4 +332,4 @@ def _least(requirements: Mapping[str, Any], vertex: str) -> int:
 def _number(text: Any) -> float | None:
     """Flink writes numbers as texts, and NaN for what it doesn't know."""
     value = float(text)
-    return value if value == value else None
+    return value if math.isfinite(value) else None

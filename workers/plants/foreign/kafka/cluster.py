@@ -66,6 +66,7 @@ class KafkaCluster:
         self._ids: dict[str, str] = {}
         self._without_ids_at: float | None = None  # when they were asked for last, and none came
         self._asked: set[Partition] = set()  # whose offsets are read
+        self._beyond: set[Partition] = set()  # whose are not, being too many
 
     def read(self) -> ClusterReading:
         """A reading. Raises PlantSilent and PlantConfused."""
@@ -93,6 +94,11 @@ class KafkaCluster:
             found[partition] = result.offset if result.timestamp >= 0 and result.offset >= 0 else None
         return found
 
+    @property
+    def left(self) -> int:
+        """Partitions that groups read beyond MOST_PARTITIONS, as they were read last."""
+        return len(self._beyond)
+
     def close(self) -> None:
         """Its connections end."""
         self._client = None
@@ -108,7 +114,8 @@ class KafkaCluster:
         known = {
             each: at for each, at in committed.items() if each in self._asked or not _there(each, topics)
         }
-        return Group(state, members, known)
+        beyond = len(self._beyond & committed.keys()) if self._beyond else 0
+        return Group(state, members, known, beyond)
 
     def _follow(
         self,
@@ -121,7 +128,8 @@ class KafkaCluster:
         read |= {
             each for _, members in described.values() for member in members for each in member.partitions
         }
-        self._asked = set(sorted(each for each in read if _there(each, topics))[:MOST_PARTITIONS])
+        there = sorted(each for each in read if _there(each, topics))
+        self._asked, self._beyond = set(there[:MOST_PARTITIONS]), set(there[MOST_PARTITIONS:])
 
     def _topics(self) -> "_Topics":
         """Topic → its id, number of partitions."""
@@ -132,6 +140,7 @@ class KafkaCluster:
             for name, topic in metadata.topics.items()
             if topic.error is None and _fits(name, self._topic_patterns, hidden="__")
         }
+        self._ids = {name: known for name, known in self._ids.items() if name in found}
         without = self._without_ids_at
         if found and (without is None or abs(self._clock() - without) >= IDS_SECONDS):
             self._read_ids(list(found))

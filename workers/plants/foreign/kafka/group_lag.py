@@ -12,6 +12,9 @@ it rebalances nobody reads anything: then the topics count that it read when it 
 
 An offset beyond the end is of a topic that was deleted and made anew: nothing waits. The history of such a
 topic begins anew with it.
+
+A partition whose leader is away is as far behind at least as its history says; how much is appended to the
+group's partitions and read from them is not known meanwhile, nor where they are too many to be followed.
 """
 
 from collections import deque
@@ -121,7 +124,9 @@ class GroupLags:
         rows = [self._row(name, each) for each in sorted({*group.committed, *group.assigned})]
         counted = [row for row in rows if row.lag_events is not None]
         lag_events = sum(row.lag_events or 0 for row in counted) if counted else None
-        into, out = self._rates(name, [(row.topic, row.partition) for row in counted])
+        is_part = group.beyond > 0 or any(row.said == UNREADABLE for row in rows)
+        partitions = [(row.topic, row.partition) for row in counted]
+        into, out = (None, None) if is_part else self._rates(name, partitions)
         return ConsumerGroup(
             state=group.state,
             members=[
@@ -131,7 +136,7 @@ class GroupLags:
             topics=sorted({row.topic for row in counted}),
             lag_events=lag_events,
             lag_seconds=max((row.lag_seconds or 0.0 for row in counted), default=None),
-            at_least=any(row.at_least for row in counted),
+            at_least=is_part or any(row.at_least for row in counted),
             in_per_second=into,
             out_per_second=out,
             clearing_seconds=_clearing_seconds(lag_events, into, out),
@@ -164,7 +169,8 @@ class GroupLags:
         )
         waits = self._waiting(name, partition)
         if waits is None or committed is None:
-            return changed(row, said=self._why_uncounted(name, partition))
+            row = changed(row, said=self._why_uncounted(name, partition))
+            return self._without_leader(row, partition) if row.said == UNREADABLE else row
         if self._is_beyond(name, partition):
             return changed(row, lag_events=0, lag_seconds=0.0, said=BEYOND)
         expired = max(0, waits.begin - committed)
@@ -176,6 +182,15 @@ class GroupLags:
             said=LOST.format(count=expired) if expired else "",
         )
         return self._aged(row, partition, waits.begin) if row.lag_events else row
+
+    def _without_leader(self, row: PartitionLag, partition: Partition) -> PartitionLag:
+        """As it was seen last, at least; what was never seen does not count."""
+        history, committed = self._histories.get(partition), row.committed
+        if history is None or history.newest is None or committed is None:
+            return row
+        waiting = max(0, history.newest - committed)
+        row = changed(row, lag_events=waiting, lag_seconds=0.0)
+        return changed(self._aged(row, partition, committed) if waiting else row, at_least=True)
 
     def _aged(self, row: PartitionLag, partition: Partition, offset: int) -> PartitionLag:
         """With the age of the event that is read next."""
@@ -200,12 +215,12 @@ class GroupLags:
         group = reading.groups[name]
         if not reading.has(partition):
             return GONE
-        if partition not in reading.offsets:
-            return UNREADABLE
         if partition not in group.committed:
             return NOT_COMMITTED
         is_read = partition in group.assigned if group.state == STABLE else partition[0] in topics
-        return UNREAD if topics and not is_read else ""
+        if topics and not is_read:
+            return UNREAD
+        return "" if partition in reading.offsets else UNREADABLE
 
     def _is_beyond(self, name: str, partition: Partition) -> bool:
         """Whether what was committed before the end was read is more than that end."""
@@ -214,20 +229,36 @@ class GroupLags:
         return before.committed.get(partition, 0) > self._readings[-1].offsets[partition].end
 
     def _rates(self, name: str, partitions: Sequence[Partition]) -> tuple[float | None, float | None]:
-        """Events appended and read in a second, of the partitions that count. What a log that was cut or made
-        anew got is not known; an offset that was set back counts for nothing, and what expired was not read.
+        """Events appended and read in a second, of the partitions that count; of each since the first reading
+        of the window that has it. While one was not seen twice its part is not known, and so is the sum: of a
+        log that was cut or made anew. An offset that was set back counts for nothing, and what expired was
+        not read.
         """
-        first, last = self._readings[0], self._readings[-1]
-        before, now = first.groups.get(name), last.groups[name]
-        known = [each for each in partitions if _goes_on(each, first, last)]
-        if before is None or first is last or not known:
-            return None, None
-        into = sum(last.offsets[each].end - first.offsets[each].end for each in known)
-        read = [each for each in known if each in before.committed]
-        begins = {each: max(before.committed[each], last.offsets[each].begin) for each in read}
-        out = sum(max(0, now.committed[each] - begins[each]) for each in read)
-        elapsed, committed = last.ends_at - first.ends_at, last.committed_at - first.committed_at
-        return round(into / max(elapsed, 1e-3), 3), round(out / max(committed, 1e-3), 3)
+        last = self._readings[-1]
+        into, out = 0.0, list[float]()
+        for each in partitions:
+            first = next((found for found in self._readings if _goes_on(each, found, last)), last)
+            if first is last:
+                return None, None
+            came = last.offsets[each].end - first.offsets[each].end
+            into += came / max(last.ends_at - first.ends_at, 1e-3)
+            if (read := self._read_per_second(name, each)) is not None:
+                out.append(read)
+        return round(into, 3) if partitions else None, round(sum(out), 3) if out else None
+
+    def _read_per_second(self, name: str, partition: Partition) -> float | None:
+        """None where nothing was committed before."""
+        last = self._readings[-1]
+        for first in self._readings:
+            before = first.groups.get(name)
+            if first is last or before is None or partition not in before.committed:
+                continue
+            if not _goes_on(partition, first, last):
+                continue
+            begin = max(before.committed[partition], last.offsets[partition].begin)
+            read = max(0, last.groups[name].committed[partition] - begin)
+            return read / max(last.committed_at - first.committed_at, 1e-3)
+        return None
 
 
 def _goes_on(partition: Partition, first: ClusterReading, last: ClusterReading) -> bool:

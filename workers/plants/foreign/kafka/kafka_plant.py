@@ -23,6 +23,7 @@ from queues.errors import BadInput
 from queues.stored_document import changed
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPlant, PlantSection
+from workers.plants.foreign.kafka import cluster
 from workers.plants.foreign.kafka.cluster import MOST_GROUPS, KafkaCluster, broker_of, listed
 from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Question
 from workers.plants.foreign.kafka.reading import Partition
@@ -74,9 +75,18 @@ class KafkaPlant(Adapter):
         return self._groups
 
     def sections(self) -> Sequence[PlantSection]:
-        """What is beyond MOST_LINKS, where something is."""
-        said = left_out(self._groups, self._partitions)
-        return [PlantSection(title="Not seen", columns=["What, and why"], rows=[[said]])] if said else ()
+        """What is beyond MOST_LINKS and MOST_PARTITIONS, where something is."""
+        said = [left_out(self._groups, self._partitions), self._partitions_left()]
+        rows: list[list[str | float | None]] = [[each] for each in said if each]
+        return [PlantSection(title="Not seen", columns=["What, and why"], rows=rows)] if rows else ()
+
+    def _partitions_left(self) -> str:
+        if not self._cluster.left:
+            return ""
+        return (
+            f"{self._cluster.left:,} of the partitions that groups read, those after the first"
+            f" {cluster.MOST_PARTITIONS:,} by name: of their groups the lag is known at least, and no rates."
+        )
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Refused: see NOT_SET."""

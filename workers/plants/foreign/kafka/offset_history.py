@@ -49,6 +49,11 @@ class OffsetHistory:
         """The end offset of the oldest sample: events before it came before the history."""
         return self._ends[0] if self._ends else None
 
+    @property
+    def newest(self) -> int | None:
+        """The end offset as it was observed last."""
+        return self._ends[-1] if self._ends else None
+
     def add(self, at: float, end: int) -> None:
         """The end offset now. One that is lower than before is another log: what was is forgotten."""
         if self._ends and end < self._ends[-1]:

@@ -28,11 +28,14 @@ class GroupReader:
 
 @dataclass(frozen=True)
 class Group:
-    """committed: partition → the offset of the next event; only where one was committed."""
+    """committed: partition → the offset of the next event; only where one was committed. beyond: partitions
+    where one was, whose own offsets are not read, being too many.
+    """
 
     state: str
     members: tuple[GroupReader, ...] = ()
     committed: Mapping[Partition, int] = field(default_factory=dict)
+    beyond: int = 0
 
     @cached_property
     def assigned(self) -> dict[Partition, GroupReader]:

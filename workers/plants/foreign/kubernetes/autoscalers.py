@@ -52,7 +52,7 @@ class Autoscaler:
         text = _annotations(self.document).get(HELD)
         try:
             found = json.loads(text) if text else {}
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             return {}
         if not found or not isinstance(found, dict):
             return {}

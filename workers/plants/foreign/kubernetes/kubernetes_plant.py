@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from queues import checks
 from queues.errors import BadInput, WeirError
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection
 from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
@@ -70,6 +71,7 @@ class KubernetesPlant(Adapter):
         self._installation = installation
         self._revisions: dict[str, str] = {}
         self._set_to: dict[str, int] = {}
+        self._lives: dict[str, float] = {}
         self._bounds: dict[str, tuple[int, int]] = {}  # workload → replicas that an HPA keeps it at
         self._bounds_at: float | None = None  # when that was read
 
@@ -84,6 +86,7 @@ class KubernetesPlant(Adapter):
         self._read_bounds()
         self._revisions = {name: revision for name, each in found.items() if (revision := _revision(each))}
         self._set_to = {name: _ordered(document) for name, document in found.items()}
+        self._lives = {name: at for name, each in found.items() if (at := _created(each)) is not None}
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
         for name, document in found.items():
             operators[name] = self._operator(name, document)
@@ -161,6 +164,10 @@ class KubernetesPlant(Adapter):
         """`spec.replicas`: a rollout changes how many pods are there, and not this."""
         return self._set_to
 
+    def lives(self) -> Mapping[str, float]:
+        """Since it was made: one that was deleted and made anew is another one."""
+        return self._lives
+
     def close(self) -> None:
         self._server.close()
 
@@ -203,8 +210,8 @@ class KubernetesPlant(Adapter):
             document = self._server.get(APPS, f"{KINDS[kind]}/{name}")
             if document is not None:
                 try:
-                    _replicas(document), _ordered(document)
-                except (KeyError, TypeError, ValueError) as error:
+                    _replicas(document), _rollout(name, document), _created(document)
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
                     said = f"{self._name} answers what is no {kind} ({error!r})."
                     raise PlantConfused(said) from error
                 found[name] = document
@@ -308,6 +315,12 @@ def _count(status: Mapping[str, Any], name: str) -> int | None:
 def _revision(document: Any) -> str:
     annotations, status = document["metadata"].get("annotations") or {}, document.get("status") or {}
     return str(annotations.get(REVISION) or status.get("updateRevision") or "")
+
+
+def _created(document: Any) -> float | None:
+    """s since 1970; None: the cluster does not say."""
+    at = document["metadata"].get("creationTimestamp")
+    return None if at is None else checks.timestamp(at).timestamp()
 
 
 def _rollout(name: str, document: Any) -> list[str | float | None]:

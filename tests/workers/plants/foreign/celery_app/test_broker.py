@@ -69,3 +69,12 @@ def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeyp
     monkeypatch.setattr(found, "_all", lambda commands: [["no"]])
     with pytest.raises(PlantConfused, match="no length"):
         found.unacknowledged()
+
+
+@pytest.mark.parametrize("answer", [-5, 10**20, True, 2.5, None, b"3"])
+def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatch, answer):
+    found = observed()
+    monkeypatch.setattr(found, "_all", lambda commands: [answer] * len(commands))
+    for ask in (lambda: found.lengths(["orders"]), found.unacknowledged):
+        with pytest.raises(PlantConfused, match="no length"):
+            ask()

@@ -3,13 +3,15 @@
 import pytest
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from workers.plants.foreign.celery_app import remote_control
+from workers.plants.foreign.celery_app.asking import event_requests
 from workers.plants.foreign.celery_app.known_workers import (
     MOST_MISSED,
     MissedWorkers,
     OwnKnownWorkers,
     SharedKnownWorkers,
 )
-from workers.plants.foreign.celery_app.remote_control import WorkerPool
+from workers.plants.foreign.celery_app.remote_control import GEVENT, WorkerPool
 
 ONE, TWO = "celery@one", "celery@two"
 
@@ -123,3 +125,81 @@ def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(know
     found = missed.seconds()
     assert len(found) == MOST_MISSED == len(known.all()) - 1  # and the one that answers
     assert "celery@0" not in found and f"celery@{MOST_MISSED + 18}" in found
+
+
+# Whose names come and go with their hosts
+
+STAYS = "celery@stays"
+
+
+def hosts(far, plant, count, seconds=20.0):
+    """One after the other, each with a worker of its own name, beside one that stays."""
+    for number in range(count):
+        names = [STAYS, f"celery@host-{number}"]
+        far.processes, far.wanted = dict.fromkeys(names, 2), dict.fromkeys(names, 2)
+        far.busy = dict.fromkeys(names, 0)
+        plant.topology()
+        far.now += seconds
+
+
+def test_of_workers_that_were_asked_for_events_only_the_last_ones_are_noted(monkeypatch):
+    """The note is read whole whenever a worker comes."""
+    monkeypatch.setattr(event_requests, "MOST_NOTED", 20)
+    far = FakeCelery({STAYS: 2})
+    plant = far.plant()
+    hosts(far, plant, 60)
+    noted = far.noted_workers.all()
+    assert len(noted) < 30  # and those that live
+    assert {STAYS, "celery@host-59", "celery@host-45"} <= set(noted)
+    plant.close()
+    assert STAYS in far.events_off
+
+
+def test_versions_of_gevent_workers_that_are_gone_are_forgotten(monkeypatch):
+    monkeypatch.setattr(remote_control, "MOST_VERSIONS", 20)
+    far = FakeCelery({STAYS: 2})
+    far.stats = {"pool": {"implementation": f"{GEVENT}:TaskPool", "max-concurrency": 2}}
+    plant = far.plant()
+    hosts(far, plant, 60)
+    assert len(plant.control._versions) <= 21
+    assert far.asked.count("report") == 60  # each once in its life
+
+
+# Of which two have one name
+
+
+class Twins(FakeCelery):
+    """Two workers of one name, of which each begins 2 tasks a second: both answer where all are asked, and
+    the quicker one where one answer is waited for. pids: of containers they are the same.
+    """
+
+    pids, quicker = (7, 8), 0
+
+    def broadcast(self, command, limit=None, **more):
+        found = []
+        for number, pid in enumerate(self.pids):
+            self.pid, self.begun[ONE] = pid, 1_000 * number + int(2 * self.now)
+            found += super().broadcast(command, limit=None, **more)
+        self.quicker = (self.quicker + 1) % 3
+        return sorted(found, key=lambda _: self.quicker == 0)[:limit]
+
+
+@pytest.mark.parametrize("pids", [(7, 8), (1, 1)])
+def test_of_two_workers_of_one_name_nothing_is_measured_and_none_is_set(pids):
+    far = Twins({ONE: 2})
+    far.pids = pids
+    plant = far.plant(events="listen")
+    for _ in range(20):
+        topology = plant.topology()
+        far.now += 1.0
+    operator = topology.operators[ONE]
+    assert "two workers have this name" in operator.fixed
+    assert operator.measure("inputs") is None
+    assert [each for each in plant.missing() if each.startswith(f"{ONE}: two workers")]
+    far.pids = (7,)
+    for _ in range(120):
+        topology = plant.topology()
+        far.now += 1.0
+    assert topology.operators[ONE].fixed is None
+    assert topology.operators[ONE].measure("inputs") == pytest.approx(20.0, rel=0.1)
+    assert not [each for each in plant.missing() if "two workers" in each]

@@ -228,6 +228,55 @@ def test_a_partition_whose_leader_is_away_is_not_called_gone():
     assert lags.history(ORDERS).begins_at == 0.0
 
 
+ALSO = ("orders", 1)
+
+
+def of_two(at, ends, committed, *, state="empty", members=()):
+    """Of both partitions of orders; one whose end is None has no leader now."""
+    offsets = {
+        each: Offsets(0, end) for each, end in zip((ORDERS, ALSO), ends, strict=True) if end is not None
+    }
+    given = {
+        each: offset for each, offset in zip((ORDERS, ALSO), committed, strict=True) if offset is not None
+    }
+    return ClusterReading(at, at, {"orders": ("one", 2)}, offsets, {"billing": Group(state, members, given)})
+
+
+def test_a_group_is_as_far_behind_as_it_was_while_a_partition_has_no_leader():
+    """That the others have nothing waiting is not all: an alert would be resolved, and loops end tasks."""
+    whole = [of_two(float(at), (100 + 50 * at, 50 * at), (0, 50 * at)) for at in range(0, 61, 2)]
+    part = [of_two(float(at), (None, 50 * at), (0, 50 * at)) for at in range(62, 71, 2)]
+    before, group = after(*whole), after(*whole, *part)
+    assert (before.lag_events, before.lag_seconds, before.in_per_second) == (3_100, 60.0, 100.0)
+    assert (group.lag_events, group.at_least) == (3_100, True)
+    assert group.lag_seconds == pytest.approx(70.0)
+    assert (group.in_per_second, group.out_per_second) == (None, None)
+    again = after(*whole, *part, of_two(72.0, (3_700, 3_600), (0, 3_600)))
+    assert (again.lag_events, again.at_least) == (3_700, True)  # older than what was watched, as before
+    assert again.in_per_second == pytest.approx(100.0)
+
+
+def test_a_partition_without_a_leader_that_was_never_seen_makes_the_lag_known_at_least():
+    group = after(of_two(0.0, (None, 50), (0, 50)), of_two(2.0, (None, 150), (0, 150)))
+    assert (group.lag_events, group.lag_seconds, group.at_least) == (0, 0.0, True)
+    assert group.in_per_second is None
+
+
+def test_a_partition_that_a_group_has_left_may_have_no_leader():
+    member = GroupReader("worker-1", "", frozenset({ALSO}))
+    group = after(of_two(0.0, (None, 50), (0, 50), state="stable", members=(member,)))
+    assert (group.lag_events, group.at_least) == (0, False)
+
+
+def test_what_comes_to_a_partition_that_was_not_seen_at_first_counts_for_as_long_as_it_is():
+    """A leader that was away half a minute ago is no half of the load that is missing for half a minute."""
+    part = [of_two(float(at), (50 * at, None), (50 * at, 0)) for at in range(0, 20, 2)]
+    whole = [of_two(float(at), (50 * at, 50 * at), (50 * at, 50 * at)) for at in range(20, 29, 2)]
+    assert after(*part, whole[0]).in_per_second is None  # seen once
+    group = after(*part, *whole)
+    assert (group.in_per_second, group.out_per_second) == (pytest.approx(100.0), pytest.approx(100.0))
+
+
 def test_only_what_histories_can_not_give_is_asked_of_the_broker():
     lags = GroupLags()
     lags.follow(reading(0.0, 100, 40))

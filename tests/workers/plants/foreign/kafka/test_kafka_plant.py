@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -10,9 +11,10 @@ from queues.errors import BadInput
 from tests.workers.plants.foreign.kafka.broker import consumed, mock_cluster, tansu
 from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.plants.foreign.adapters import kinds
-from workers.plants.foreign.kafka import group_lag
+from workers.plants.foreign.kafka import cluster, group_lag
 from workers.plants.foreign.kafka.cluster import IDS_SECONDS, KafkaCluster
 from workers.plants.foreign.kafka.kafka_plant import MOST_LINKS, NOT_SET, KafkaPlant, left_out, topology_of
+from workers.plants.foreign.kafka.reading import Offsets
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantSilent
 
@@ -149,15 +151,88 @@ class LateOnce:
 def test_a_broker_that_was_late_with_the_ids_of_topics_is_asked_for_them_again(broker, topic):
     """After a minute: one that has none is late each time."""
     now = [1_000.0]
-    cluster = KafkaCluster(PlantAddress(name="events", url=broker.url), topics=[topic], clock=lambda: now[0])
-    cluster._client = LateOnce(cluster._connected())
-    assert cluster.read().topics[topic] == cluster.read().topics[topic] == ("", 2)
+    late = KafkaCluster(PlantAddress(name="events", url=broker.url), topics=[topic], clock=lambda: now[0])
+    late._client = LateOnce(late._connected())
+    assert late.read().topics[topic] == late.read().topics[topic] == ("", 2)
     now[0] += IDS_SECONDS
-    first = cluster.read().topics[topic]
+    first = late.read().topics[topic]
     assert first[0]
     broker.delete(topic)
     broker.create(topic, 2)
-    assert cluster.read().topics[topic][0] not in ("", first[0])
+    assert late.read().topics[topic][0] not in ("", first[0])
+
+
+class Wide(KafkaCluster):
+    """One topic of so many partitions, of which a group has read each; 5 events wait in each."""
+
+    def __init__(self, partitions):
+        super().__init__(PlantAddress(name="events", url="kafka://broker.example"), clock=lambda: 5.0)
+        self.partitions = [("orders", number) for number in range(partitions)]
+
+    def _topics(self):
+        return {"orders": ("one", len(self.partitions))}
+
+    def _group_names(self):
+        return ["billing"]
+
+    def _described(self, names):
+        return {"billing": ("empty", ())}
+
+    def _committed(self, names, topics):
+        return {"billing": dict.fromkeys(self.partitions, 10)}
+
+    def _offsets(self):
+        return dict.fromkeys(self._asked, Offsets(0, 15))
+
+
+@pytest.mark.parametrize(("most", "lag", "at_least"), [(4, 20, False), (3, 15, True)])
+def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(
+    monkeypatch, most, lag, at_least
+):
+    monkeypatch.setattr(cluster, "MOST_PARTITIONS", most)
+    wide, lags = Wide(4), group_lag.GroupLags()
+    for _ in range(2):
+        lags.follow(wide.read())
+        for partition in wide._asked:
+            lags.history(partition)._times, lags.history(partition)._ends = [1.0, 5.0], [10, 15]
+    found = lags.groups()["billing"]
+    assert (found.lag_events, found.at_least) == (lag, at_least)
+    assert (found.in_per_second is None) is at_least
+    assert wide.left == 4 - most
+    plant = KafkaPlant(PlantAddress(name="events", url="kafka://broker.example"))
+    plant._cluster = wide
+    plant._ask_of_the_past = lambda: None
+    plant.topology()
+    said = [row for section in plant.sections() for row in section.rows]
+    found = [f"{wide.left} of the partitions", f"after the first {most:,} by name"] if at_least else []
+    assert len(said) == at_least and all(each in said[0][0] for each in found)
+
+
+class TopicsThatComeAndGo:
+    """A cluster of which each answer names one topic, another one each time."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def list_topics(self, timeout):
+        self.asked += 1
+        topic = SimpleNamespace(error=None, partitions={0: None})
+        return SimpleNamespace(brokers={}, topics={f"test-{self.asked}": topic})
+
+    def describe_topics(self, topics, request_timeout):
+        answers = {name: Future() for name in topics.topic_names}
+        for name, future in answers.items():
+            future.set_result(SimpleNamespace(topic_id=f"id of {name}"))
+        return answers
+
+
+def test_ids_of_topics_that_are_gone_are_forgotten():
+    passing = KafkaCluster(PlantAddress(name="events", url="kafka://broker.example"))
+    passing._client = TopicsThatComeAndGo()
+    for _ in range(100):
+        topics = passing._topics()
+    assert topics == {"test-100": ("id of test-100", 1)}
+    assert passing._ids == {"test-100": "id of test-100"}
 
 
 def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch):

@@ -422,3 +422,49 @@ def test_a_note_that_somebody_has_edited_is_past_and_blinds_nobody(k8s, clock, p
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {}
     plant.hold(60.0)
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"spec": [], "metadata": {"name": "parse"}},
+        {"spec": {"replicas": 2}, "status": ["no"], "metadata": {"name": "parse"}},
+        {"spec": {"replicas": 2}},
+        {"spec": {"replicas": 2}, "metadata": None},
+        {"spec": {"replicas": 2}, "metadata": {"creationTimestamp": 5}},
+        {"spec": {"replicas": 2}, "status": {"readyReplicas": "many"}, "metadata": {}},
+    ],
+)
+def test_a_workload_that_is_none_is_said_and_no_fault_of_ours(clock, plant_of, document):
+    def answer(request):
+        return httpx.Response(200, json=document if "deployments/" in request.url.path else {"items": []})
+
+    options = {"namespace": "shop", "workloads": "parse"}
+    transport = httpx.MockTransport(answer)
+    address = PlantAddress(name="shop", url="http://shop", options=options, transport=transport)
+    with closing(KubernetesPlant(address, clock)) as plant:
+        for ask in (plant.topology, plant.sections, lambda: plant.set_parallelism({"parse": 3})):
+            with pytest.raises(PlantConfused, match="no deployment"):
+                ask()
+
+
+def test_a_note_that_is_nested_without_end_keeps_no_plant_from_being_seen(k8s, clock, plant_of):
+    k8s.deployment("parse")
+    k8s.scaled_object("parse", annotations={HELD: "[" * 100_000})
+    plant = plant_of(k8s, clock, "parse")
+    assert plant.sections()[1].rows[0][-1] == "at work"
+    plant.hold(60.0)
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
+
+
+def test_a_deployment_that_was_deleted_and_made_anew_is_another_one(k8s, clock, plant_of):
+    k8s.deployment("parse", creationTimestamp="2026-09-21T14:13:20Z")
+    plant = plant_of(k8s, clock, "parse")
+    plant.topology()
+    assert plant.lives() == {"parse": NOW}
+    k8s.delete(DEPLOYMENTS, "parse")
+    plant.topology()
+    assert plant.lives() == {}
+    k8s.deployment("parse", creationTimestamp="2026-09-21T14:15:00Z")
+    plant.topology()
+    assert plant.lives() == {"parse": NOW + 100}

@@ -21,10 +21,12 @@ import redis
 from queues.errors import WeirError
 from workers.plants.foreign.celery_app.asking.asked_workers import AskedWorkers
 from workers.plants.foreign.celery_app.listener import EventListener
-from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
+from workers.plants.foreign.celery_app.remote_control import Life, RemoteControl, WorkerPool
 
 # Events of tasks come in batches, and late from a host that is busy.
 UNHEARD_SECONDS = 5.0
+# Of workers that are gone or silent; those that live are noted besides.
+MOST_NOTED = 1_000
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class EventRequests:
             # Who is in doubt stays so until an event of a task comes (`sends`): what runs now began before.
             if not said:
                 self._doubted.add(pool.worker)
-        self._note(answered, now)
+        self._note(answered, noted, now)
 
     def stop(self) -> None:
         """Those that send events because they were asked to are asked to stop."""
@@ -127,10 +129,14 @@ class EventRequests:
             return False
         return events is None or events.online_at is None or events.online_at < life.at
 
-    def _note(self, pools: Sequence[WorkerPool], now: float) -> None:
-        """Once they are known here: where it can't be noted, this observer knows it all the same."""
+    def _note(self, pools: Sequence[WorkerPool], noted: Mapping[str, Life], now: float) -> None:
+        """Once they are known here: where it can't be noted, this observer knows it all the same. noted:
+        before; of those that do not live the last MOST_NOTED stay so.
+        """
         ours = {pool.worker: (pool.pid, now) for pool in pools if self._asked[pool.worker].is_ours}
-        self._noted.forget([pool.worker for pool in pools if pool.worker not in ours])
+        gone = sorted((at, worker) for worker, (_, at) in noted.items() if worker not in self._asked)
+        over = [worker for _, worker in gone[: max(0, len(gone) - MOST_NOTED)]]
+        self._noted.forget([*over, *(pool.worker for pool in pools if pool.worker not in ours)])
         self._noted.note(ours)
 
     def _begin_life(self, worker: str, before_at: float) -> None:

@@ -23,6 +23,7 @@ from workers.plants.foreign.celery_app.asking.late_workers import (
     NoInterventions,
     NotedInterventions,
 )
+from workers.plants.foreign.celery_app.asking.same_names import SameNames
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.known_workers import KnownWorkers, MissedWorkers, OwnKnownWorkers
@@ -89,7 +90,7 @@ class CeleryPlant(Adapter):
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
-        self._asks = address.option("events", ASK) == ASK
+        self._asks, self._same = address.option("events", ASK) == ASK, SameNames()
         self._requests = EventRequests(control, listener, asked or OwnAskedWorkers(), clock, monotonic)
         self._late = LateWorkers(control, in_force or NoInterventions(), clock)
         self._missed = MissedWorkers(known or OwnKnownWorkers())
@@ -114,7 +115,8 @@ class CeleryPlant(Adapter):
     def topology(self) -> MeasuredTopology:
         """Its queues and pools now. Raises PlantSilent and PlantConfused."""
         self._listener.start()
-        pools = self._answering()
+        answering = self._answering()
+        pools = self._same.observe(self._monotonic(), self.control.twice, answering)
         if self._asks:
             self._requests.ask(pools)
         self._resume_again(pools)
@@ -126,9 +128,12 @@ class CeleryPlant(Adapter):
         waiting = {worker: count for worker, (count, _) in held.items()}
         demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
         before = {each.pool.worker: each for each in self._measured}
+        blurred = self._same.blurred(pools)
         # Of a worker that is late nothing new is known: that it began nothing since would be a guess.
         self._measured = [
-            self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
+            unmeasured(pool)
+            if pool.worker in blurred
+            else self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
             if pool.worker in self._fresh
             else before.get(pool.worker, unmeasured(pool))
             for pool in pools
@@ -208,6 +213,7 @@ class CeleryPlant(Adapter):
         gone = of_missed(self._missed.seconds(), beating, LATE_SECONDS, sections.MOST_NAMED)
         error, asks = self._listener.error, self._asks
         said = sections.missing(workers, without, error, asks, self._left_queues, gone)
+        said += self._same.sentences(sections.MOST_NAMED)
         return said + left_out(self._measured, self._lengths) + self._without_loops()
 
     def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
