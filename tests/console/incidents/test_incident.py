@@ -337,3 +337,10 @@ def test_the_api_has_all_of_it(browsers, night):
     assert (review["is_draft"], review["revision"]) == (True, 0)
     edited = browsers["operator"].post(f"{address}/review", {"text": "# Ours", "revision": 0}, **send).json()
     assert (edited["is_draft"], edited["text"], edited["revision"]) == (False, "# Ours", 1)
+
+
+def test_a_draft_does_not_deny_changes_that_nobody_has_searched_for_yet(tmp_path: Path):
+    alert = an_alert()
+    assert "Changes before it have not been searched yet." in draft(alert, tmp_path)
+    Incident.objects.create(alert=alert, changes_at=NOW)
+    assert "No change was found upstream in the 3 h before." in draft(alert, tmp_path)
