@@ -10,6 +10,7 @@ from django.db.models import Prefetch, Q
 
 from controllers.framework.reason import counted
 from workers.alerts import history
+from workers.alerts.incidents import seconds_between
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Message
@@ -111,7 +112,7 @@ def rows(since: datetime, until: datetime) -> Iterator[Row]:
         yield Row(
             alert=alert,
             seconds=max(0.0, (end - begin).total_seconds()),
-            acknowledged_after_seconds=round((had.at - alert.fired_at).total_seconds(), 1) if had else None,
+            acknowledged_after_seconds=seconds_between(alert.fired_at, had.at) if had else None,
             acknowledged_by=had.by.get_username() if had and had.by else "",
             notified=sum(each.kind == AlertEvent.Kind.NOTIFIED for each in events),
             outcome=history.outcome(alert),
@@ -165,7 +166,9 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
 
 def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
     if not incidents:
-        return f"{counted(alerts, 'alert')} fired, explained by what had ended before." if alerts else NONE_FIRED
+        return (
+            f"{counted(alerts, 'alert')} fired, explained by what had ended before." if alerts else NONE_FIRED
+        )
     worst = max(incidents, key=lambda row: (GRAVITY[row.alert.shown_severity], row.seconds))
     minutes = worst.seconds / 60
     length = f"{minutes:.0f} min" if minutes >= 1 else f"{worst.seconds:.0f} s"

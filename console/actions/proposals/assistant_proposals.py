@@ -38,8 +38,8 @@ from workers.steering.expiry import Expiry
 from workers.steering.scope import Scope
 
 PROPOSAL_SECONDS = 300.0
-# Hosts' clocks differ by some seconds. What was proposed later than that after now is of before a clock was set
-# back, and may have been void already.
+# Hosts' clocks differ by some seconds. What was proposed more than that after now is of before a clock was
+# set back, and may have been void already.
 CLOCKS_DIFFER = timedelta(seconds=30)
 RETAINED = timedelta(days=400)
 MOST_OPEN = 20  # of one token
@@ -287,7 +287,7 @@ def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
 
 
 def _reason_of_both(row: AssistantProposal, note: str) -> str:
-    """The assistant's reason and the person's, cut where it is too long, but never so that it hides whose it is."""
+    """The assistant's reason and the person's, each cut where it is long: neither hides whose it is."""
     by = f" (proposed by {row.token.name}, approved: "
     room = overrides.MAXIMUM_REASON_LENGTH - len(by) - len(")")
     agreed = note[: room // 2]

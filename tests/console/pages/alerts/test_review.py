@@ -75,7 +75,10 @@ def test_a_time_without_alerts_says_so(operator, alert):
 def kept(name: str, minutes: float, ended_minutes: float = 1.0, **more) -> Alert:
     """An alert that fired so many minutes ago, and has ended."""
     now, made = timezone.now(), opened(name, node="n1")
-    times = {"fired_at": now - timedelta(minutes=minutes), "resolved_at": now - timedelta(minutes=ended_minutes)}
+    times = {
+        "fired_at": now - timedelta(minutes=minutes),
+        "resolved_at": now - timedelta(minutes=ended_minutes),
+    }
     Alert.objects.filter(pk=made.pk).update(**{"state": "resolved", "title": name, **times, **more})
     return made
 
@@ -117,3 +120,9 @@ def test_a_test_message_that_was_given_up_is_no_message_of_the_night(operator, a
             key=f"{number:032}", receiver=receiver, content={"kind": kind}, state="failed", error="refused"
         )
     assert operator.get("/alerts/review/").context["summary"].failed == 1
+
+
+def test_what_was_answered_in_a_chat_is_by_nobody_called_none(operator, alert):
+    alert.events.create(kind="note", text="anna, in a chat: I restart it")
+    said = operator.get("/alerts/review/").content.decode()
+    assert "anna, in a chat: I restart it" in said and "None" not in said
