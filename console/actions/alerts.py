@@ -42,10 +42,10 @@ def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert
 
 
 @transaction.atomic
-def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
-    """Notify the next step at once."""
+def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime, step: int | None = None) -> Alert:
+    """Notify the next step at once. step: the one that was shown as the next; None: whichever it is."""
     demand(actor, "alert.escalate", queues_of_alert(alert_id))
-    alert = actions.escalate(alert_id, actor.user, note, now)
+    alert = actions.escalate(alert_id, actor.user, note, now, step)
     _noted(actor, "alert.escalate", alert, note, {"step": alert.next_step})
     return alert
 

@@ -143,7 +143,9 @@ def kind_records(
     many were found in the REACH before the onset.
     """
     kept = (
-        Incident.objects.filter(alert__condition=condition, changes_at__isnull=False)
+        Incident.objects.filter(
+            alert__condition=condition, alert__began_at__lte=onset, changes_at__isnull=False
+        )
         .exclude(alert=but)
         .order_by("-alert__began_at")
         .values_list("changes", flat=True)[:MOST_INCIDENTS]

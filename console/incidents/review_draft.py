@@ -73,6 +73,8 @@ def _times(alert: Alert) -> Iterator[str]:
 
 def _changes(alert: Alert) -> list[str]:
     rows = [each for each in changes_of(alert) if each.steps is not None][:MOST_CHANGES]
+    if not rows and incidents.incident_of(alert).changes_at is None:
+        return ["Changes before it have not been searched yet."]
     if not rows:
         return ["No change was found upstream in the 3 h before."]
     found = []

@@ -48,13 +48,19 @@ def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert
 
 
 @transaction.atomic
-def escalate(alert_id: int, by: User | None, note: str, now: datetime) -> Alert:
-    """Notify the next step now, whatever its delay. Raises BadInput when no step is left."""
+def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int | None = None) -> Alert:
+    """Notify the next step now, whatever its delay. step: the one that was shown as the next; None: whichever
+    it is. Raises BadInput when no step is left, and when that one was notified meanwhile.
+    """
     alert = _open(alert_id)
     steps = alert.rule.escalation if alert.rule else []
     if alert.next_step >= len(steps):
         raise BadInput("step", "is the last: the rule's escalation has no further step to notify.")
     at = alert.next_step
+    if step is not None and step != at:
+        raise BadInput(
+            "step", "was notified already, or begins anew, since this page was loaded; load it again."
+        )
     alert.next_step = at + 1
     receivers = {each.name: each for each in Receiver.objects.filter(enabled=True)}
     names = ", ".join(steps[at]["receivers"])

@@ -56,10 +56,10 @@ def times(alert: Alert) -> IncidentTimes:
     mitigated = incident_of(alert).mitigated_at
     fired = alert.fired_at
     return IncidentTimes(
-        _seconds(alert.began_at - _elapsed_before(alert), fired),
-        _seconds(fired, taken),
-        _seconds(fired, mitigated),
-        _seconds(fired, alert.resolved_at),
+        seconds_between(alert.began_at - _elapsed_before(alert), fired),
+        seconds_between(fired, taken),
+        seconds_between(fired, mitigated),
+        seconds_between(fired, alert.resolved_at),
     )
 
 
@@ -232,5 +232,8 @@ def _noted(incident: Incident, kind: str, by: User | None, text: str, now: datet
     AlertEvent.objects.create(alert_id=incident.alert_id, at=now, kind=kind, by=by, text=text)
 
 
-def _seconds(since: datetime | None, until: datetime | None) -> float | None:
-    return None if since is None or until is None else round((until - since).total_seconds(), 1)
+def seconds_between(since: datetime | None, until: datetime | None) -> float | None:
+    """None also where the clock was set back between them: how long it was is not recorded."""
+    if since is None or until is None or until < since:
+        return None
+    return round((until - since).total_seconds(), 1)

@@ -1,5 +1,6 @@
 """The morning review: what fired in a time, how long, what helped, what flapped, what went unnoticed."""
 
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,7 +10,9 @@ from django.db.models import Prefetch, Q
 
 from controllers.framework.reason import counted
 from workers.alerts import history
+from workers.alerts.incidents import seconds_between
 from workers.alerts.lifecycle import automaton
+from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Message
 
 HEADER = (
@@ -17,6 +20,7 @@ HEADER = (
     "came_back", "acknowledged_after_seconds", "acknowledged_by", "told", "under", "actions", "effective",
 )  # fmt: skip
 LONGEST = timedelta(days=31)
+NONE_FIRED = "No alert fired."
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Row:
 class ReviewFigures:
     """A time in figures and in a sentence. open_seconds: that anything was open; explained: alerts that
     belong to another's incident; failed: messages given up; acknowledged_seconds: the median of the
-    incidents; actions, effective: of control loops meanwhile.
+    incidents that were; actions, effective: of control loops meanwhile.
     """
 
     incidents: int
@@ -108,7 +112,7 @@ def rows(since: datetime, until: datetime) -> Iterator[Row]:
         yield Row(
             alert=alert,
             seconds=max(0.0, (end - begin).total_seconds()),
-            acknowledged_after_seconds=round((had.at - alert.fired_at).total_seconds(), 1) if had else None,
+            acknowledged_after_seconds=seconds_between(alert.fired_at, had.at) if had else None,
             acknowledged_by=had.by.get_username() if had and had.by else "",
             notified=sum(each.kind == AlertEvent.Kind.NOTIFIED for each in events),
             outcome=history.outcome(alert),
@@ -136,13 +140,12 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
     """
     incidents = [row for row in rows if row.alert.under_id is None]
     still = sum(row.alert.resolved_at is None or row.alert.resolved_at >= until for row in incidents)
-    waits = sorted(
-        row.acknowledged_after_seconds for row in incidents if row.acknowledged_after_seconds is not None
-    )
+    acknowledged = (row.acknowledged_after_seconds for row in incidents)
+    waits = [seconds for seconds in acknowledged if seconds is not None]
     spans = open_spans(incidents, since, until)
     verdicts = history.verdicts_within(spans)
     messages = Message.objects.exclude(content__kind="test")
-    given_up = Message.objects.filter(state=Message.State.FAILED).exclude(error__in=Message.NO_FAULT)
+    given_up = messages.filter(state=Message.State.FAILED).exclude(error__in=Message.NO_FAULT)
     lost = given_up.filter(created_at__gte=since, created_at__lt=until).count()
     return ReviewFigures(
         incidents=len(incidents),
@@ -154,7 +157,7 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
         flapped=sum(row.flapped for row in rows),
         messages_sent=messages.filter(sent_at__gte=since, sent_at__lt=until).count(),
         failed=lost,
-        acknowledged_seconds=waits[len(waits) // 2] if waits else None,
+        acknowledged_seconds=statistics.median(waits) if waits else None,
         actions=sum(verdicts.values()),
         effective=verdicts["effective"],
         sentence=_sentence(incidents, len(rows), still),
@@ -163,8 +166,10 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
 
 def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
     if not incidents:
-        return "No alert fired."
-    worst = max(incidents, key=lambda row: (row.alert.shown_severity == "critical", row.seconds))
+        return (
+            f"{counted(alerts, 'alert')} fired, explained by what had ended before." if alerts else NONE_FIRED
+        )
+    worst = max(incidents, key=lambda row: (GRAVITY[row.alert.shown_severity], row.seconds))
     minutes = worst.seconds / 60
     length = f"{minutes:.0f} min" if minutes >= 1 else f"{worst.seconds:.0f} s"
     count = counted(len(incidents), "incident")

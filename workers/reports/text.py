@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from django.conf import settings
 
 from controllers.framework.reason import counted
+from workers.alerts.delivery.channels.plain_text import one_line
 from workers.alerts.review import Row
 from workers.reports.week import WeekReport
 
@@ -25,9 +26,12 @@ def text(report: WeekReport) -> str:
         ("What people overrode, and why", _overrides(report), "Nothing."),
         ("Proposals", _proposals(report), "None."),
     ]
-    parts = [f"{report.since:%Y-%m-%d %H:%M} to {report.until:%Y-%m-%d %H:%M} UTC. {report.figures.sentence}"]
+    parts = [
+        f"{report.since:%Y-%m-%d %H:%M} to {report.until:%Y-%m-%d %H:%M} UTC. {one_line(report.figures.sentence)}"
+    ]
     for name, lines, otherwise in sections:
-        parts.append("\n".join([name, *(list(lines) or [otherwise])]))
+        # Each row is one line: no reason or title looks like another row, or like a link of ours.
+        parts.append("\n".join([name, *(list(map(one_line, lines)) or [otherwise])]))
     parts.append(
         f"With links, and to print: {settings.WEIR_PUBLIC_URL}{PATH}?until={report.until:%Y-%m-%dT%H:%M:%SZ}"
     )

@@ -38,6 +38,9 @@ from workers.steering.expiry import Expiry
 from workers.steering.scope import Scope
 
 PROPOSAL_SECONDS = 300.0
+# Hosts' clocks differ by some seconds. What was proposed more than that after now is of before a clock was
+# set back, and may have been void already.
+CLOCKS_DIFFER = timedelta(seconds=30)
 RETAINED = timedelta(days=400)
 MOST_OPEN = 20  # of one token
 MOST_MINUTES = 7 * 24 * 60
@@ -199,8 +202,7 @@ def approve(
     demand(actor, act.permission, queues_of(row))
     if why := _drift(row, now):
         raise BadInput("proposal", f"is void: {why}; ask for another one.")
-    said = f"{row.reason} (proposed by {row.token.name}, approved: {text})"
-    row.outcome = act.carry_out(actor, row.arguments, said[: overrides.MAXIMUM_REASON_LENGTH], snapshot, now)
+    row.outcome = act.carry_out(actor, row.arguments, _reason_of_both(row, text), snapshot, now)
     return _decided(actor, row, State.APPROVED, text, now)
 
 
@@ -255,14 +257,16 @@ def hash_of(proposal: AssistantProposal) -> str:
 
 def open_proposals(now: datetime) -> QuerySet[AssistantProposal]:
     """Those that wait for somebody, the oldest first; `now` decides, whatever their rows say yet."""
-    waiting = AssistantProposal.objects.filter(state=State.PROPOSED, expires_at__gt=now)
+    waiting = AssistantProposal.objects.filter(
+        state=State.PROPOSED, expires_at__gt=now, created_at__lte=now + CLOCKS_DIFFER
+    )
     return waiting.select_related("token", "decided_by").order_by("pk")
 
 
 def state_at(proposal: AssistantProposal, now: datetime) -> str:
     """Its state: one that nobody approved in time is void from that instant on."""
-    ran_out = proposal.state == State.PROPOSED and proposal.expires_at <= now
-    return str(State.VOID if ran_out else proposal.state)
+    is_open = proposal.expires_at > now and proposal.created_at <= now + CLOCKS_DIFFER
+    return str(State.VOID if proposal.state == State.PROPOSED and not is_open else proposal.state)
 
 
 def queues_of(proposal: AssistantProposal) -> list[str] | None:
@@ -280,6 +284,14 @@ def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
     if state != State.PROPOSED:
         raise BadInput("proposal", f"is {state} already; ask for another one.")
     return row
+
+
+def _reason_of_both(row: AssistantProposal, note: str) -> str:
+    """The assistant's reason and the person's, each cut where it is long: neither hides whose it is."""
+    by = f" (proposed by {row.token.name}, approved: "
+    room = overrides.MAXIMUM_REASON_LENGTH - len(by) - len(")")
+    agreed = note[: room // 2]
+    return f"{row.reason[: room - len(agreed)]}{by}{agreed})"
 
 
 def _drift(row: AssistantProposal, now: datetime) -> str:

@@ -283,3 +283,21 @@ def test_the_page_shows_what_is_approved_and_takes_a_reason(loop, assistant, bro
     assert browsers["operator"].post(url, {**body, "reason": "yes"}).status_code == 302
     assert Override.objects.get().name == "mode"
     assert "Approved by operator" in browsers["viewer"].get("/proposals/").content.decode()
+
+
+def test_what_was_void_stays_void_where_the_clock_is_set_back(loop, assistant, person):
+    proposal = proposed(assistant)
+    before = proposal.created_at - timedelta(hours=1)
+    with pytest.raises(BadInput, match="is void already"):
+        approved(person, proposal, now=before)
+    assert nothing_was_done() and not assistant_proposals.open_proposals(before).exists()
+    # Clocks of hosts differ by some seconds.
+    assert approved(person, proposal, now=proposal.created_at - timedelta(seconds=5)).state == "approved"
+
+
+def test_however_long_an_assistant_s_reason_is_the_override_says_whose_it_was_and_who_agreed(
+    loop, assistant, person
+):
+    approved(person, proposed(assistant, reason="a" * 2_000))
+    said = Override.objects.get().reason
+    assert said.endswith("(proposed by night-assistant, approved: I have looked)") and len(said) <= 2_000

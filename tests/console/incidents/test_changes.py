@@ -276,6 +276,17 @@ def test_what_came_before_incidents_far_away_says_nothing_of_those_near(tmp_path
     assert (records["deploy"].before, records["deploy"].incidents) == (2, 4)
 
 
+def test_what_came_after_an_incident_is_no_earlier_one(people, loop, tmp_path: Path):
+    """One that is open for long is searched again at its end, when others like it have come and gone."""
+    an_override(people["operator"], loop, 33 * MINUTE)
+    alert = an_alert(30 * MINUTE)
+    kept = [{"kind": "override upper_limit", "steps": 1, "at": NOW.isoformat(), "ref": "override:0"}]
+    for minutes in (40, 10):
+        ended = an_alert(minutes * MINUTE, state="resolved", resolved_at=NOW, labels={"queue": "orders"})
+        Incident.objects.create(alert=ended, changes_at=NOW, changes=kept if minutes == 10 else [])
+    assert [(row.before, row.incidents) for row in changes.search_changes(alert, tmp_path)] == [(0, 1)]
+
+
 def test_nodes_of_a_queue_are_a_step_away_and_other_queues_there_two():
     touched = an_alert(touches={"nodes": ["n1"]})
     steps = changes.steps_upstream(touched, snapshot_of(plant()))

@@ -12,7 +12,7 @@ from console.incidents.incident_timeline import timeline_of
 from console.incidents.review_draft import draft
 from console.models import AuditEntry, Mark
 from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
-from workers.alerts import actions, history, incidents
+from workers.alerts import actions, history, incidents, review
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
 from workers.batch.jobs import retention
 from workers.models import Keep, LedgerEntry, Loop
@@ -337,3 +337,19 @@ def test_the_api_has_all_of_it(browsers, night):
     assert (review["is_draft"], review["revision"]) == (True, 0)
     edited = browsers["operator"].post(f"{address}/review", {"text": "# Ours", "revision": 0}, **send).json()
     assert (edited["is_draft"], edited["text"], edited["revision"]) == (False, "# Ours", 1)
+
+
+def test_a_draft_does_not_deny_changes_that_nobody_has_searched_for_yet(tmp_path: Path):
+    alert = an_alert()
+    assert "Changes before it have not been searched yet." in draft(alert, tmp_path)
+    Incident.objects.create(alert=alert, changes_at=NOW)
+    assert "No change was found upstream in the 3 h before." in draft(alert, tmp_path)
+
+
+def test_of_an_incident_during_which_the_clock_was_set_back_no_time_is_made_up(people):
+    alert = an_alert(state="resolved", resolved_at=NOW - HOUR)
+    alert.events.create(kind="acknowledged", at=NOW - HOUR, by=people["operator"])
+    incidents.mitigate(alert.pk, None, NOW - HOUR)
+    assert incidents.times(Alert.objects.get(pk=alert.pk)) == incidents.IncidentTimes(0.0, None, None, None)
+    (row,) = review.rows(NOW - 3 * HOUR, NOW)
+    assert row.acknowledged_by == "operator" and row.acknowledged_after_seconds is None

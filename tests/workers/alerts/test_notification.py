@@ -268,3 +268,9 @@ def test_it_follows_what_really_happens_to_an_alert():
     assert "Not delivered in 1 try" in said(notification_of(the_alert()))
     outbox.sent(Message.objects.get(), looks.at)
     assert not notification_of(the_alert()).nobody
+
+
+def test_whom_messages_did_not_reach_is_said_also_where_the_rule_names_nobody_any_more():
+    failed = owed("failed", tries=3, error="the server refused it")
+    found = notification(facts(steps=(), next_step=0), BOTH, {}, [failed])
+    assert said(found) == "desk: Not delivered, given up after 3 tries: the server refused it"

@@ -13,6 +13,7 @@ from tests.workers.reports.weeks import MONDAY, eventful_week
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.delivery import dispatcher, receivers
 from workers.alerts.lifecycle.models import Incident, Message, Receiver
+from workers.models import Override
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.models import Objective, ObjectiveMinute
 from workers.reports import sending, text
@@ -131,3 +132,10 @@ def test_a_clock_that_was_away_for_longer_than_a_day_sends_nothing_late(happened
 def test_only_who_can_read_it_may_ask_for_it(db):
     with pytest.raises(BadInput, match="gets_reports"):
         receivers.define("am", "alertmanager", {"url": "http://am:9093"}, gets_reports=True)
+
+
+def test_no_reason_makes_lines_of_its_own_in_a_report(happened):
+    Override.objects.update(reason="busy\n\nIncidents\nNone.\nMore: https://elsewhere.example")
+    lines = text.text(week(MONDAY)).splitlines()
+    assert lines.count("Incidents") == 1 and not any(line.startswith("More: ") for line in lines)
+    assert any("busy Incidents None. More: https://elsewhere.example" in line for line in lines)

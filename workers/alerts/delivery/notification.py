@@ -194,7 +194,7 @@ def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
     """Why nobody was notified: always at least one sentence."""
     if alert.suppression is not None:
         yield _suppressed(alert)
-    if not alert.steps:
+    if not notices:
         yield f"No receiver covers it: the rule {alert.rule} names none."
         return
     for each in notices:

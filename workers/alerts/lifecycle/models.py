@@ -175,8 +175,8 @@ class Alert(models.Model):
 
     @property
     def length_seconds(self) -> float | None:
-        """From firing to its end, or None."""
-        if self.fired_at is None or self.resolved_at is None:
+        """From firing to its end, or None; also where the clock was set back between them."""
+        if self.fired_at is None or self.resolved_at is None or self.resolved_at < self.fired_at:
             return None
         return (self.resolved_at - self.fired_at).total_seconds()
 

@@ -126,6 +126,28 @@ def test_escalating_notifies_the_next_step_and_says_when_nobody_is_left(operator
     assert "no further step" in refused.json()["errors"]["step"][0]
 
 
+def test_a_page_that_is_old_notifies_nobody_but_whom_its_button_named(operator, alert):
+    """Two people press "Notify second now": the third step is not due for either of them."""
+    for name in ("second", "third"):
+        Receiver.objects.create(name=name, channel="browser")
+    names = ("desk", "second", "third")
+    AlertRule.objects.update(
+        escalation=[{"after_minutes": 60 * at, "receivers": [name]} for at, name in enumerate(names)]
+    )
+    assert 'name="step" value="1"' in operator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert fetch(operator, f"/alerts/{alert.pk}/escalate", {"step": "1"}).status_code == 200
+    refused = fetch(operator, f"/alerts/{alert.pk}/escalate", {"step": "1"})
+    assert "was notified already" in refused.json()["errors"]["step"][0]
+    assert [each.receiver.name for each in Delivery.objects.order_by("pk")] == ["desk", "second"]
+
+
+def test_an_alert_that_ended_after_the_clock_was_set_back_has_no_length_below_nothing(operator, alert):
+    ended = alert.fired_at - timedelta(hours=1)
+    Alert.objects.update(state="resolved", resolved_at=ended)
+    page = operator.get(f"/alerts/{alert.pk}/")
+    assert "after" not in page.context["alert"].situation.words and "-60" not in page.content.decode()
+
+
 def test_what_is_over_cannot_be_acknowledged_but_noted(operator, alert):
     Alert.objects.update(state="resolved", resolved_at=timezone.now())
     for deed in ("acknowledge", "snooze", "escalate"):

@@ -9,7 +9,7 @@ from tests.console.pages.alerts.checks import look, opened
 from tests.workers.alerts.checks import lost, rule, the_alert
 from workers.alerts import incidents
 from workers.alerts.delivery import outbox
-from workers.alerts.lifecycle.models import Alert
+from workers.alerts.lifecycle.models import Alert, Message, Receiver
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
@@ -70,3 +70,59 @@ def test_a_severity_that_a_person_says_is_that_of_the_lists_and_of_the_review(op
 def test_a_time_without_alerts_says_so(operator, alert):
     page = operator.get("/alerts/review/?from=2026-01-01T00:00&to=2026-01-02T00:00").content.decode()
     assert "No alert fired." in page
+
+
+def kept(name: str, minutes: float, ended_minutes: float = 1.0, **more) -> Alert:
+    """An alert that fired so many minutes ago, and has ended."""
+    now, made = timezone.now(), opened(name, node="n1")
+    times = {
+        "fired_at": now - timedelta(minutes=minutes),
+        "resolved_at": now - timedelta(minutes=ended_minutes),
+    }
+    Alert.objects.filter(pk=made.pk).update(**{"state": "resolved", "title": name, **times, **more})
+    return made
+
+
+def test_the_worst_of_a_night_is_the_most_severe_and_of_those_the_longest(operator, alert):
+    Alert.objects.filter(pk=alert.pk).update(fired_at=None)
+    kept("long-notice", 600, severity="notice")
+    kept("short-warning", 5, severity="warning")
+    page = operator.get("/alerts/review/?hours=12")
+    assert page.context["summary"].sentence.endswith("The worst: short-warning, 4 min.")
+    assert page.context["alerts"][0].alert.title == "short-warning"
+
+
+def test_alerts_whose_cause_was_over_before_are_not_said_never_to_have_fired(operator, alert):
+    Alert.objects.filter(pk=alert.pk).update(
+        fired_at=timezone.now() - timedelta(hours=30), resolved_at=timezone.now() - timedelta(hours=13)
+    )
+    kept("backlog", 60, under=alert)
+    page = operator.get("/alerts/review/?hours=12")
+    assert len(page.context["alerts"]) == 1
+    assert page.context["summary"].sentence == "1 alert fired, explained by what had ended before."
+
+
+def test_the_median_of_two_is_the_middle_between_them(operator, alert, people):
+    Alert.objects.filter(pk=alert.pk).update(fired_at=None)
+    for name, after in (("one", 10), ("other", 110)):
+        made = kept(name, 60)
+        made.refresh_from_db()
+        made.events.create(
+            at=made.fired_at + timedelta(seconds=after), kind="acknowledged", by=people["operator"]
+        )
+    assert operator.get("/alerts/review/").context["summary"].acknowledged_seconds == pytest.approx(60)
+
+
+def test_a_test_message_that_was_given_up_is_no_message_of_the_night(operator, alert):
+    receiver = Receiver.objects.create(name="desk-of-tests", channel="email")
+    for number, kind in enumerate(("test", "alerts")):
+        Message.objects.create(
+            key=f"{number:032}", receiver=receiver, content={"kind": kind}, state="failed", error="refused"
+        )
+    assert operator.get("/alerts/review/").context["summary"].failed == 1
+
+
+def test_what_was_answered_in_a_chat_is_by_nobody_called_none(operator, alert):
+    alert.events.create(kind="note", text="anna, in a chat: I restart it")
+    said = operator.get("/alerts/review/").content.decode()
+    assert "anna, in a chat: I restart it" in said and "None" not in said

@@ -79,3 +79,16 @@ def test_a_small_amount_keeps_its_digits_and_is_not_nothing(amount, money, hours
 def test_hours_that_can_not_be_are_refused_by_name(browsers, loop, hours, stored_snapshot):
     answer = browsers["viewer"].get(f"/costs/?hours={hours}")
     assert answer.status_code == 422 and "hours" in source_of(answer)
+
+
+def test_where_prices_are_set_and_no_run_is_recorded_no_price_is_said_to_be_missing(
+    browsers, loop, stored_snapshot
+):
+    for name, value in (("worker_hour", 10.0), ("delay_second", 0.5)):
+        Setting.objects.create(name=f"price.{name}", value=value)
+    for entry in loop.entries.all():
+        entry.observation = {**entry.observation, "running": 0}
+        entry.save()
+    page = source_of(browsers["viewer"].get(f"/costs/?loop={loop.pk}"))
+    said = " ".join(page.split())
+    assert "What the hold cost is not known: how long a worker runs is not recorded." in said
