@@ -16,7 +16,7 @@ from django.db.models import F
 
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, FollowUp, Incident
+from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, FollowUp, Incident, seconds_between
 
 Kind = AlertEvent.Kind
 ROLES = {
@@ -230,10 +230,3 @@ def _check_person(field: str, who: Any) -> None:
 
 def _noted(incident: Incident, kind: str, by: User | None, text: str, now: datetime) -> None:
     AlertEvent.objects.create(alert_id=incident.alert_id, at=now, kind=kind, by=by, text=text)
-
-
-def seconds_between(since: datetime | None, until: datetime | None) -> float | None:
-    """None also where the clock was set back between them: how long it was is not recorded."""
-    if since is None or until is None or until < since:
-        return None
-    return round((until - since).total_seconds(), 1)

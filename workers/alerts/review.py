@@ -10,10 +10,9 @@ from django.db.models import Prefetch, Q
 
 from controllers.framework.reason import counted
 from workers.alerts import history
-from workers.alerts.incidents import seconds_between
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.inhibition import GRAVITY
-from workers.alerts.lifecycle.models import Alert, AlertEvent, Message
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Message, seconds_between
 
 HEADER = (
     "id", "rule", "title", "severity", "labels", "fired_at", "resolved_at", "seconds", "worst", "threshold",

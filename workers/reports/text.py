@@ -26,8 +26,8 @@ def text(report: WeekReport) -> str:
         ("What people overrode, and why", _overrides(report), "Nothing."),
         ("Proposals", _proposals(report), "None."),
     ]
-    time = f"{report.since:%Y-%m-%d %H:%M} to {report.until:%Y-%m-%d %H:%M} UTC"
-    parts = [f"{time}. {one_line(report.figures.sentence)}"]
+    said = one_line(report.figures.sentence)
+    parts = [f"{report.since:%Y-%m-%d %H:%M} to {report.until:%Y-%m-%d %H:%M} UTC. {said}"]
     for name, lines, otherwise in sections:
         # Each row is one line: no reason or title looks like another row, or like a link of ours.
         parts.append("\n".join([name, *(list(map(one_line, lines)) or [otherwise])]))

@@ -76,3 +76,20 @@ def test_what_an_alert_meant_is_not_said_of_its_end(db):
     assert outbox.content("firing", [alert])["alerts"][0]["impact"] != ""
     alert.resolved_at = looks.at
     assert outbox.content("resolved", [alert])["alerts"][0]["impact"] == ""
+
+
+@pytest.mark.parametrize(
+    ("days", "rate", "said"),
+    [
+        (30, 14.4, "At this rate the whole error budget of 30 days lasts 2.1 days."),
+        (90, 14.4, "At this rate the whole error budget of 90 days lasts 6.2 days."),
+        (3, 36.0, "At this rate the whole error budget of 3 days lasts 2 h."),
+        (3, 1_000.0, "At this rate the whole error budget of 3 days lasts 4 min."),
+        (90, None, "At this rate the error budget is used up long before its window ends."),
+    ],
+)
+def test_how_long_a_budget_lasts_is_that_of_its_own_window(days, rate, said):
+    objective = {"target": 0.99, "window_days": days, "kind": "queue", "subject": "a", "burn": {"fast": rate}}
+    snapshot = snapshot_of({"at": 1000.0, "queues": {"a": CALM}, "objectives": {"o": objective}})
+    labels = {"objective": "o", "queue": "a"}
+    assert Impacts(snapshot).of(SimpleNamespace(condition="budget_burn_fast", labels=labels)) == said

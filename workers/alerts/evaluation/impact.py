@@ -14,6 +14,7 @@ from workers.steering.stopped import paused
 
 BAD = ("warning", "critical")
 SAFE = "Nothing acknowledged is lost."
+BURN = "budget_burn_"  # before the name of a pair of windows
 
 
 class Impacts:
@@ -28,9 +29,20 @@ class Impacts:
     def of(self, alert: Alert) -> str:
         if "node" in alert.labels and alert.condition.startswith("node_"):
             return self._of_node(alert.labels["node"])
+        if alert.condition.startswith(BURN) and (said := self._of_budget(alert)):
+            return said
         if "queue" in alert.labels and alert.condition not in GENERAL:
             return self._of_queue(alert.labels["queue"], alert.condition)
         return GENERAL.get(alert.condition, "")
+
+    def _of_budget(self, alert: Alert) -> str:
+        """How long a budget would last, which depends on its window; "" where that is not known."""
+        objective = self._snapshot.objectives.get(alert.labels.get("objective", ""))
+        rate = objective.burn.get(alert.condition.removeprefix(BURN)) if objective else None
+        if objective is None or not rate:
+            return ""
+        lasts = _length(24 * objective.window_days / rate)
+        return f"At this rate the whole error budget of {objective.window_days:g} days lasts {lasts}."
 
     def _of_node(self, name: str) -> str:
         node = self._nodes.get(name)
@@ -86,6 +98,12 @@ def falls_behind(state: SubjectState) -> bool:
     return state.kind == "queue" and state.severity in BAD and "falls behind" in state.finding
 
 
+def _length(hours: float) -> str:
+    if hours >= 48:
+        return f"{hours / 24:.1f} days"
+    return f"{hours:.0f} h" if hours >= 2 else f"{60 * hours:.0f} min"
+
+
 def _container(queue: QueueStatus, node: str) -> ContainerStatus:
     return queue.containers.get(node, ContainerStatus())
 
@@ -137,8 +155,8 @@ GENERAL = {
     "plan_failed": "Moves that are done stay done; the others were not begun.",
     "run_failed": "The result of the task is missing; chunks that are done stay done.",
     "delivery_failing": "People behind this receiver get no notification; other receivers do.",
-    "budget_burn_fast": "At this rate the error budget lasts two days at most.",
-    "budget_burn_medium": "At this rate the error budget lasts five days at most.",
+    "budget_burn_fast": "At this rate the error budget is used up long before its window ends.",
+    "budget_burn_medium": "At this rate the error budget is used up long before its window ends.",
     "budget_burn_slow": "At this rate the error budget is used up before its window ends.",
     "budget_spent": "What was promised is not kept. Loops shed or throttle no more on this budget.",
     "rate_unexpected": "Loops follow what comes; limits and plans were made for the usual rate.",

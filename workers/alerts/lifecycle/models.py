@@ -1,10 +1,18 @@
 """What is kept of alerts: rules and receivers as people set them, alerts, silences, and what is sent."""
 
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
+
+
+def seconds_between(since: datetime | None, until: datetime | None) -> float | None:
+    """None also where the clock was set back between them: how long it was is not recorded."""
+    if since is None or until is None or until < since:
+        return None
+    return round((until - since).total_seconds(), 1)
 
 
 class Receiver(models.Model):
@@ -176,9 +184,7 @@ class Alert(models.Model):
     @property
     def length_seconds(self) -> float | None:
         """From firing to its end, or None; also where the clock was set back between them."""
-        if self.fired_at is None or self.resolved_at is None or self.resolved_at < self.fired_at:
-            return None
-        return (self.resolved_at - self.fired_at).total_seconds()
+        return seconds_between(self.fired_at, self.resolved_at)
 
 
 class AlertEvent(models.Model):
