@@ -10,12 +10,16 @@ from collections.abc import Collection, Mapping
 from workers.documents.plants import UnservedQueue
 from workers.plants.foreign.celery_app.broker import QueueLength
 
+# A queue that its broker does not find for so long, as a node of it is away, is the same when it is back.
+AWAY_SECONDS = 60.0
+
 
 class UnservedQueues:
     """Of one app. Times: monotonic s."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
+        self._seen: dict[str, float] = {}
         self._waiting: dict[str, int] = {}
 
     def observe(
@@ -29,6 +33,9 @@ class UnservedQueues:
         """served: from which workers take that answer; paused: by a person, from here; is_sure: all workers
         that live answer.
         """
+        self._seen = {name: seen for name, seen in self._seen.items() if at - seen <= AWAY_SECONDS}
+        self._seen |= dict.fromkeys(lengths, at)
+        away = self._seen.keys() - lengths.keys()
         since: dict[str, float] = {}
         for name, length in lengths.items():
             is_taken = length.waiting < self._waiting.get(name, 0)
@@ -38,7 +45,8 @@ class UnservedQueues:
                 is_served = length.consumers > 0
             if length.waiting and not is_served and name not in paused:
                 since[name] = self._since.get(name, at)
-        self._since, self._waiting = since, {name: each.waiting for name, each in lengths.items()}
+        self._since = since | {name: began for name, began in self._since.items() if name in away}
+        self._waiting = {name: each.waiting for name, each in lengths.items()}
         return {
             name: UnservedQueue(waiting=lengths[name].waiting, seconds=round(at - began, 1))
             for name, began in since.items()

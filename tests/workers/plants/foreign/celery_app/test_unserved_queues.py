@@ -73,6 +73,18 @@ def test_a_brokers_own_count_of_consumers_is_better_than_what_workers_say(consum
     assert bool(UnservedQueues().observe(0.0, lengths, served, paused, True)) == found
 
 
+def test_a_queue_that_its_broker_does_not_find_for_an_instant_is_unserved_for_as_long_as_before(far):
+    plant = far.plant(queues="mail")
+    far.processes, far.queues["mail"] = {}, 5
+    assert unserved(plant) == {"mail": (5, 0.0)}
+    del far.queues["mail"]
+    far.now += 20.0
+    assert unserved(plant) == {}
+    far.queues["mail"] = 6
+    far.now += 20.0
+    assert unserved(plant) == {"mail": (6, 40.0)}
+
+
 def test_workers_that_are_missed_are_named_with_how_long_and_late_ones_are_not(far):
     plant = far.plant()
     plant.topology()
