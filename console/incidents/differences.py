@@ -83,7 +83,10 @@ def _compared(
 ) -> Comparison:
     budget = ReadBudget()
     if counted is None:
-        ours, theirs = (figures_of(stretch, data, queue, budget) for stretch in (here, there))
+        # An archive has all keys, a sample the most frequent: of a queue that is archived in one alone, what
+        # was sampled in both is compared.
+        both = here.archived_queues(data) & there.archived_queues(data)
+        ours, theirs = (figures_of(stretch, data, queue, budget, both) for stretch in (here, there))
     else:
         ours = with_snapshots(counted.here, here, data, queue, budget)
         theirs = with_snapshots(counted.there, there, data, queue, budget)

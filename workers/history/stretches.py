@@ -75,6 +75,10 @@ class Stretch:
         last = _day(self.until + DAY_SECONDS)
         return partitions(data, [queue] if queue else (), _day(self.since), last)
 
+    def archived_queues(self, data: Path) -> set[str]:
+        """Of which anything may be archived in it."""
+        return {each.queue for each in self.partitions(data)}
+
 
 @dataclass
 class StretchFigures:
@@ -106,19 +110,32 @@ class ReadBudget:
 
 
 def figures_of(
-    stretch: Stretch, data: Path, queue: str = "", budget: ReadBudget | None = None
+    stretch: Stretch,
+    data: Path,
+    queue: str = "",
+    budget: ReadBudget | None = None,
+    archives: Collection[str] | None = None,
 ) -> StretchFigures:
-    """All that is recorded of a stretch; of one queue, where one is named. Raises TooMuchToRead where that is
-    more than the budget.
+    """All that is recorded of a stretch; of one queue, where one is named. archives: queues whose archived
+    events are read, None for all; of the others what producers sampled counts. Raises TooMuchToRead where
+    that is more than the budget.
     """
     spending = budget or ReadBudget()
-    return with_snapshots(archived(stretch, data, queue, spending), stretch, data, queue, spending)
+    counts = archived(stretch, data, queue, spending, archives)
+    return with_snapshots(counts, stretch, data, queue, spending, archives)
 
 
 def with_snapshots(
-    counts: Mapping[str, Sliced], stretch: Stretch, data: Path, queue: str, budget: ReadBudget
+    counts: Mapping[str, Sliced],
+    stretch: Stretch,
+    data: Path,
+    queue: str,
+    budget: ReadBudget,
+    archives: Collection[str] | None = None,
 ) -> StretchFigures:
-    """What is counted of a stretch's archived events, and what its snapshots say."""
+    """What is counted of a stretch's archived events, and what its snapshots say. archives: the queues whose
+    archived events those are; None: all.
+    """
 
     def read(at: float) -> Snapshot | None:
         budget.spend()
@@ -129,17 +146,24 @@ def with_snapshots(
 
     found = StretchFigures()
     found.counts.update(counts)
-    add_snapshots(found, stretch, read, queue, {each.queue for each in stretch.partitions(data)})
+    counted = stretch.archived_queues(data) if archives is None else archives
+    add_snapshots(found, stretch, read, queue, counted)
     return found
 
 
 def archived(
-    stretch: Stretch, data: Path, queue: str = "", budget: ReadBudget | None = None
+    stretch: Stretch,
+    data: Path,
+    queue: str = "",
+    budget: ReadBudget | None = None,
+    archives: Collection[str] | None = None,
 ) -> dict[str, Sliced]:
-    """Of the event archive, by the events' own time."""
+    """Of the event archive, by the events' own time. archives: of these queues alone; None: of all."""
     spending = budget or ReadBudget()
     found: dict[str, Sliced] = {name: {} for name in ARCHIVED}
     for partition in stretch.partitions(data, queue):
+        if archives is not None and partition.queue not in archives:
+            continue
         for path in parquet_files(partition.folder(data)):
             spending.spend()
             for file in checked([path]).files:

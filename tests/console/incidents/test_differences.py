@@ -221,3 +221,21 @@ def test_the_page_and_the_api_show_the_same(browsers, stored_snapshot, settings,
     assert "k7" in page and "medium" in page
     refused = browsers["viewer"].get("/differences/", {**asked, "to": "soon"})
     assert "takes a time such as" in refused.content.decode()
+
+
+def test_an_archive_that_one_of_both_stretches_has_is_not_compared_with_samples_of_the_other(
+    tmp_path: Path, monkeypatch
+):
+    """Since a queue is archived all of its keys are counted; of the week before, the eight most frequent."""
+    keep(tmp_path, [(START + at / 10, "order", f"k{at % 20}", "shop") for at in range(1_200)])
+    sample = {
+        "events": 20,
+        "type": {"order": 20},
+        "key": {f"k{at}": 1 for at in range(8)},
+        "source": {"shop": 20},
+    }
+    shop = {"queues": {"alert": 10.0}, "samples": {"alert": sample}}
+    monkeypatch.setattr(
+        stretches, "snapshot_at", lambda _, at: snapshot_of({"at": at, "producers": {"shop": shop}})
+    )
+    assert differences.compare(SINCE, UNTIL, "week", "", tmp_path).rows == []
