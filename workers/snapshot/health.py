@@ -2,7 +2,7 @@
 a list.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from controllers.framework.reason import are, counted, listed, percent
@@ -35,11 +35,12 @@ JUDGED = frozenset(
     }
 )
 OF_ALL_LOOPS = ("loops_stopped", "host_overloaded")
+OF_A_PLANT = ("plant_silent", "workers_missed", "queue_unserved", "sensor_silent", "order_unreached")
 
 
 def health(snapshot: Snapshot) -> PlantHealth:
     """Of a snapshot whose states are evaluated."""
-    found = [*_findings(snapshot.states, snapshot.alerts), *_of_alerts(snapshot.alerts)]
+    found = [*_findings(snapshot), *_of_alerts(snapshot.alerts)]
     place = _place_in_incidents(snapshot.alerts)
     findings = sorted(found, key=lambda each: (badness(each), place.get(each.subject, 0)), reverse=True)
     names = list(unready(snapshot.parts))
@@ -87,15 +88,22 @@ def badness(state: SubjectState | SubjectFinding) -> tuple[int, int]:
     return SEVERITIES.index(state.severity), sign
 
 
-def _findings(states: Mapping[str, SubjectState], alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
-    """What another subject, or an alert about all loops, explains is left out; loops with the same fault are
-    one.
+def _findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
+    """What another subject, or an alert about all loops or about those of an attached plant, explains is left
+    out; loops with the same fault are one.
     """
-    explained = any(each.condition in OF_ALL_LOOPS and _is_heard(each) for each in alerts)
+    heard = [each for each in snapshot.alerts if _is_heard(each)]
+    all_loops = any(each.condition in OF_ALL_LOOPS for each in heard)
+    plants = {each.labels.get("plant") for each in heard if each.condition in OF_A_PLANT} - {None}
+
+    def is_explained(loop: str) -> bool:
+        row = snapshot.loops.get(loop)
+        return all_loops or (row is not None and row.target.get("plant") in plants)
+
     found = [
         each
-        for each in states.values()
-        if each.finding and each.within is None and not (explained and each.kind == "loop")
+        for each in snapshot.states.values()
+        if each.finding and each.within is None and not (each.kind == "loop" and is_explained(each.name))
     ]
     yield from (_finding(each) for each in found if each.kind != "loop")
     yield from (finding for each in found for finding in each.also)

@@ -155,6 +155,17 @@ def test_what_a_busy_host_does_to_the_loops_is_said_once():
     assert [each.sentence for each in found.findings] == [BUSY_HOST["sentence"]]
 
 
+def test_what_an_attached_plants_alert_does_to_its_loops_is_said_once_and_those_of_others_by_themselves():
+    loop = {"law": "parallelism_joint", "at": 100.0, "interval_seconds": 5.0}
+    loops = {f"x/plant:{name}": {**loop, "target": {"plant": name}} for name in ("shop", "east")}
+    alert = {"id": 7, "severity": "warning", "condition": "queue_unserved", "labels": {"plant": "shop"}}
+    alert |= {"sentence": "3 tasks wait in queue mail of shop."}
+    found = health(plant(at=200.0, loops=loops, alerts=[alert]))
+    assert {each.subject for each in found.findings} == {"alert/7", "loop/x/plant:east"}
+    silenced = health(plant(at=200.0, loops=loops, alerts=[{**alert, "quiet": "silenced"}]))
+    assert {each.subject for each in silenced.findings} == {f"loop/{name}" for name in loops}
+
+
 @pytest.mark.parametrize(
     "changed",
     [
