@@ -48,8 +48,7 @@ def _queue_unserved(evidence: Evidence, window_seconds: float) -> Iterator[Readi
     for plant, row in evidence.plant.plants.items():
         for name, queue in row.unserved_queues.items():
             tasks = f"{counted(queue.waiting, 'task')} {'waits' if queue.waiting == 1 else 'wait'}"
-            since = f"for {queue.seconds:.0f} s no worker has taken one"
-            said = f"{tasks} in queue {name} of {plant}, and {since}."
+            said = f"No worker has taken from {name} of {plant} for {queue.seconds:.0f} s; {tasks}."
             yield Reading(
                 {"plant": plant, "plant_queue": name}, queue.seconds if row.state == SEEN else None, said
             )

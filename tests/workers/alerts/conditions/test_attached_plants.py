@@ -78,7 +78,7 @@ def test_workers_that_are_gone_together_are_one_alert_and_name_the_last_first(lo
 def test_a_queue_from_which_nobody_takes_is_said_until_somebody_does(looks):
     looks.snapshot = attached(unserved_queues={"mail": {"waiting": 1, "seconds": 61.0}})
     looks.pass_seconds(4)
-    said = "1 task waits in queue mail of shop, and for 61 s no worker has taken one."
+    said = "No worker has taken from mail of shop for 61 s; 1 task waits."
     assert firing() == [("Nobody takes from queue mail of shop", said)]
     looks.snapshot = attached()
     looks.pass_seconds(60)
