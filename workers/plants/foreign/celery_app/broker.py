@@ -72,6 +72,10 @@ class Broker(Protocol):
         """Of all queues together; None where only each queue's is known, or none."""
         ...
 
+    def missing(self) -> list[str]:
+        """What could not be had when lengths were asked for last, a sentence each."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -191,6 +195,10 @@ class RedisBroker:
     def unacknowledged(self) -> int | None:
         return self._counts([("HLEN", f"{self._prefix}unacked")])[0]
 
+    def missing(self) -> list[str]:
+        """Nothing: what it does not say of each queue it never does."""
+        return []
+
     def close(self) -> None:
         self._server.close()
 
@@ -234,10 +242,16 @@ class AmqpBroker:
         self._management = (
             address.client(user=address.option("user", "guest"), url=management) if management else None
         )
+        self._without_management = ""
 
     def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
         declared = {name: found for name in queues if (found := self._declared(name)) is not None}
+        self._without_management = ""
         return {name: self._managed(name, found) for name, found in declared.items()}
+
+    def missing(self) -> list[str]:
+        """Where the management plugin does not answer."""
+        return [self._without_management] if self._without_management else []
 
     def unacknowledged(self) -> int | None:
         return None
@@ -264,13 +278,22 @@ class AmqpBroker:
         return QueueLength(int(found.message_count), consumers=int(found.consumer_count))
 
     def _managed(self, queue: str, declared: QueueLength) -> QueueLength:
-        if self._management is None:
+        """With what the management plugin adds. Where it does not answer, nothing but that is unknown: it is
+        not asked of the other queues then, as each might wait for it.
+        """
+        if self._management is None or self._without_management:
             return declared
-        status, row = managed(self._management, self._host, queue)
-        if status != 200 or not isinstance(row, dict):
-            raise PlantConfused(f"{self._name}: the management plugin refuses us ({status}).")
-        unacknowledged = count_of(row.get("messages_unacknowledged"))
-        return replace(declared, unacknowledged=unacknowledged)
+        try:
+            status, row = managed(self._management, self._host, queue)
+            why = "" if status == 200 and isinstance(row, dict) else f"it refuses us ({status})"
+        except (PlantSilent, PlantConfused) as error:
+            row, why = None, str(error).rstrip(".")
+        if why or not isinstance(row, dict):
+            self._without_management = (
+                f"Tasks that are taken and not acknowledged: the management plugin does not say them, {why}."
+            )
+            return declared
+        return replace(declared, unacknowledged=count_of(row.get("messages_unacknowledged")))
 
 
 def managed(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, Any]:

@@ -170,5 +170,8 @@ class FakeCelery:
     def unacknowledged(self):
         return self.unacknowledged_now
 
+    def missing(self):
+        return []
+
     def close(self):
         pass

@@ -1,12 +1,15 @@
-"""Redis as the broker of an app: which of its keys are queues, and which only bear such a name."""
+"""Redis as the broker of an app: which of its keys are queues, and which only bear such a name. RabbitMQ: what
+its management plugin says, and that its silence costs nothing else.
+"""
 
+import httpx
 import pytest
 import redis
 
 from queues.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.celery_app import ADAPTER, broker
-from workers.plants.foreign.celery_app.broker import QueueLength, RedisBroker
+from workers.plants.foreign.celery_app.broker import AmqpBroker, QueueLength, RedisBroker
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused
 
@@ -78,3 +81,38 @@ def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatc
     for ask in (lambda: found.lengths(["orders"]), found.unacknowledged):
         with pytest.raises(PlantConfused, match="no length"):
             ask()
+
+
+def refused(request):
+    raise httpx.ConnectError("refused")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda request: httpx.Response(503, text="starting"), "503"),
+        (lambda request: httpx.Response(200, json=[1]), "refuses us"),
+        (lambda request: httpx.Response(200, text="<html>"), "JSON"),
+        (refused, "refused"),
+    ],
+)
+def test_a_management_plugin_that_does_not_answer_hides_no_length_and_is_asked_once(monkeypatch, answer, why):
+    asked = []
+
+    def answered(request):
+        asked.append(request)
+        return answer(request)
+
+    options = {"management": "http://127.0.0.1:15672"}
+    address = PlantAddress(
+        name="shop", url="amqp://broker/", options=options, transport=httpx.MockTransport(answered)
+    )
+    found = AmqpBroker(address, None)
+    monkeypatch.setattr(found, "_declared", lambda queue: QueueLength(3, consumers=1))
+    lengths = found.lengths(["mail", "orders"])
+    assert lengths == dict.fromkeys(("mail", "orders"), QueueLength(3, consumers=1))
+    assert len(asked) == 1
+    [said] = found.missing()
+    assert said.startswith("Tasks that are taken and not acknowledged:") and why in said
+    answer = lambda request: httpx.Response(200, json={"messages_unacknowledged": 2})  # noqa: E731
+    assert found.lengths(["mail"])["mail"].unacknowledged == 2 and found.missing() == []

@@ -213,7 +213,7 @@ class CeleryPlant(Adapter):
         gone = of_missed(self._missed.seconds(), beating, LATE_SECONDS, sections.MOST_NAMED)
         error, asks = self._listener.error, self._asks
         said = sections.missing(workers, without, error, asks, self._left_queues, gone)
-        said += self._same.sentences(sections.MOST_NAMED)
+        said += [*self._same.sentences(sections.MOST_NAMED), *self._broker.missing()]
         return said + left_out(self._measured, self._lengths) + self._without_loops()
 
     def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
