@@ -1,4 +1,4 @@
-"""Redis as the broker of an app: which of its keys are queues, and which only bear such a name. RabbitMQ: what
+"""Redis as the broker of an app: which of its keys are queues, and which only bear such a name. Of RabbitMQ what
 its management plugin says, and that its silence costs nothing else.
 """
 
