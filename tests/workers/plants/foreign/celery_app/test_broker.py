@@ -1,5 +1,5 @@
-"""Redis as the broker of an app: which of its keys are queues, and which only bear such a name. Of RabbitMQ what
-its management plugin says, and that its silence costs nothing else.
+"""Redis as the broker of an app: which of its keys are queues, and which only bear such a name. RabbitMQ:
+what its management plugin says, and that its silence costs nothing else.
 """
 
 import httpx
