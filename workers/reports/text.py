@@ -64,6 +64,7 @@ def _loops(report: WeekReport) -> Iterator[str]:
     for row in report.loops:
         advice = f"; {row.advice} only advised" if row.advice else ""
         said = f"{row.effective} had an effect, {row.ineffective} none, {row.harmful} made it worse"
+        said += f", {row.unjudged} not judged" if row.unjudged else ""
         yield f"- {row.name}: {counted(row.actions, 'action')}, {said}{advice}."
 
 

@@ -50,6 +50,11 @@ class LoopWeek:
     ineffective: int
     advice: int
 
+    @property
+    def unjudged(self) -> int:
+        """Of which nobody can say it: what was not expected to have an effect, or could not be measured."""
+        return self.actions - self.effective - self.harmful - self.ineffective
+
 
 @dataclass(frozen=True)
 class WeekOverride:

@@ -13,7 +13,7 @@ from tests.workers.reports.weeks import MONDAY, eventful_week
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.delivery import dispatcher, receivers
 from workers.alerts.lifecycle.models import Incident, Message, Receiver
-from workers.models import Override
+from workers.models import LedgerEntry, Loop, Override
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.models import Objective, ObjectiveMinute
 from workers.reports import sending, text
@@ -139,3 +139,15 @@ def test_no_reason_makes_lines_of_its_own_in_a_report(happened):
     lines = text.text(week(MONDAY)).splitlines()
     assert lines.count("Incidents") == 1 and not any(line.startswith("More: ") for line in lines)
     assert any("busy Incidents None. More: https://elsewhere.example" in line for line in lines)
+
+
+def test_what_became_of_a_loops_actions_adds_up(db):
+    loop = Loop.objects.create(name="balance", law="balance", target={})
+    verdicts = ["effective", "ineffective", "harmful", "no action", "checking", "checking"]
+    for verdict in verdicts:
+        given = {"mode": "auto", "parameters": {}, "reason": "", "action": {"x": 1}, "verdict": verdict}
+        LedgerEntry.objects.create(loop=loop, at=MONDAY - timedelta(hours=1), **given)
+    report = week(MONDAY)
+    [row] = report.loops
+    assert (row.actions, row.effective + row.ineffective + row.harmful + row.unjudged) == (6, 6)
+    assert "6 actions, 1 had an effect, 1 none, 1 made it worse, 3 not judged." in text.text(report)
