@@ -138,6 +138,18 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         Row("idle: processor", "idle", "cores", "cores", 0.08, True),
         Row("idle: memory", "idle", "bytes", "B", 1.5e9, True),
         Row("idle: processes", "idle", "processes", "", 24, True),
+        Row("20,000 events/s for long: half handled within", "soak", "p50_seconds", "s"),
+        Row("20,000 events/s for long: 99 % handled within", "soak", "p99_seconds", "s", 2.5, True),
+        Row("20,000 events/s for long: pages, 95 %", "soak", "page_p95_seconds", "s", 1.0, True),
+        Row(
+            "20,000 events/s for long: what grows most in memory, an hour",
+            "soak",
+            "worst_slope_percent_an_hour",
+            "%",
+            1.0,
+            True,
+        ),
+        Row("20,000 events/s for long: an event on disk", "soak", "handled_bytes_an_event", "B", 150, True),
     ),
 }
 
