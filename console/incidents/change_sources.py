@@ -62,6 +62,7 @@ REASON_SHOWN = 160
 class FoundChange:
     """A change as it is recorded. kind: what is counted together ("override", "loop flow"); ref: its row,
     "override:12"; "" where it has none. times: how much larger a rate's change is than the least that counts.
+    over_at: when it ended, which is a change of its own; None: it lasts, or has no end.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class FoundChange:
     by: str = ""
     ref: str = ""
     times: float = 1.0
+    over_at: datetime | None = None
 
 
 def found_changes(
@@ -98,28 +100,49 @@ def recorded_changes(since: datetime, until: datetime, data: Path) -> list[Found
 
 
 def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    """Set, and ended by somebody, or run out."""
+    """Set, and ended by somebody, or run out. What one person set of several loops at once is one change, and
+    so is its end.
+    """
     touched = Q(created_at__gte=since) | Q(ended_at__gte=since) | Q(expires_at__gte=since)
     found = Override.objects.filter(touched, created_at__lte=until)
-    of_laws = _loops_of_laws()
-    for override in found.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[
-        :MOST_ROWS
-    ]:
-        parts, what = _parts_of_override(override, of_laws), _override_words(override)
-        reason = override.reason[:REASON_SHOWN]
-        ref, by = f"override:{override.pk}", override.owner.get_username()
+    rows = found.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[:MOST_ROWS]
+    of_laws, begun, ended = _loops_of_laws(), dict[Any, list[Override]](), dict[Any, list[Override]]()
+    for row in rows:
+        act = row.name, short(row.value), row.owner_id, row.reason
+        begun.setdefault((*act, _minute(row.created_at)), []).append(row)
+        if (end := ended_at(row)) is not None:
+            ended.setdefault((*act, _minute(end), *_how_it_ended(row)), []).append(row)
+    for together in begun.values():
+        ends = [end for row in together if (end := ended_at(row)) is not None]
         yield FoundChange(
-            kind=f"override {override.name}",
-            at=override.created_at,
-            parts=parts,
-            words=f"{what} set: {reason}",
-            by=by,
-            ref=ref,
+            kind=f"override {together[0].name}",
+            at=together[-1].created_at,
+            words=f"{_override_words(together)} set: {together[0].reason[:REASON_SHOWN]}",
+            by=together[0].owner.get_username(),
+            over_at=max(ends) if len(ends) == len(together) else None,
+            **_places_of(together, of_laws),
         )
-        if (end := ended_at(override)) is not None:
-            how, who = _how_it_ended(override)
-            words = f"{what} {how}"
-            yield FoundChange(kind="override ended", at=end, parts=parts, words=words, by=who, ref=ref)
+    for together in ended.values():
+        how, who = _how_it_ended(together[0])
+        yield FoundChange(
+            kind="override ended",
+            at=min(end for row in together if (end := ended_at(row)) is not None),
+            words=f"{_override_words(together)} {how}",
+            by=who,
+            **_places_of(together, of_laws),
+        )
+
+
+def _minute(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0)
+
+
+def _places_of(together: Sequence[Override], of_laws: dict[str, list[str]]) -> dict[str, Any]:
+    """What was set together: its parts, and the rows that it is."""
+    parts = frozenset[str]().union(*(_parts_of_override(each, of_laws) for each in together))
+    numbers = sorted(each.pk for each in together)
+    ref = f"override:{numbers[0]}" if len(numbers) == 1 else f"overrides:{','.join(map(str, numbers))}"
+    return {"parts": parts, "ref": ref}
 
 
 def _how_it_ended(override: Override) -> tuple[str, str]:
@@ -149,8 +172,11 @@ def _parts_of_override(override: Override, of_laws: dict[str, list[str]]) -> fro
     return parts or frozenset(f"loop/{name}" for name in of_laws.get(override.law, ()))
 
 
-def _override_words(override: Override) -> str:
-    return f"Override {override.name.replace('_', ' ')} {short(override.value)} on {Scope.of(override)}"
+def _override_words(together: Sequence[Override]) -> str:
+    first, places = together[0], sorted(str(Scope.of(each)) for each in together)
+    named, more = ", ".join(places[:MOST_VALUES]), len(places) - MOST_VALUES
+    where = f"{named} and {more} more" if more > 0 else named
+    return f"Override {first.name.replace('_', ' ')} {short(first.value)} on {where}"
 
 
 def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:

@@ -110,9 +110,16 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     steps = steps_upstream(alert, snapshot)
     kinds = Counter(each.kind for each in found)
     records = kind_records(alert.condition, kinds, alert.pk, onset, data)
-    plain = [PlantChange(each.kind, each.at.timestamp(), each.parts, each.times) for each in found]
+    plain = [
+        PlantChange(each.kind, each.at.timestamp(), each.parts, each.times, _is_over(each, onset))
+        for each in found
+    ]
     rows = ranked(plain, onset.timestamp(), steps, records)
     return [_row(found[each.place], each.steps, each.delay_seconds, each.weight, records) for each in rows]
+
+
+def _is_over(change: FoundChange, onset: datetime) -> bool:
+    return change.over_at is not None and change.over_at <= onset
 
 
 def is_the_incident(change: FoundChange, alert: Alert) -> bool:

@@ -2,7 +2,7 @@
 
 A change of a kind k came `delay` seconds before the onset, at d steps from the disturbed part. Its weight is
 
-    reach(d) · freshness(delay) · share(k) / chance(k)
+    reach(d) · freshness(delay) · share(k) / chance(k) · (1, or OVER_SHARE)
 
     reach = 2^-d; a change of the whole plant counts as WHOLE_STEPS, one that is not upstream as FAR_STEPS
     freshness = T / (T + delay): half at T = 120 s; heavy-tailed, since some faults take hours to show
@@ -11,6 +11,7 @@ A change of a kind k came `delay` seconds before the onset, at d steps from the 
     chance = 1 - e^(-rate·window): that such a change falls into any window, cause or not (`chance_of`); of
         one that is `times` as large as the least of its kind, chance / √times: rates double now and then, and
         seldom rise a hundredfold
+    OVER_SHARE = 1/4: of one that had ended before the onset, as it acts no longer; its end is a change, too
 
 share / chance is the ratio of the likelihood of seeing the change before a fault to that of seeing it anyway:
 what happens all the time (a loop that acts each minute) is no news; what happens once a week is. After Bayes;
@@ -25,6 +26,7 @@ HALF_SECONDS = 120.0
 LEAST_CHANCE = 0.01
 WHOLE_STEPS, FAR_STEPS = 2, 6
 IMAGINED, IMAGINED_SHARE = 4.0, 0.25
+OVER_SHARE = 0.25
 # Clocks of hosts differ, and a fault is seen at the next look: a cause may seem to come so much later.
 SLACK_SECONDS = 15.0
 
@@ -48,13 +50,14 @@ class KindRecord:
 @dataclass(frozen=True)
 class PlantChange:
     """A change at an instant (seconds since 1970). parts: what it touches; none: the whole plant. times: how
-    large it is, of the least that counts (1 or more).
+    large it is, of the least that counts (1 or more). is_over: whether it had ended before the onset.
     """
 
     kind: str
     at: float
     parts: frozenset[str] = frozenset()
     times: float = 1.0
+    is_over: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,4 +105,5 @@ def _ranked(
     steps = min(known, default=None) if change.parts else WHOLE_STEPS
     reach = 2.0 ** -(FAR_STEPS if steps is None else steps)
     freshness = HALF_SECONDS / (HALF_SECONDS + delay)
-    return RankedChange(place, steps, delay, reach * freshness * record.lift(change.times))
+    lasting = OVER_SHARE if change.is_over else 1.0
+    return RankedChange(place, steps, delay, reach * freshness * record.lift(change.times) * lasting)

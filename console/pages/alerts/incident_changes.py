@@ -98,6 +98,15 @@ def _of_override(name: str, change: IncidentChange) -> _Links:
     return _Links(url=url, undo=QuickAction("End it now", end, "end", "now", "override.end"))
 
 
+def _of_overrides(numbers: str, change: IncidentChange) -> _Links:
+    """Set together; one by one they are ended, on their page."""
+    url = reverse("overrides")
+    holds = overrides.in_force(timezone.now()).filter(pk__in=map(int, numbers.split(","))).exists()
+    if not holds or change.kind == "override ended":
+        return _Links(url=url)
+    return _Links(url=url, back=RelatedPage("End them", url, "override.end"))
+
+
 def _of_plan(name: str, change: IncidentChange) -> _Links:
     found = Plan.objects.filter(pk=int(name)).first()
     if found is None:
@@ -213,6 +222,7 @@ def _timeline(at: datetime) -> str:
 
 SHOWN: dict[str, Callable[[str, IncidentChange], _Links]] = {
     "override": _of_override,
+    "overrides": _of_overrides,
     "plan": _of_plan,
     "declaration": _of_declaration,
     "audit": _of_audit,

@@ -15,6 +15,7 @@ from console.incidents import changes
 from console.incidents.change_sources import _appearance_words, found_changes
 from console.incidents.keeper import ChangeKeeper
 from console.models import AuditEntry, Mark
+from console.pages.alerts.incident_changes import shown_changes
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
@@ -300,6 +301,32 @@ def test_what_came_and_went_several_times_of_late_is_less_news(tmp_path: Path):
         return changes.kind_records("queue_wait", {"node left": count}, 0, NOW, tmp_path)["node left"].chance
 
     assert chance(1) == changes.APPEARANCE_CHANCE < chance(4) < chance(20) < 0.5
+
+
+def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_its_end(
+    people, loop, tmp_path: Path
+):
+    loops = [loop, *(Loop.objects.create(name=f"x/alert/n{n}", law="x", target={}) for n in range(2, 6))]
+    more = {"name": "mode", "value": "hold", "reason": "maintenance"}
+    made = [an_override(people["operator"], each, 3 * MINUTE, **more) for each in loops]
+    an_override(people["administrator"], loop, 3 * MINUTE, **more)
+    rows = {row.by: row for row in found_changes(NOW - 10 * MINUTE, NOW, tmp_path)}
+    assert rows["operator"].words == (
+        "Override mode hold on worker_rate/alert/n1, x/alert/n2, x/alert/n3 and 2 more set: maintenance"
+    )
+    assert rows["operator"].ref == f"overrides:{','.join(str(each.pk) for each in made)}"
+    assert rows["operator"].parts == {f"loop/{each.name}" for each in loops} and len(rows) == 2
+    change = next(each for each in changes.search_changes(an_alert(), tmp_path) if each.by == "operator")
+    [shown] = shown_changes([change], Actor("operator", "operator"))
+    assert shown.undo is None and shown.back is not None and shown.back.words == "End them"
+    Override.objects.filter(owner=people["operator"]).update(ended_at=NOW - 2 * MINUTE)
+    found = found_changes(NOW - 10 * MINUTE, NOW, tmp_path)
+    assert [row.kind for row in found if row.ref == rows["operator"].ref] == [
+        "override mode",
+        "override ended",
+    ]
+    ranked = changes.search_changes(an_alert(), tmp_path)
+    assert [row.by for row in ranked if row.kind == "override mode"] == ["administrator", "operator"]
 
 
 def test_who_holds_the_loops_of_a_queue_one_a_node_has_acted_once(people, loop, tmp_path: Path):

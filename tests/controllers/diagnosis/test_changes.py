@@ -52,6 +52,12 @@ def test_the_later_of_two_comes_first():
     assert order(change(ago=3_000), change(ago=30)) == [1, 0]
 
 
+def test_what_had_ended_before_the_onset_comes_behind_what_lasts():
+    over = PlantChange("override", ONSET - 60, frozenset({"queue/alert"}), is_over=True)
+    lasts = PlantChange("override", ONSET - 200, frozenset({"queue/alert"}))
+    assert [each.place for each in ranked([over, lasts], ONSET, {"queue/alert": 0}, {})] == [1, 0]
+
+
 def test_what_happens_all_the_time_is_no_news():
     usual, rare = KindRecord(chance=1.0), KindRecord(chance=0.05)
     assert order(change("loop", 10), change("deploy", 600), loop=usual, deploy=rare) == [1, 0]

@@ -16,12 +16,17 @@ class ChangeRow(ApiAnswer):
     at: datetime
     words: str
     by: str
-    ref: Annotated[str, Field(description="Its row, such as override:12; empty where it has none.")]
+    ref: Annotated[
+        str, Field(description="Its row, such as override:12, or rows (overrides:12,13); empty: none.")
+    ]
     parts: Annotated[
         list[str], Field(description="What it touches, such as queue/alert; none: the whole plant.")
     ]
     times: Annotated[
         float, Field(description="How much larger a rate's change is than the least that counts; else 1.")
+    ]
+    over_at: Annotated[
+        datetime | None, Field(description="When it ends or ended; null: it lasts, or has no end.")
     ]
 
 
