@@ -16,7 +16,7 @@ Document = dict[str, Any]
 # patch of a row that has none of them is no new row, and is left out.
 PLACE = frozenset({"points"})
 BANDS = PLACE | {"in_per_second", "out_per_second"}
-HOST = frozenset({"role", "slots", "busy", "reserved", "drained", "draining", "age_seconds"})
+HOST = frozenset({"role", "slots", "busy", "at_work", "reserved", "drained", "draining", "age_seconds"})
 PRODUCER = frozenset({"in_per_second", "age_seconds", "queues", "rejected", "rerouted"})
 LASTING = frozenset({"id", "mode", "verdict", "entry"})
 JUDGED = frozenset({"kind", "severity", "sign", "stale", "word", "finding"})

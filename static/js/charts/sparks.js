@@ -66,15 +66,17 @@ function drawAll() {
 function draw(spark, points) {
   const known = points.filter(([, value]) => typeof value === "number");
   if (known.length < 2) return spark.replaceChildren();
-  const end = known.at(-1)[0], values = known.map(([, value]) => value);
+  // Up to now: what is unknown by now ends before the right edge, and a gap is no line.
+  const end = points.at(-1)[0], values = known.map(([, value]) => value);
   const highest = Math.max(...values), lowest = Math.min(...values);
   const span = Math.max(highest - lowest, LEAST_SPAN * Math.abs(highest), 1e-9), middle = (highest + lowest) / 2;
   const x = (at) => (WIDTH - PAD) * (1 - (end - at) / SECONDS);
   const y = (value) => HEIGHT / 2 - (HEIGHT - 2 * PAD) * (value - middle) / span;
-  const line = known.map(([at, value], index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const begins = (at, index) => !index || at - known[index - 1][0] > GAP_SECONDS * 4;
+  const line = known.map(([at, value], index) => `${begins(at, index) ? "M" : "L"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   spark.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
   if (!spark.firstChild) spark.innerHTML = '<path/><circle r="1.8"/>';
   spark.firstChild.setAttribute("d", line);
-  spark.lastChild.setAttribute("cx", x(end).toFixed(1));
+  spark.lastChild.setAttribute("cx", x(known.at(-1)[0]).toFixed(1));
   spark.lastChild.setAttribute("cy", y(known.at(-1)[1]).toFixed(1));
 }

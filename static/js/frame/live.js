@@ -8,7 +8,7 @@ const FAILURES_BEFORE_POLLING = 2;
 const SILENT_AFTER_SECONDS = 3;
 const DEAD_AFTER_SECONDS = 8; // a console that lives sends something each few seconds: if nothing else, that nothing came
 const DELAYS = 60; // as many of the newest fresh snapshots are compared
-const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403;
+const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403, NOT_SEEN = "Not allowed";
 // All live connections of this person, or of the console, are taken: polling shows the same, and another may end.
 const TOO_MANY = 4429, TRY_LATER = 1013;
 const CROWDED_WAIT_SECONDS = 60;
@@ -79,7 +79,7 @@ async function unpacked(data) {
 
 function closed(code = 0) {
   if (code === NOT_LOGGED_IN) return logIn();
-  if (code === NOT_ALLOWED) return connect("down", { word: "Not allowed" });
+  if (code === NOT_ALLOWED) return connect("down", { word: NOT_SEEN });
   crowded = code === TOO_MANY || code === TRY_LATER;
   if (crowded) return waitForRoom();
   failures += 1;
@@ -162,6 +162,7 @@ async function fetchOnce() {
     const headers = { Accept: "application/json" }, signal = AbortSignal.timeout(PATIENCE_MILLISECONDS);
     const response = await fetch(`/api/v1/live?of=${encodeURIComponent(view)}`, { headers, signal });
     if (response.status === 401) return logIn();
+    if (response.status === 403) return connect("down", { word: NOT_SEEN });
     if (!response.ok) throw new Error(String(response.status));
     const { seq, snapshot } = await response.json();
     if (!polling) return;

@@ -1,7 +1,7 @@
 // The strip: connection and data age, overrides with the nearest countdown, alerts. Ticks honestly.
 import { style, write } from "../values/bind.js";
 import { calling } from "../values/derived.js";
-import { SEVERITY_STATES, age, countdown, healthWord, words } from "../values/format.js";
+import { SEVERITY_STATES, age, countdown, healthWord, timestamp, words } from "../values/format.js";
 import { ageSeconds } from "./live.js";
 import { isPast } from "./past.js";
 import { store, subscribe } from "../values/store.js";
@@ -26,7 +26,7 @@ function show() {
   if (before !== state) {
     connection.dataset.connection = state;
     document.body.dataset.connection = state;
-    if (state in OLD || before in OLD) say(state in OLD ? `${word ?? OLD[state]}. ${asOf(seconds)}` : WORDS[state]);
+    if (state in OLD || before in OLD) say(state in OLD ? `${word ?? OLD[state]}. ${asOf()}` : WORDS[state]);
   }
   // Until something is heard, what the server wrote stays: it knows whether the plant starts or nobody answers, and of
   // what time the page is.
@@ -56,19 +56,23 @@ function showBar(state, seconds, since, word) {
   const bar = document.getElementById("disconnected"), old = state in OLD;
   if (!bar) return;
   bar.hidden = !old;
-  if (old) write(bar, `${word ?? sentence(state, seconds, since)}. ${asOf(seconds)}`);
+  if (old) write(bar, `${word ?? sentence(state, seconds, since)}. ${asOf()}`);
 }
 
-function asOf(seconds) {
-  if (seconds === null || !store.snapshot) return "Nothing is known yet.";
+function asOf() {
+  if (!store.snapshot) return "Nothing is known yet.";
   return `The plant is shown as of ${timeOf(store.snapshot.at)}.`;
 }
 
-const timeOf = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+/** A clock's time is of today; what is older has its day, as a page may stand open for days. */
+function timeOf(at) {
+  const date = new Date(at * 1000);
+  return timestamp(date, date.toDateString() === new Date().toDateString() ? "clock" : "date");
+}
 
 function sentence(state, seconds, since) {
   if (state === "silent") return `${OLD.silent} for ${age(seconds ?? 0)}`;
-  return `${OLD.down} since ${new Date(since).toLocaleTimeString("en-GB")}`;
+  return `${OLD.down} since ${timeOf(since / 1000)}`;
 }
 
 function overrides(snapshot) {

@@ -1,13 +1,19 @@
 // Parts whose rows come and go are written by the server alone: when what they list has changed, the page is fetched
 // again and only those parts are put in place. So there is one template for every row, and values stay live between.
 import { NOT_TYPED, isLogin, logIn } from "../forms/sending.js";
-import { localise, update } from "./bind.js";
+import { localise, update, write } from "./bind.js";
 import { isPointed, isTypedIn, isWorkedOn } from "./hand.js";
 import { resolve, store, subscribe } from "./store.js";
 
 const PAUSE_SECONDS = 4, LONGEST_PAUSE_SECONDS = 32;
 const PATIENCE_MILLISECONDS = 30_000; // a fetch that hangs would be the last
-const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5;
+const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5, RECORDS_SECONDS = 10;
+
+const OURS = "– Weir"; // the title of whatever the console says; a proxy that answers for it knows of no page
+const GONE = {
+  403: "You may no longer see this page: ask an administrator for the role. Below is what was last seen of it.",
+  404: "What this page is about is no longer there. Below is what was last seen of it.",
+};
 
 const FIELDS = "input[name]:not([type=file], [type=hidden]), textarea[name], select[name]";
 const CHECKED = new Set(["radio", "checkbox"]);
@@ -57,6 +63,15 @@ export function start() {
   if (!store.snapshot) for (const element of document.querySelectorAll("[data-refresh][id]")) signatures.set(element, null);
   subscribe(look);
   document.addEventListener("visibilitychange", () => { if (store.snapshot) look(store.snapshot); });
+  setInterval(goOn, RECORDS_SECONDS * 1000);
+}
+
+/** While no snapshot comes what is made of records goes on: alerts begin and end, or nobody evaluates them any more. */
+function goOn() {
+  if (document.hidden || store.connection.state !== "silent") return;
+  const records = document.querySelectorAll("[data-records][id]:not([data-paused])");
+  records.forEach(({ id }) => due.add(id));
+  if (records.length) run();
 }
 
 /** Refreshes every part that depends on what was just changed by hand: by this form, if any. */
@@ -103,7 +118,10 @@ async function run() {
     if (isLogin(response)) return logIn();
     if (response.status >= 500 || response.status === 429) throw new Error(String(response.status));
     refusals = 0;
-    if (response.ok && !response.redirected) replaceParts(ids, await response.text(), emptied);
+    if (response.redirected) return;
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    sayGone(fresh.title.endsWith(OURS) ? GONE[response.status] : undefined);
+    if (response.ok) replaceParts(ids, fresh, emptied);
   } catch {
     refusals += 1;
     ids.forEach((id) => due.add(id)); // too busy, or disconnected, as the strip says: tried again, less and less often
@@ -114,19 +132,34 @@ async function run() {
   }
 }
 
-function replaceParts(ids, text, emptied) {
-  const fresh = new DOMParser().parseFromString(text, "text/html");
+/** A page that stands as it was says why: what it is about was removed, or its reader may no longer see it. */
+function sayGone(text) {
+  const said = document.getElementById("page-gone");
+  if (!text) return said?.remove();
+  if (said) return write(said, text);
+  const notice = Object.assign(document.createElement("p"), { id: "page-gone", className: "card notice grave", textContent: text });
+  notice.setAttribute("role", "alert");
+  document.getElementById("content").prepend(notice);
+}
+
+function replaceParts(ids, fresh, emptied) {
+  const isBehind = "absent" in fresh.body.dataset && store.snapshot !== null;
   // What a part said instead of the page is over: this page has none of the fresh one's parts, so take the whole.
-  if (ids.some((id) => isInstead(id) && !fresh.getElementById(id))) return location.reload();
+  if (!isBehind && ids.some((id) => isInstead(id) && !fresh.getElementById(id))) return location.reload();
   for (const id of ids) {
     const old = document.getElementById(id), part = fresh.getElementById(id);
     if (!old) continue;
-    // The page may be written by a server that has not seen the snapshot yet.
-    if (isInstead(id) && part && !emptied) { due.add(id); continue; }
     if ("paused" in old.dataset) signatures.set(old, null); // as soon as it follows again
-    else if (isHeld(old, emptied)) due.add(id);
+    else if (waits(old, part, isBehind, emptied)) due.add(id);
     else swap(old, part, emptied);
   }
+}
+
+/** Whether a part is put in place later: what was written without a snapshot knows less than this page, but for records. */
+function waits(old, part, isBehind, emptied) {
+  if (isBehind && !(part && (emptied || old.matches("[data-records]")))) return true;
+  // The page may be written by a server that has not seen the snapshot yet.
+  return (isInstead(old.id) && part !== null && !emptied) || isHeld(old, emptied);
 }
 
 /** Nothing is taken from under a hand: a part that is worked on, or with the pointer on its rows, waits, unless the hand

@@ -1,8 +1,6 @@
 // The newest snapshot and who wants to know of it. Merge patches (RFC 7396) are applied here.
 
 const listeners = new Set();
-const recent = []; // [at, snapshot] of the last minutes: snapshots share what did not change
-const RECENT_SECONDS = 120;
 
 export const store = {
   snapshot: null,
@@ -19,15 +17,7 @@ export function subscribe(listener) {
 export function replace(snapshot) {
   store.snapshot = snapshot;
   if (!snapshot) return;
-  recent.push(snapshot);
-  while (recent.length && recent[0].at < snapshot.at - RECENT_SECONDS) recent.shift();
   for (const listener of listeners) listener(snapshot);
-}
-
-/** The snapshot of about so many seconds ago, or null while this page is younger. */
-export function ago(seconds) {
-  const wanted = (store.snapshot?.at ?? 0) - seconds;
-  return recent[0] && recent[0].at <= wanted ? recent.findLast((snapshot) => snapshot.at <= wanted) : null;
 }
 
 /** A merge patch applied to a document; neither is changed, and what the patch leaves alone is shared. */

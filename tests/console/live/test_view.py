@@ -82,7 +82,8 @@ def value_at(document: Any, path: str) -> Any:
 
 LISTS = ("/", "/nodes/", "/queues/", "/workers/", "/pipeline/", "/loops/", "/plans/", "/ledger/")
 OTHERS = ("/service-levels/", "/plants/", "/proposals/")
-PAGES = (*LISTS, *OTHERS, "/nodes/n1/", "/queues/alert/", "/audit/", "/settings/")
+SUBJECTS = ("/nodes/n1/", "/queues/alert/", "/workers/jobs@here/")
+PAGES = (*LISTS, *OTHERS, *SUBJECTS, "/audit/", "/settings/")
 
 
 def test_a_page_gets_all_that_it_shows(browsers, poisoned, stored_snapshot):
@@ -90,11 +91,12 @@ def test_a_page_gets_all_that_it_shows(browsers, poisoned, stored_snapshot):
 
 
 def test_also_of_a_lost_node_and_a_queue_that_waits(browsers, poisoned, control):
-    """What only a lost node, a queue that waits and a loop without measurement have."""
+    """What only a lost node, a queue that waits, a host at work and a loop without measurement have."""
     snapshot = {**sample_snapshot(), "at": time.time()}
     lost = {"state": "OFFLINE", "stale": True, "in_per_second": None, "age_seconds": 61.0}
     snapshot["nodes"]["n2"] = {**snapshot["nodes"]["n1"], **lost}
     snapshot["queues"]["alert"] |= {"wait_seconds": 300.0, "waiting_events": 74_412}
+    snapshot["hosts"]["jobs@here"] |= {"busy": 1, "at_work": 1.4, "reserved": 3}
     whole = judged_document(snapshot)
     control.set(keys.SNAPSHOT, json.dumps(whole))
     assert missed(browsers["administrator"], whole) == {}

@@ -1,5 +1,6 @@
 """What each page is given to show."""
 
+import re
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -391,3 +392,14 @@ def test_a_node_that_nobody_ever_heard_of_has_neither_a_use_nor_a_time():
     assert not row.has_reported
     shown = render_to_string("plant/parts/worst.html", {"row": row, "snapshot": snapshot})
     assert "since" not in shown and 'data-format="percent"' not in shown
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [("/overrides/", "hands"), ("/dead-letters/", "letter-groups"), ("/lab/", "experiments")],
+)
+def test_what_fills_while_a_page_is_open_has_its_place_from_the_beginning(
+    path, part, viewer, nodes, stored_snapshot
+):
+    page = viewer.get(path).content.decode()
+    assert re.search(rf'id="{part}"[^>]*\sdata-refresh=', page)

@@ -1,0 +1,118 @@
+"""Parts of an open page that are written anew: what they show while the server knows less than the page."""
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+from playwright.sync_api import Page, expect
+
+from queues import keys
+from tests.console.browser.pages.test_plant_page import row
+from tests.console.browser.screen import BROWSER, Observer, comes, live
+from tests.console.browser.test_live_figures import LIVE, SOCKET, close
+from tests.console.served import Served
+
+pytestmark = BROWSER
+PARTS_ONLY = "x-weir-parts"
+WATCH = "INSERT INTO workers_alertwatch (id, fence, looked_at, alive_error) VALUES (1, 0, ?, '')"
+EAST = {"name": "east", "kind": "flink", "url": "http://flink.example:8081", "reason": "a test"}
+
+
+@pytest.fixture
+def east(ask):
+    """A plant that is registered, whoever observes it."""
+    ask("POST", "plants", EAST)
+    yield "/plants/east/"
+    if any(each["name"] == "east" for each in ask("GET", "plants")["plants"]):
+        ask("POST", "plants/east/remove", {"reason": "a test"})
+
+
+def written_anew(page: Page, observer: Observer, change) -> None:
+    """What the server writes of the page once this has changed, and the server has no snapshot."""
+    with page.expect_response(lambda answer: PARTS_ONLY in answer.request.headers) as heard:
+        observer.publish(change)
+        observer.control.delete(keys.SNAPSHOT)
+    assert heard.value.ok
+    page.wait_for_timeout(500)  # it is put in place as soon as it has come
+
+
+def overload(snapshot) -> None:
+    snapshot["nodes"]["n1"].update(state="TOOBUSY", utilisation=0.97)
+
+
+def test_a_server_without_a_snapshot_empties_no_part_of_an_open_page(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    worst = page.locator("#worst li[data-worst]").first
+    expect(worst).to_be_visible()
+    written_anew(page, observer, overload)
+    expect(worst).to_be_visible()
+
+
+def test_a_page_of_a_plant_that_is_seen_at_last_shows_it(open_page, observer, east):
+    page = open_page(east)
+    live(page, observer)
+    expect(page.locator("#plant-said")).to_contain_text("it has not been observed yet")
+    observer.publish(lambda snapshot: snapshot.update(plants=row()))
+    comes(observer, page.get_by_role("heading", name="Operators"))
+
+
+def test_a_page_whose_subject_is_gone_says_so(open_page, observer, east, ask):
+    observer.publish(lambda snapshot: snapshot.update(plants=row()))
+    page = open_page(east)
+    live(page, observer)
+    expect(page.get_by_role("heading", name="Operators")).to_be_visible()
+    ask("POST", "plants/east/remove", {"reason": "a test"})
+    observer.publish(lambda snapshot: snapshot.update(plants={}))
+    comes(observer, page.get_by_role("alert").get_by_text("no longer there"))
+
+
+@pytest.fixture
+def checked(served: Served):
+    """Sets when the alerter checked last, s ago; after the test it never did."""
+    path = served.environment["DATABASE_URL"].removeprefix("sqlite:///")
+
+    def check(seconds_ago: float | None) -> None:
+        with closing(sqlite3.connect(path, timeout=20)) as connection, connection:
+            connection.execute("DELETE FROM workers_alertwatch")
+            if seconds_ago is not None:
+                at = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=seconds_ago)
+                connection.execute(WATCH, (f"{at}",))
+
+    yield check
+    check(None)
+
+
+@pytest.mark.thorough
+def test_while_the_plant_is_silent_an_open_page_says_that_nobody_evaluates_alerts(
+    open_page, observer, checked
+):
+    checked(0.0)
+    page = open_page("/alerts/")
+    live(page, observer)
+    expect(page.locator("#alerts-watch")).to_be_hidden()
+    checked(60.0)
+    expect(page.locator("#disconnected")).to_contain_text("Observer silent", timeout=15_000)
+    expect(page.locator("#alerts-watch")).to_contain_text("Alerts are not evaluated since", timeout=25_000)
+
+
+def test_what_is_old_by_days_is_shown_with_its_day(open_page, observer):
+    page = open_page("/nodes/")
+    live(page, observer)
+    old = {**observer.snapshot, "at": datetime(2026, 1, 5, 9, tzinfo=UTC).timestamp()}
+    message = {"seq": old["seq"], "at": old["at"], "topic": "plant", "snapshot": old}
+    observer.control.publish(keys.LIVE, orjson.dumps(message))
+    expect(page.locator("#disconnected")).to_contain_text("as of Mon 5 Jan, ", timeout=15_000)
+
+
+def test_who_polls_and_may_not_see_any_more_is_not_called_disconnected(open_page, observer):
+    def refused(page: Page) -> None:
+        page.route_web_socket(SOCKET, close)
+        page.route(LIVE, lambda route: route.fulfill(status=403, content_type="application/json", body="{}"))
+
+    page = open_page("/nodes/", before=refused)
+    expect(page.locator("#disconnected")).to_contain_text(
+        "Not allowed. The plant is shown as of", timeout=15_000
+    )
