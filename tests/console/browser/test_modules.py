@@ -92,8 +92,8 @@ def test_a_chart_shows_names_and_sentences_as_they_are_written(open_page, observ
       labels([end], "y", tokens(), layout, 1, 100);
       const plot = document.body.appendChild(document.createElement("div"));
       await window.Plotly.newPlot(plot, [], layout);
-      const drawn = [...plot.querySelectorAll(".annotation-text")];
-      return [plot.querySelectorAll(".annotation-text a").length, drawn.map((each) => each.textContent.trim())];
+      const drawn = [...plot.querySelectorAll(".annotation-text")].map((each) => each.textContent.trim());
+      return [plot.querySelectorAll(".annotation-text a").length, drawn];
     }"""
     page = open_page("/queues/alert/")
     page.wait_for_function("window.Plotly")
