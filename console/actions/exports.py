@@ -18,7 +18,8 @@ from console.audit import audit_log
 from workers.coordination import keyset
 
 ROWS = 2_000
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Also in full width, which spreadsheets of some languages read alike.
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n")
 CSV, JSON_LINES = "text/csv; charset=utf-8", "application/x-ndjson"
 
 

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from channels.db import database_sync_to_async
+from django.db import DatabaseError
 
 import queues
 from console import release
 from console.api.request.calls import Refused
 from console.assistants.tools import OPERATING, Tools
+from console.storage.database_limits import AWAY, TOO_LONG, is_away, is_over_time
 
 queues.let_opentelemetry_be_found()  # the library below imports it, and does nothing with it
 
@@ -47,7 +49,9 @@ async def serve(tools: Tools, scope: dict[str, Any], receive: Any, send: Any) ->
 
 
 def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
-    """In a thread, as it asks the database; a refusal is the tool's answer. Its signature is the method's."""
+    """In a thread, as it asks the database; a refusal is the tool's answer, and so is that the database does
+    not answer. Its signature is the method's.
+    """
 
     @functools.wraps(method)
     async def called(**given: Any) -> Any:
@@ -55,5 +59,9 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
             return await database_sync_to_async(method)(**given)
         except Refused as error:
             raise ToolError(str(error)) from None
+        except DatabaseError as error:
+            if not (is_over_time(error) or is_away(error)):
+                raise
+            raise ToolError(TOO_LONG if is_over_time(error) else AWAY) from error
 
     return called

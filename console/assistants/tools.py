@@ -15,6 +15,7 @@ from console.connections.control_server import LIVE_SECONDS
 
 API = "/api/v1"
 MOST_DECISIONS = 50
+MOST_HOURS = 87_600
 # A subject's kind → where the snapshot has its figures.
 FIGURES = {"node": "nodes", "queue": "queues", "host": "hosts", "loop": "loops", "plant": "plants"}
 DECISION = (
@@ -98,7 +99,7 @@ class Tools:
     ) -> dict[str, Any]:
         """Decisions of all loops in the last hours, newest first, by words in their reason, by law, queue,
         node or verdict (effective, ineffective, harmful); acted: only those that did, or did not, act."""
-        since = datetime.fromtimestamp(self._clock() - 3_600 * hours, UTC).isoformat()
+        since = _instant(self._since(hours))
         chosen = {"text": text, "law": law, "queue": queue, "node": node, "verdict": verdict, "from": since}
         if acted is not None:
             chosen["acted"] = "true" if acted else "false"
@@ -111,8 +112,7 @@ class Tools:
         if alert is not None:
             answer: dict[str, Any] = self._get(f"/alerts/{int(alert)}/changes")
             return answer
-        now = self._clock()
-        span = {"from": _instant(now - 3_600 * hours), "to": _instant(now)}
+        span = {"from": _instant(self._since(hours)), "to": _instant(self._clock())}
         return {
             "marks": self._get("/marks", span)["marks"],
             "overrides": self._get("/overrides")["overrides"],
@@ -163,6 +163,12 @@ class Tools:
         query = {**chosen, "rows": max(1, min(int(rows), MOST_DECISIONS))}
         entries = self._get("/ledger", query)["entries"]
         return [{name: each.get(name) for name in DECISION} for each in entries]
+
+    def _since(self, hours: float) -> float:
+        """So many hours ago, s since 1970."""
+        if not 0 < hours <= MOST_HOURS:
+            raise Refused(f"hours: takes more than 0 and at most {MOST_HOURS:,} (ten years).")
+        return self._clock() - 3_600 * hours
 
     def _loop_id(self, name: str) -> int:
         for each in self._get("/loops")["loops"]:

@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 from console.audit import chain, refusals
 from console.models import AuditEntry
 from queues.checks import storable
-from queues.errors import BadInput
+from queues.errors import BadInput, Forbidden
 
 MAXIMUM_TEXT = 200
 
@@ -99,11 +99,13 @@ def refused(actor: Author, action: str, target: str = "", reason: str = "", *, a
 
 @contextmanager
 def noting_refused(actor: Author, action: str, target: str, fields: Collection[str]) -> Iterator[None]:
-    """Note a `BadInput` that is raised within about one of these fields, and let it pass."""
+    """Note a `BadInput` that is raised within about one of these fields, or about any that reaches for what
+    nobody may have (`Forbidden`), and let it pass.
+    """
     try:
         yield
     except BadInput as error:
-        if error.field in fields:
+        if error.field in fields or isinstance(error, Forbidden):
             refused(actor, action, target, f"{error.field} {error.message}")
         raise
 

@@ -31,7 +31,7 @@ import httpx
 from django.conf import settings
 
 from queues import environment as variables
-from queues.errors import BadInput
+from queues.errors import BadInput, Forbidden
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -76,9 +76,9 @@ class EgressRefused(httpx.ConnectError):
 
 
 def check_secret_name(name: str, field: str) -> None:
-    """Raise BadInput unless the variable is one that people may name: any other may hold anything."""
+    """Raise Forbidden unless the variable is one that people may name: any other may hold anything."""
     if not variables.SECRET_NAME.match(name):
-        raise BadInput(field, f"{SECRET_HELP}; any other variable is not for others to read.")
+        raise Forbidden(field, f"{SECRET_HELP}; any other variable is not for others to read.")
 
 
 def check_secret_host(
@@ -87,13 +87,13 @@ def check_secret_host(
     field: str = "secret_environment",
     environment: Mapping[str, str] = variables.PROCESS,
 ) -> None:
-    """Raise BadInput where the environment binds the secret to other hosts: who may name it and type an
+    """Raise Forbidden where the environment binds the secret to other hosts: who may name it and type an
     address would else have it sent there.
     """
     bound = variables.secret_hosts(name, environment)
     if bound and (host or "").rstrip(".").lower() not in bound:
         listed = ", ".join(sorted(bound))
-        raise BadInput(
+        raise Forbidden(
             field, f"names {name}, which may be used at {listed} alone, not at {host or 'no host'}."
         )
 
@@ -111,9 +111,9 @@ def check_header_secret(name: str, secret: str, field: str = "secret_environment
 def check_url(
     url: Any, field: str = "url", schemes: Mapping[str, int] = SCHEMES, ports: frozenset[int] = frozenset()
 ) -> httpx.URL:
-    """The address, when its form is allowed. Raises BadInput naming the field. Where a name leads is checked
-    when it is connected to. schemes: those taken, with their usual ports, which are allowed; ports: that are
-    allowed besides, for whoever speaks their protocol.
+    """The address, when its form is allowed. Raises BadInput naming the field, Forbidden for what the policy
+    refuses. Where a name leads is checked when it is connected to. schemes: those taken, with their usual
+    ports, which are allowed; ports: that are allowed besides, for whoever speaks their protocol.
     """
     begins = " or ".join(f"{each}://" for each in reversed(list(schemes)))
     takes = f"takes an address that begins with {begins}."
@@ -137,7 +137,7 @@ def check_port(port: int, field: str = "url", ports: frozenset[int] = frozenset(
     if port in ports:
         return
     if port not in LOW_PORTS and not (FIRST_PORT <= port <= LAST_PORT and port not in OWN_PORTS):
-        raise BadInput(field, f"takes port 80, 443 or one from {FIRST_PORT} (no database's), not {port}.")
+        raise Forbidden(field, f"takes port 80, 443 or one from {FIRST_PORT} (no database's), not {port}.")
 
 
 def _check_host(host: str, field: str) -> None:
@@ -146,13 +146,13 @@ def _check_host(host: str, field: str) -> None:
         address = ipaddress.ip_address(plain)
     except ValueError:
         if _NUMBER.match(plain.rpartition(".")[2]) or "%" in plain or not plain:
-            raise BadInput(field, "takes a name, or an IP address in its usual form.") from None
+            raise Forbidden(field, "takes a name, or an IP address in its usual form.") from None
         if plain == "localhost" or plain.endswith(".localhost"):
             address = ipaddress.IPv4Address("127.0.0.1")
         else:
             return
     if why := refusal(address):
-        raise BadInput(field, why)
+        raise Forbidden(field, why)
 
 
 def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:

@@ -89,7 +89,7 @@ def _check(actor: Actor, name: str, kind: str, definition: Mapping[str, Any]) ->
         handler, options, data = definition["handler"], definition["handler_options"], settings.WEIR_DATA
         with audit_log.noting_refused(actor, "queue.define", name, REACHING):
             typed.check(handler, options, data)
-        registry.build(handler, options, Place(name, data))
+            registry.build(handler, options, Place(name, data))
     elif definition["handler"] or definition["handler_options"]:
         raise BadInput("handler", "is for jobs queues; the pipeline reads this one. Leave it empty.")
 

@@ -12,6 +12,7 @@ from django.urls import resolve
 
 from console.accounts.access import Actor
 from console.audit import refusals
+from console.input.boundary import Boundary
 from console.web.web_request import WebRequest
 
 
@@ -36,5 +37,6 @@ def call(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, Ite
     noted.request_id, noted.weir_local_actor = actor.request_id, actor
     view, positional, places = resolve(request.path_info)
     with refusals.collected(f"{method} {address}"):
-        response: Any = view(request, *positional, **places)
+        # As before every request: text that no database stores is refused with its field.
+        response: Any = Boundary(view).process_request(request) or view(request, *positional, **places)
     return response.status_code, response if response.streaming else [response.content]

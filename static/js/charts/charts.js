@@ -5,7 +5,7 @@ import { banded, changesOf, edgesOf, marked } from "./expected.js";
 import { VERDICT_WORDS } from "../values/format.js";
 import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
 import { kept } from "../frame/past.js";
-import { BOTTOM, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
+import { BOTTOM, NARROW, TOP, frame, heading, labels, plain, scale, tokens } from "./plot.js";
 import * as ranges from "./range.js";
 import { write } from "../values/bind.js";
 import { resolve, store, subscribe } from "../values/store.js";
@@ -226,7 +226,7 @@ class Chart {
       if (last !== undefined) ends.push({ series, last });
       return {
         x, y, type: "scatter", mode: "lines", name: series.label, yaxis: axis, connectgaps: false,
-        line: lineOf(series.kind, colours), ...this.area(lane, series, colours, axis), hovertemplate: `${series.label} %{y:,.4~g}<extra></extra>`,
+        line: lineOf(series.kind, colours), ...this.area(lane, series, colours, axis), hovertemplate: `${plain(series.label)} %{y:,.4~g}<extra></extra>`,
         hoverinfo: series.kind === "threshold" ? "skip" : undefined, cliponaxis: true,
       };
     });
@@ -240,7 +240,7 @@ class Chart {
     return lane.series.filter(({ constant, kind }) => constant === null && kind !== "reference").map(({ path, label, kind }) => ({
       x: withHoles(time, holes, (at) => date(at)), y: withHoles(series[path] ?? time.map(() => null), holes, (value) => (typeof value === "number" ? value * lane.factor : null)),
       type: "scatter", mode: "lines", name: words, yaxis: axis, connectgaps: false, opacity: 0.45, line: { ...lineOf(kind, colours), color: colours.muted, width: 1 },
-      hovertemplate: `${label}, ${words} %{y:,.4~g}<extra></extra>`,
+      hovertemplate: `${plain(label)}, ${words} %{y:,.4~g}<extra></extra>`,
     }));
   }
 
@@ -326,7 +326,7 @@ function triangles(signs, colours, layout, share) {
   return {
     x: signs.map((row) => date(row.at)), y: signs.map(() => 0.15), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
     marker: { symbol: signs.map((row) => VERDICT_SYMBOLS[row.verdict] ?? "triangle-up"), size: 9, color: signs.map((row) => (row.verdict === "harmful" ? colours.toobusy : colours.text)) },
-    customdata: signs.map((row) => [`${row.count > 1 ? "" : `${VERDICT_WORDS[row.verdict] ?? row.verdict}: `}${row.title}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
+    customdata: signs.map((row) => [`${row.count > 1 ? "" : `${VERDICT_WORDS[row.verdict] ?? row.verdict}: `}${plain(row.title)}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
   };
 }
 
@@ -335,7 +335,7 @@ function guarded(events, colours) {
   return {
     x: events.map((row) => date(row.at)), y: events.map(() => -0.75), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
     marker: { symbol: "line-ew-open", size: 7, color: colours.muted, line: { width: 3 } },
-    customdata: events.map((row) => [row.title, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
+    customdata: events.map((row) => [plain(row.title), row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
   };
 }
 
@@ -348,7 +348,7 @@ function overrideBar(bar, row, colours, layout, plotted) {
   // A bar too short for its words has them at its left.
   const fits = (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
   if (!fits && plotted.width < NARROW) return; // there is no room at its left either
-  layout.annotations.push({ text: bar.label, x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
+  layout.annotations.push({ text: plain(bar.label), x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
 }
 
 function start() {

@@ -1,6 +1,7 @@
 // Where a rate is expected (`bands` of the snapshot): an area behind the line that was measured, of as far as any is
 // known. It is made a quarter of an hour before its time. And when a rate went to another level: a dotted line.
 import { resolve } from "../values/store.js";
+import { plain } from "./plot.js";
 
 const LEAST_LABEL_WIDTH = 76;
 const RATE = /^(totals|queues\..+)\.(in|out)_per_second$/;
@@ -32,7 +33,7 @@ export function marked(changes, { axis, factor, highest, width }, colours, layou
   if (!shown.length) return [];
   return [{
     x: shown.map(({ at }) => new Date(at * 1000)), y: shown.map(() => 0), type: "scatter", mode: "markers", name: "changes of level", yaxis: axis, cliponaxis: false,
-    marker: { symbol: "diamond-open", size: 7, color: colours.muted }, customdata: shown.map((change) => `${change.label}: new level, ${words(change)}`),
+    marker: { symbol: "diamond-open", size: 7, color: colours.muted }, customdata: shown.map((change) => `${plain(change.label)}: new level, ${words(change)}`),
     hovertemplate: "%{customdata}<extra></extra>",
   }];
 }

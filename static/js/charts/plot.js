@@ -40,9 +40,13 @@ export function scale(colours, domain, highest) {
   };
 }
 
+/** A name or a sentence, which Plotly then shows as it is written: it takes some tags for its own, a link among them, and
+ * %{…} for a value. Names come from other people's plants, too. */
+export const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "%\u200b{");
+
 /** The unit stands above its axis, where it can be read without turning the head. */
 export function heading(colours, text, y, narrow) {
-  return { text, x: 0, xshift: narrow ? -40 : -LEFT + 4, y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", yshift: 7, showarrow: false, font: { size: 12, color: colours.muted } };
+  return { text: plain(text), x: 0, xshift: narrow ? -40 : -LEFT + 4, y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", yshift: 7, showarrow: false, font: { size: 12, color: colours.muted } };
 }
 
 /** Names and values at the right end; those that would touch are moved apart. */
@@ -55,6 +59,6 @@ export function labels(ends, axis, colours, layout, highest, height) {
     above = y;
     const value = series.constant === null || series.kind === "threshold" ? formatted(own, Math.abs(own) < 10 && !Number.isInteger(own) ? "fraction" : Math.abs(own) < 100 && !Number.isInteger(own) ? "rate" : "integer") : "";
     const strong = series.kind === "measured" || series.kind === "step";
-    layout.annotations.push({ text: `${series.label} ${value}`, x: 1, xref: "paper", xshift: 6, y, yref: axis, xanchor: "left", yanchor: "middle", showarrow: false, font: { size: 12, color: strong ? colours.text : colours.muted } });
+    layout.annotations.push({ text: `${plain(series.label)} ${value}`, x: 1, xref: "paper", xshift: 6, y, yref: axis, xanchor: "left", yanchor: "middle", showarrow: false, font: { size: 12, color: strong ? colours.text : colours.muted } });
   }
 }

@@ -1,6 +1,6 @@
 // The entry of the lab's pages: small multiples, one plot a series, one key over all of them. The first law is in text
 // colour and on top, its rivals in hues; a plot that stands beside another of the same series has its scale.
-import { frame, heading, scale, tokens } from "../charts/plot.js";
+import { frame, heading, plain, scale, tokens } from "../charts/plot.js";
 import { words } from "../values/format.js";
 
 /** @type {[number, number, string][]} from how many seconds on, the seconds of a unit, its name */
@@ -54,7 +54,7 @@ function draw(figure, all, high) {
   layout.annotations.push(heading(colours, words(figure.dataset.multiple), 1, true));
   const data = all.sort((one, other) => order.indexOf(other.law) - order.indexOf(one.law)).map(({ law, seconds, values }) => ({
     x: seconds.map((at) => at / size), y: values, type: "scatter", mode: "lines", name: law, line: { color: colour(order.indexOf(law), colours), width: order.indexOf(law) ? 1.1 : 1.6 },
-    hovertemplate: `${law} %{y:,.4~g}<extra></extra>`,
+    hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>`,
   }));
   plot.querySelector(".nothing")?.remove();
   window.Plotly.react(plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });

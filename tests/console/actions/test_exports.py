@@ -1,6 +1,8 @@
 """Exports: one gzip member whatever the pieces, and who took how much stands in the audit."""
 
+import csv
 import gzip
+import io
 import zlib
 
 import httpx
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.accounts.access import Actor
+from console.actions import exports
 from console.audit import audit_log
 from console.models import AuditEntry
 from console.web.compression import Member, takes_gzip
@@ -105,3 +108,11 @@ def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(serve
     ).json()["entries"]
     assert [each["action"] for each in rows[:2]] == ["export.audit.end", "export.audit"]
     assert rows[0]["after"]["whole"] is True
+
+
+@pytest.mark.parametrize(
+    "begin", ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n"]
+)
+def test_no_cell_of_a_table_is_a_formula_in_any_language(begin):
+    _, *rows = csv.reader(io.StringIO("".join(exports.csv_lines(["why"], [[[f"{begin}1+1"], ["a=1"]]]))))
+    assert rows == [[f"'{begin}1+1"], ["a=1"]]

@@ -1,14 +1,17 @@
 """What the tools of assistants answer; `test_clients` asks as real clients do."""
 
+import asyncio
 import json
 from datetime import timedelta
 
 import httpx
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from console.accounts.access import Actor, actor_of_token, create_token
-from console.api.request.calls import InProcess, Refused
+from console.api.request.calls import Calls, InProcess, Refused
+from console.assistants import server as server_module
 from console.assistants.tools import Tools
 from console.models import AssistantProposal
 from queues import keys
@@ -77,6 +80,34 @@ def test_the_ledger_is_searched_and_changes_are_listed(tools, loop):
     assert tools.search_ledger(acted=True)["decisions"] == []
     changed = tools.what_changed(hours=1)
     assert set(changed) == {"marks", "overrides", "plans", "decisions"}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("hours", [0, -1, 1e12, float("inf"), float("nan")])
+def test_hours_that_lead_out_of_the_calendar_are_refused_by_name(hours, tools):
+    for ask in (tools.search_ledger, tools.what_changed):
+        with pytest.raises(Refused, match="hours: takes more than 0"):
+            ask(hours=hours)
+
+
+@pytest.mark.django_db
+def test_text_that_no_database_stores_is_refused_by_its_field(tools):
+    with pytest.raises(Refused, match="text: takes text in UTF-8, without NUL"):
+        tools.search_ledger(text="a\0b")
+
+
+def test_a_database_that_is_away_is_a_sentence_of_the_tool():
+    class Away(Calls):
+        def now(self):
+            return 0.0
+
+        def send(self, *asked):
+            raise OperationalError("connection to 10.0.0.5 failed for user weir_application")
+
+    tool = server_module._tool(Tools(Away()).plant_state)
+    with pytest.raises(server_module.ToolError, match="The database does not answer") as answered:
+        asyncio.run(tool())
+    assert "10.0.0.5" not in str(answered.value)
 
 
 @pytest.mark.django_db

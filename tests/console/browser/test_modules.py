@@ -83,6 +83,24 @@ def test_what_a_map_does_not_draw_again_is_gone_also_where_one_snapshot_is_drawn
     assert open_page("/").evaluate(script) == [1, 0]
 
 
+def test_a_chart_shows_names_and_sentences_as_they_are_written(open_page, observer):
+    text = '<a href="https://elsewhere.example">Log in</a> &lt; <b>%{x}</b><br>a'
+    script = """async (text) => {
+      const { heading, labels, tokens } = await import("/static/js/charts/plot.js");
+      const layout = { annotations: [heading(tokens(), text, 1, false)] };
+      const end = { series: { label: text, constant: 1, kind: "reference" }, last: 1 };
+      labels([end], "y", tokens(), layout, 1, 100);
+      const plot = document.body.appendChild(document.createElement("div"));
+      await window.Plotly.newPlot(plot, [], layout);
+      const drawn = [...plot.querySelectorAll(".annotation-text")].map((each) => each.textContent.trim());
+      return [plot.querySelectorAll(".annotation-text a").length, drawn];
+    }"""
+    page = open_page("/queues/alert/")
+    page.wait_for_function("window.Plotly")
+    links, shown = page.evaluate(script, text)
+    assert links == 0 and [each.replace("\u200b", "") for each in shown] == [text, text]
+
+
 def row(number, typed=""):
     return (
         f'<form action="/same/"><input type="hidden" name="id" value="{number}">'

@@ -5,6 +5,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -276,6 +277,37 @@ def test_who_tries_an_address_in_this_host_stands_in_the_audit(browsers, control
         ("refused.receiver.change", "desk"),
     ]
     assert not RegisteredPlant.objects.exists()
+
+
+def of_a_plant(kind: str, url: str = "", **options: str) -> tuple[str, dict[str, Any]]:
+    return "/api/v1/plants/inspect", {"kind": kind, "url": url, "options": options}
+
+
+def declared_as(sensor: str) -> tuple[str, dict[str, Any]]:
+    return of_a_plant("declared", declaration=f"name: east\nsensors:\n  load: {{{sensor}}}\n")
+
+
+CHAT = {"secret_environment": "WEIR_SECRET_CHAT", "answers_environment": "DATABASE_URL"}
+REACHES = {
+    "a sensor's address": declared_as("url: 'http://127.0.0.1/', json: a"),
+    "a sensor's secret": declared_as("url: 'http://a.example/', json: a, secret_environment: REDIS_URL"),
+    "a sensor's database": declared_as("sql: select 1, database: DATABASE_URL"),
+    "a sensor's file": declared_as("file: /etc/passwd"),
+    "another broker": of_a_plant("kafka", "kafka://a.example:9092", brokers="127.0.0.1:9092"),
+    "a broker's management": of_a_plant("celery", "amqp://a.example:5672", management="http://127.0.0.1:80"),
+    "a chat's answers": ("/api/v1/receivers/desk", {"channel": "apprise", "settings": CHAT, "reason": "-"}),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("reach", REACHES)
+def test_whoever_reaches_for_what_nobody_may_have_stands_in_the_audit_by_whatever_field(
+    reach, browsers, control
+):
+    address, body = REACHES[reach]
+    answer = browsers["administrator"].post(address, body, content_type="application/json")
+    assert answer.status_code == 422, answer.content
+    assert AuditEntry.objects.get().action.startswith("refused."), answer.content
 
 
 # Names of variables.

@@ -407,6 +407,7 @@ def test_tasks_of_heron_are_set_by_its_command_line_and_only_when_they_are_other
             "not running",
         ),
         (FileNotFoundError("heron"), PlantConfused, "no program heron"),
+        (PermissionError(13, "Permission denied"), PlantConfused, "can't be started"),
         (subprocess.TimeoutExpired("heron", 120), PlantSilent, "took over 120 s"),
     ],
 )

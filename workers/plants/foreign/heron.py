@@ -24,6 +24,7 @@ from typing import Any
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import environment as variables
 from queues.errors import BadInput
+from workers.host.environment import needed
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -32,7 +33,10 @@ WINDOW_SECONDS, MINUTE_SECONDS = 180, 60
 WINDOW_MINUTES = WINDOW_SECONDS // MINUTE_SECONDS
 UPDATE_SECONDS = 120.0
 MOST_TASKS = 256
+LONGEST_MESSAGE = 300
 NANOSECOND = 1e-9
+# What its command line, and the schedulers behind it, read of the environment.
+ENVIRONMENT_PREFIXES = ("HADOOP_", "HERON_", "KUBECONFIG", "YARN_")
 NOT_SET = "it is a spout, which brings events in"
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 Timeline = Mapping[str, Mapping[str, Mapping[str, float]]]  # metric → instance → minute → value
@@ -93,11 +97,13 @@ class HeronPlant(Adapter):
             done = self._run(["update", place, self._topology, *counts])
         except FileNotFoundError as error:
             raise PlantConfused(f"{self._client.name}: there is no program heron ({error}).") from error
+        except OSError as error:
+            raise PlantConfused(f"{self._client.name}: heron can't be started ({error.strerror}).") from error
         except subprocess.TimeoutExpired as error:
             raise PlantSilent(f"{self._client.name}: heron update took over {UPDATE_SECONDS:g} s.") from error
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines() or ["it doesn't say why"]
-            raise PlantConfused(f"{self._client.name}: heron update refuses: {said[-1][:300]}")
+            raise PlantConfused(f"{self._client.name}: heron update refuses: {said[-1][:LONGEST_MESSAGE]}")
 
     def close(self) -> None:
         self._client.close()
@@ -108,9 +114,8 @@ class HeronPlant(Adapter):
         status, document = self._client.ask("GET", f"topologies/{endpoint}", **place, **query)
         if status != 200 or not isinstance(document, dict) or document.get("status") != "success":
             message = document.get("message") if isinstance(document, dict) else None
-            raise PlantConfused(
-                f"{self._client.name} refuses us ({status}): {message or 'it gives no reason'}"
-            )
+            said = str(message or "it gives no reason")[:LONGEST_MESSAGE]
+            raise PlantConfused(f"{self._client.name} refuses us ({status}): {said}")
         return document.get("result")
 
     def _components(self) -> list[Component]:
@@ -140,9 +145,17 @@ class HeronPlant(Adapter):
 
 
 def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Runs Heron's command line."""
-    command = [variables.HERON.text(), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=UPDATE_SECONDS, check=False)
+    """Runs Heron's command line. It gets none of our secrets."""
+    return subprocess.run(
+        [variables.HERON.text(), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=UPDATE_SECONDS,
+        check=False,
+        env=needed(variables.PROCESS, prefixes=ENVIRONMENT_PREFIXES),
+    )
 
 
 def check_options(options: Mapping[str, str]) -> None:

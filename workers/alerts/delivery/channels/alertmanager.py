@@ -15,7 +15,12 @@ from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput
-from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, server_of
+from workers.alerts.delivery.channels.channel import (
+    TIMEOUT_SECONDS,
+    Failed,
+    secret_of_variable,
+    server_of,
+)
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress
 from workers.plants.registry import LOCAL
@@ -116,7 +121,7 @@ def _login(receiver: Receiver, environment: Mapping[str, str] = variables.PROCES
         egress.check_secret_host(name, host, environment=environment)
     except BadInput as error:
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
-    secret = variables.secret_named(name, environment)
+    secret = secret_of_variable(name, environment)
     if not secret:
         raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
     try:

@@ -16,7 +16,7 @@ from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput
-from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.delivery.channels.channel import Failed, secret_of_variable
 from workers.alerts.delivery.channels.message_text import lines, subject
 from workers.alerts.delivery.channels.plain_text import without_markup
 from workers.alerts.lifecycle.models import Message, Receiver
@@ -93,7 +93,7 @@ def address_of(receiver: Receiver, environment: Mapping[str, str] = variables.PR
         egress.check_secret_name(name, "secret_environment")
     except BadInput as error:
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
-    address = variables.secret_named(name, environment)
+    address = secret_of_variable(name, environment)
     if not address:
         raise Failed(f"{name} is not set in the alerter's environment; set it to an address of apprise.")
     return address

@@ -2,9 +2,12 @@
 database; whether a message that failed was taken may be unknown, and the same key is sent again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import httpx
+
+from queues import environment as variables
+from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 10.0
 
@@ -22,3 +25,11 @@ class Failed(Exception):  # noqa: N818
 def server_of(url: str) -> str:
     """What an error says of an address: the rest of it may be a secret, and alerts quote the error."""
     return httpx.URL(url).netloc.decode()
+
+
+def secret_of_variable(name: str, environment: Mapping[str, str]) -> str:
+    """What the variable holds, "" for nothing. Raises Failed where that can't be sent."""
+    try:
+        return variables.secret_named(name, environment)
+    except BadInput as error:
+        raise Failed(f"{error.field} {error.message}") from None

@@ -18,7 +18,12 @@ from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput
-from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, server_of
+from workers.alerts.delivery.channels.channel import (
+    TIMEOUT_SECONDS,
+    Failed,
+    secret_of_variable,
+    server_of,
+)
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress
 
@@ -37,7 +42,7 @@ def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PRO
         return derived_secret(receiver).encode()
     if error := setup_error(receiver):
         raise Failed(error)
-    secret = variables.secret_named(name, environment)
+    secret = secret_of_variable(name, environment)
     if not secret:
         raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
     return secret.encode()

@@ -2,7 +2,8 @@
 
 The token is the registration's secret, or in a cluster that of the pod's service account, which goes to the
 cluster's own address alone. It is rotated: a server that refuses it is asked once more, with the new one.
-The certificate is checked against WEIR_KUBERNETES_CA, the pod's own authority, or those that the host trusts.
+The certificate is checked against the pod's own authority where the pod's token goes, as the address may be
+of another domain (kubernetes.default.svc.example); else against WEIR_KUBERNETES_CA, or what the host trusts.
 """
 
 import ssl
@@ -21,6 +22,7 @@ from workers.plants.plant import PlantConfused
 
 IN_CLUSTER = "kubernetes.default.svc"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+AUTHORITY = "ca.crt"  # in it
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -39,7 +41,8 @@ class ApiServer:
         self._token = address.secret or _token(address.url, self._account)
         transport = address.transport
         if transport is None and address.url.startswith("https:"):
-            authorities = _authorities(address.url, self._account)
+            is_pods = bool(self._token) and not address.secret
+            authorities = _authorities(address.url, self._account, is_pods)
             transport = egress.Transport(2 * answer_seconds(), verify=authorities)
         return PlantClient(address.name, address.url, self._token, transport=transport)
 
@@ -87,8 +90,10 @@ def _is_in_cluster(url: str) -> bool:
 
 
 def _token(url: str, account: Path) -> str:
-    """Of the pod's service account, for the cluster's own address over TLS; else none."""
-    if not (url.startswith("https:") and _is_in_cluster(url)):
+    """Of the pod's service account, for the cluster's own address over TLS; else none. None either where the
+    pod has no authority that vouches for who gets it.
+    """
+    if not (url.startswith("https:") and _is_in_cluster(url) and (account / AUTHORITY).is_file()):
         return ""
     try:
         return (account / "token").read_text().strip()
@@ -96,10 +101,10 @@ def _token(url: str, account: Path) -> str:
         return ""
 
 
-def _authorities(url: str, account: Path) -> ssl.SSLContext:
-    """Raises BadInput for a file that can't be read."""
-    own = account / "ca.crt"
-    set_file = variables.KUBERNETES_CA.text()
+def _authorities(url: str, account: Path, is_pods: bool) -> ssl.SSLContext:
+    """is_pods: the pod's token is sent. Raises BadInput for a file that can't be read."""
+    own = account / AUTHORITY
+    set_file = "" if is_pods else variables.KUBERNETES_CA.text()
     file = set_file or (str(own) if _is_in_cluster(url) and own.is_file() else "")
     try:
         return ssl.create_default_context(cafile=file or None)

@@ -6,6 +6,7 @@
 import json
 from contextlib import closing
 
+import certifi
 import httpx
 import pytest
 
@@ -19,7 +20,7 @@ from tests.workers.plants.foreign.kubernetes.cluster import (
 )
 from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.kubernetes.api_server import ApiServer
+from workers.plants.foreign.kubernetes.api_server import ApiServer, _authorities, _token
 from workers.plants.foreign.kubernetes.autoscalers import HELD, PAUSED
 from workers.plants.foreign.kubernetes.kubernetes_plant import REVISION, KubernetesPlant
 from workers.plants.holding import PlantHeld
@@ -27,6 +28,8 @@ from workers.plants.installation import installation_id
 from workers.plants.plant import PlantConfused, PlantSilent
 
 NOW = 1_790_000_000.0
+BEGIN = "-----BEGIN CERTIFICATE-----"
+AUTHORITY = BEGIN + certifi.contents().split(BEGIN)[1]
 
 
 @pytest.fixture
@@ -384,6 +387,7 @@ def test_options_that_can_not_be_are_refused_by_name(options, field):
 
 def test_a_pods_token_goes_to_its_own_cluster_alone_and_over_tls(tmp_path):
     (tmp_path / "token").write_text("of the pod\n")
+    (tmp_path / "ca.crt").write_text(AUTHORITY)
 
     def sent(url, secret=""):
         address = PlantAddress(name="shop", url=url, secret=secret)
@@ -401,6 +405,18 @@ def test_a_pods_token_goes_to_its_own_cluster_alone_and_over_tls(tmp_path):
         "https://k8s.example",
     ):
         assert sent(other) is None
+
+
+def test_a_pods_token_goes_to_who_the_pods_own_authority_vouches_for_alone(tmp_path, monkeypatch):
+    """Whoever registers https://kubernetes.default.svc.example may have a certificate of others."""
+    url = "https://kubernetes.default.svc.example"
+    monkeypatch.setenv("WEIR_KUBERNETES_CA", certifi.where())
+    (tmp_path / "token").write_text("of the pod\n")
+    assert _token(url, tmp_path) == ""  # nobody could vouch for who gets it
+    (tmp_path / "ca.crt").write_text(AUTHORITY)
+    assert _token(url, tmp_path) == "of the pod"
+    assert len(_authorities(url, tmp_path, is_pods=True).get_ca_certs()) == 1
+    assert len(_authorities(url, tmp_path, is_pods=False).get_ca_certs()) > 1
 
 
 @pytest.mark.parametrize(
