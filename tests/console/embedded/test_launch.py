@@ -63,6 +63,35 @@ def test_a_bad_setting_is_refused_in_one_line_before_anything_is_started(
     assert said.out == "" and not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("port", ["65536", "99999", "-1", "8e3"])
+def test_a_port_that_there_is_none_of_is_refused_before_anything_is_started(port, capsys):
+    """The system takes 99999 for 34463, which is free; the page would never listen at either."""
+    with pytest.raises(SystemExit, match="2"):
+        launch.parse_arguments(["--port", port])
+    assert "--port: takes a number from 0 to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("inside", ["", "below", "lock"])
+def test_a_data_folder_that_can_t_be_written_to_is_said_in_one_line(inside, tmp_path):
+    """A file in its place, or above it; a file of its own that can't be opened."""
+    data = tmp_path / "data"
+    if inside == "lock":
+        (data / "lock").mkdir(parents=True, mode=0o700)
+    else:
+        data.write_text("")
+        data = data / inside
+    with pytest.raises(SystemExit, match=r"^--data: \S+ is no folder to write to \(.+\); name another\.$"):
+        launch.main(["--data", str(data), "--prepare"])
+
+
+def test_who_starts_a_plant_that_is_starting_is_not_sent_to_the_address_of_its_last_start(tmp_path, capsys):
+    with launch.take_lock(tmp_path) as lock:
+        launch.write_address(lock, "http://localhost:8000/")
+    with launch.take_lock(tmp_path), pytest.raises(SystemExit):
+        launch.take_lock(tmp_path)
+    assert "it is starting" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("python", "runs"), [("/bin/true", True), ("/usr/bin/python3.0", False), (sys.executable, False)]
 )
