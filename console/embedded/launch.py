@@ -95,6 +95,14 @@ def let_in(page: PageAddress) -> None:
         variables.PROCESS[variables.HOSTS.name] = " ".join(words)
 
 
+def lead_to(page: PageAddress) -> None:
+    """Where the observer asks the page, and where links in messages lead, unless the environment says it."""
+    addresses = {variables.CONSOLE_URL: page.probed, variables.PUBLIC_URL: page.announced}
+    for variable, address in addresses.items():
+        if not variable.is_set():
+            variables.PROCESS[variable.name] = address
+
+
 def choose_ports(plant: EmbeddedServers, names: list[str]) -> None:
     """Keeps the ports of the last start where they are still free."""
     for name in names:
@@ -304,7 +312,7 @@ def main(arguments: list[str]) -> int:
         where = "" if page.host == LOOPBACK else f", or {page.host} is no address of this machine (--host)"
         say(f"Port {page.port} is taken by another program; choose one with --port N{where}.")
         return 1
-    variables.PROCESS.setdefault(variables.CONSOLE_URL.name, page.probed)
+    lead_to(page)
     let_in(page)
     for signum in STOPPING:
         signal.signal(signum, stop_on_signal)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from console.embedded import launch
+from console.embedded.listening import PageAddress
 from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor
@@ -69,6 +70,15 @@ def test_a_port_that_there_is_none_of_is_refused_before_anything_is_started(port
     with pytest.raises(SystemExit, match="2"):
         launch.parse_arguments(["--port", port])
     assert "--port: takes a number from 0 to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("said", "link"), [("", "http://localhost:8091/"), ("https://weir.example", "")])
+def test_links_in_messages_lead_to_the_port_that_the_page_has(said, link, monkeypatch):
+    for variable in (variables.PUBLIC_URL, variables.CONSOLE_URL):
+        monkeypatch.setenv(variable.name, said)
+    launch.lead_to(PageAddress("127.0.0.1", 8091))
+    assert variables.PUBLIC_URL.text() == (link or said)
+    assert variables.CONSOLE_URL.text() == (said or "http://127.0.0.1:8091")
 
 
 @pytest.mark.parametrize("inside", ["", "below", "lock"])
