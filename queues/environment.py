@@ -256,7 +256,10 @@ OIDC_SCOPES = Variable("WEIR_OIDC_SCOPES", "the scopes that are asked for", "ope
 
 # Messages.
 PUBLIC_URL = Variable(
-    "WEIR_PUBLIC_URL", "how the console is reached; it stands in messages", "http://localhost:8000"
+    "WEIR_PUBLIC_URL",
+    "how the console is reached; it stands in messages",
+    "http://localhost:8000",
+    unset="http://localhost:8000; ./run's own address",
 )
 CONSOLE_URL = Address(
     "WEIR_CONSOLE_URL",

@@ -12,14 +12,15 @@ HIDDEN = "…"
 SHORTEST = 6  # a shorter word would be found everywhere
 PERCENT = re.compile(r"%[0-9A-F]{2}")
 PASSWORD = re.compile(r"://[^\s:/@]*:(.+)@")  # of an address; it may hold any of these signs, too
-# user:password@ in an address; a bearer or a token of ours; password=…, "secret": "…".
+# user:password@ in an address; a bearer or a token of ours; password=…, "secret": "…", also within JSON's own
+# texts (\"token\": \"…\"). Signs around a secret stay: what was JSON is JSON afterwards.
+NAMED, QUOTED = r"(?:password|passwd|secret|token|authorization|api_?key)", r"\\*[\"']?"
+VALUE = r"(?:[^\s\"',}\\]|\\[^\"'])+"
 PATTERNS = (
     re.compile(r"(?<=://)[^\s/@]*@"),
-    re.compile(r"(?i)(?<=bearer )\S+"),
+    re.compile(rf"(?i)(?<=bearer ){VALUE}"),
     re.compile(r"\bweir_[\w-]{16,}"),
-    re.compile(
-        r"(?i)((?:password|passwd|secret|token|authorization|api_?key)[\"']?\s*[=:]\s*)[\"']?[^\s\"',}]+"
-    ),
+    re.compile(rf"(?i)({NAMED}{QUOTED}\s*[=:]\s*{QUOTED}(?:basic )?){VALUE}"),
 )
 
 

@@ -35,7 +35,7 @@ from queues.private_files import keep_private, mend
 
 PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
-DEFAULT_PORT = 8000
+DEFAULT_PORT, MOST_PORT = 8000, 65_535
 ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
 LOADING_SECONDS = 600.0  # that a server has to load its file: four of a gigabyte share a slow disk
 
@@ -52,13 +52,20 @@ def say(text: str) -> None:
         sys.stdout.flush()
 
 
+def port_number(text: str) -> int:
+    """What there is none of would be taken for another one by the check whether it is free."""
+    if not (text.isascii() and text.isdigit() and int(text) <= MOST_PORT):
+        raise argparse.ArgumentTypeError(f"takes a number from 0 to {MOST_PORT}, not {text!r}")
+    return int(text)
+
+
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=PROGRAM, description="Starts Weir on this machine; Ctrl-C stops it."
     )
     parser.add_argument("--prepare", action="store_true", help="only install and migrate")
     parser.add_argument(
-        "--port", type=int, default=DEFAULT_PORT, help="the console's port (default 8000; 0: any)"
+        "--port", type=port_number, default=DEFAULT_PORT, help="the console's port (default 8000; 0: any)"
     )
     parser.add_argument(
         "--data",
@@ -86,6 +93,14 @@ def let_in(page: PageAddress) -> None:
     if not variables.HOSTS.is_set() and not variables.PRODUCTION.is_on():
         words = dict.fromkeys([*variables.HOSTS.words(), *page.names()])
         variables.PROCESS[variables.HOSTS.name] = " ".join(words)
+
+
+def lead_to(page: PageAddress) -> None:
+    """Where the observer asks the page, and where links in messages lead, unless the environment says it."""
+    addresses = {variables.CONSOLE_URL: page.probed, variables.PUBLIC_URL: page.announced}
+    for variable, address in addresses.items():
+        if not variable.is_set():
+            variables.PROCESS[variable.name] = address
 
 
 def choose_ports(plant: EmbeddedServers, names: list[str]) -> None:
@@ -159,15 +174,24 @@ def wait_for_page(page: PageAddress, seconds: float = 60.0) -> bool:
     return False
 
 
+def _unusable(data: Path, error: OSError) -> SystemExit:
+    return SystemExit(f"--data: {data} is no folder to write to ({error.strerror}); name another.")
+
+
 def take_lock(data: Path) -> IO[str]:
     """One launcher per data folder; a second one says where the first one is, and ends well."""
-    lock = (data / "lock").open("a+")
+    try:
+        lock = (data / "lock").open("a+")
+    except OSError as error:
+        raise _unusable(data, error) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        lock.seek(0)
-        say(f"Weir already runs from {data}: {lock.read().strip() or 'it is starting'}")
+        with lock:
+            lock.seek(0)
+            say(f"Weir already runs from {data}: {lock.read().strip() or 'it is starting'}")
         raise SystemExit(0) from None
+    lock.truncate(0)  # the address of its last start is not that of this one
     return lock
 
 
@@ -206,16 +230,18 @@ def set_environment(data: Path) -> None:
 def close_to_others(data: Path) -> None:
     """The data folder is this user's alone, also what an older version left in it."""
     keep_private()
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    owner = data.stat().st_uid
-    if owner != os.getuid():
-        raise SystemExit(
-            f"{data} belongs to another user (uid {owner}), who could change it; choose your own."
-        )
     try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = data.stat().st_uid
+        if owner != os.getuid():
+            raise SystemExit(
+                f"{data} belongs to another user (uid {owner}), who could change it; choose your own."
+            )
         mended = mend(data)
     except BadInput as error:
         raise SystemExit(f"--data: {error.message}.") from None
+    except OSError as error:
+        raise _unusable(data, error) from None
     if mended.changed:
         say(f"{mended.changed} files in {data} were open to other users; they are yours alone now.")
     if mended.foreign:
@@ -286,7 +312,7 @@ def main(arguments: list[str]) -> int:
         where = "" if page.host == LOOPBACK else f", or {page.host} is no address of this machine (--host)"
         say(f"Port {page.port} is taken by another program; choose one with --port N{where}.")
         return 1
-    variables.PROCESS.setdefault(variables.CONSOLE_URL.name, page.probed)
+    lead_to(page)
     let_in(page)
     for signum in STOPPING:
         signal.signal(signum, stop_on_signal)

@@ -95,6 +95,14 @@ def secrets() -> Iterator[Symptom]:
         yield Symptom("warning", text, "Sign in, and set a password of your own.")
 
 
+def links() -> Iterator[Symptom]:
+    """Those in messages lead to the console, and not to the host of whoever reads them."""
+    if variables.PRODUCTION.is_on() and not variables.PUBLIC_URL.is_set():
+        name, default = variables.PUBLIC_URL.name, variables.PUBLIC_URL.default
+        text = f"{name} is not set: links in messages lead to {default}."
+        yield Symptom("warning", text, "Set it to the address that people open, for web and alerter.", name)
+
+
 def data_folder() -> Iterator[Symptom]:
     """Its modes, and the room on its disk."""
     folder = settings.WEIR_DATA
@@ -277,6 +285,7 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
     "python": (python, ""),
     "java": (java, ""),
     "secrets": (secrets, ""),
+    "links": (links, ""),
     "data folder": (data_folder, "Set WEIR_DATA to a folder of this user."),
     "database": (database, "Start the database; check DATABASE_URL."),
     "control server": (control_server, "Start it; check REDIS_URL, its user and password."),

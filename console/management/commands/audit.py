@@ -53,13 +53,21 @@ class Command(OneLineCommand):
             witness.put_aside(settings.WEIR_DATA, timezone.now())
             witness.forget()
         if verdict.findings:
-            who = Actor(name=f"manage.py:{pwd.getpwuid(os.getuid()).pw_name}", role=None)
+            who = Actor(name=f"manage.py:{_user()}", role=None)
             about = {
                 "findings": [each.key for each in verdict.findings],
                 "texts": [each.text for each in verdict.findings[:20]],
             }
             audit_log.record(who, ACCEPT, "audit", reason=reason, after=about)
         return Checker(settings.WEIR_DATA).step()
+
+
+def _user() -> str:
+    """In a container that runs as any number, the number: it may have no name there."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def in_words(verdict: Verdict) -> str:

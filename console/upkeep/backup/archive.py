@@ -65,6 +65,14 @@ def unfinished(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
+def check_free(path: Path) -> None:
+    """Raises BadInput where no backup can be written to this path."""
+    if path.exists():
+        raise BadInput("FILE", f"{path} is there already; give another name.")
+    if not path.parent.is_dir():
+        raise BadInput("FILE", f"{path.parent} is no folder; make it first.")
+
+
 def begun(part: Path) -> int:
     """A new file, for its owner alone, opened to be written. In a folder that others write to, what stands
     there may be theirs, or a link. Raises OSError.
@@ -78,10 +86,7 @@ def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
     """A backup at this path once the block ends well, for its owner alone; nothing is there otherwise. What
     is put into the manifest within the block is in it. Raises BadInput.
     """
-    if path.exists():
-        raise BadInput("FILE", f"{path} is there already; give another name.")
-    if not path.parent.is_dir():
-        raise BadInput("FILE", f"{path.parent} is no folder; make it first.")
+    check_free(path)
     part = unfinished(path)
     opened = begun(part)
     try:

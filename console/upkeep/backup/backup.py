@@ -1,5 +1,6 @@
 """Making a backup, and a plant of it."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,12 +31,15 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
     """
     if not database.is_complete():
         raise BadInput("FILE", "would hold tables of an older version; run manage.py migrate first.")
+    modified: dict[str, float] = {}
     manifest: dict[str, Any] = {
         "made_at": timezone.now().isoformat(),
         "database": connection.vendor,
         "migrations": database.applied(),
         "nodes": sorted(Node.objects.values_list("name", flat=True)),
         "pauses": [each.pk for each in rest.pauses],
+        # Retention goes by how long ago a file was written; so do roll-ups.
+        "modified": modified,
     }
     with archive.writing(path, manifest) as writer:
         before = passages.counted(control, connect)
@@ -51,7 +55,9 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
             for model in database.tables():
                 writer.lines(f"database/{model._meta.label_lower}", database.rows(model))
         for inside in files.lasting(data, without=(path, archive.unfinished(path), heads)):
+            written_at = (data / inside).stat().st_mtime
             writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
+            modified[inside.as_posix()] = written_at
         # Within the block: where it did not rest there is no file.
         rest.check()
         if changed := passages.differing(before, passages.counted(control, connect)):
@@ -174,3 +180,6 @@ def _write(data: Path, inside: str, backup: archive.Backup) -> None:
     with target.open("wb") as file:
         for piece in backup.pieces(f"files/{inside}"):
             file.write(piece)
+    # An older backup does not know it.
+    if (written_at := backup.manifest.get("modified", {}).get(inside)) is not None:
+        os.utime(target, (written_at, written_at))

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from datetime import UTC, datetime
 from typing import Any
 
@@ -173,6 +174,18 @@ def test_a_forged_head_is_found_also_after_another_was_accepted(control, setting
         (tmp_path / witness.FILE).write_text(f"{statement}\n")
         assert [each.kind for each in Checker(tmp_path).step().findings] == ["forged"]
         call_command("audit", "accept", "--reason", "a full disk", stdout=io.StringIO())
+
+
+def test_who_runs_under_a_number_without_a_name_accepts_findings_too(
+    control, settings, tmp_path, monkeypatch
+):
+    """As in a container of a cluster that gives each its own number."""
+    settings.WEIR_DATA = tmp_path
+    note("desk-2")
+    (tmp_path / witness.FILE).write_text("half a li\n")
+    monkeypatch.setattr(os, "getuid", lambda: 1_000_700_000)
+    call_command("audit", "accept", "--reason", "a full disk", stdout=io.StringIO())
+    assert AuditEntry.objects.latest("sequence").actor == "manage.py:1000700000"
 
 
 def test_what_somebody_does_while_the_audit_is_checked_is_no_insertion(control, tmp_path):

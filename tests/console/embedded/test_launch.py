@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from console.embedded import launch
+from console.embedded.listening import PageAddress
 from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor
@@ -61,6 +62,44 @@ def test_a_bad_setting_is_refused_in_one_line_before_anything_is_started(
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and f"{name}: " in said.err and remedy in said.err
     assert said.out == "" and not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("port", ["65536", "99999", "-1", "8e3"])
+def test_a_port_that_there_is_none_of_is_refused_before_anything_is_started(port, capsys):
+    """The system takes 99999 for 34463, which is free; the page would never listen at either."""
+    with pytest.raises(SystemExit, match="2"):
+        launch.parse_arguments(["--port", port])
+    assert "--port: takes a number from 0 to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("said", "link"), [("", "http://localhost:8091/"), ("https://weir.example", "")])
+def test_links_in_messages_lead_to_the_port_that_the_page_has(said, link, monkeypatch):
+    for variable in (variables.PUBLIC_URL, variables.CONSOLE_URL):
+        monkeypatch.setenv(variable.name, said)
+    launch.lead_to(PageAddress("127.0.0.1", 8091))
+    assert variables.PUBLIC_URL.text() == (link or said)
+    assert variables.CONSOLE_URL.text() == (said or "http://127.0.0.1:8091")
+
+
+@pytest.mark.parametrize("inside", ["", "below", "lock"])
+def test_a_data_folder_that_can_t_be_written_to_is_said_in_one_line(inside, tmp_path):
+    """A file in its place, or above it; a file of its own that can't be opened."""
+    data = tmp_path / "data"
+    if inside == "lock":
+        (data / "lock").mkdir(parents=True, mode=0o700)
+    else:
+        data.write_text("")
+        data = data / inside
+    with pytest.raises(SystemExit, match=r"^--data: \S+ is no folder to write to \(.+\); name another\.$"):
+        launch.main(["--data", str(data), "--prepare"])
+
+
+def test_who_starts_a_plant_that_is_starting_is_not_sent_to_the_address_of_its_last_start(tmp_path, capsys):
+    with launch.take_lock(tmp_path) as lock:
+        launch.write_address(lock, "http://localhost:8000/")
+    with launch.take_lock(tmp_path), pytest.raises(SystemExit):
+        launch.take_lock(tmp_path)
+    assert "it is starting" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

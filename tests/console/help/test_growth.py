@@ -4,8 +4,12 @@ import re
 
 from django.apps import apps
 
+from console.actions.lab import traces
+from console.audit import witness
 from console.release import ROOT
 from queues import keys
+from workers.batch.jobs import files
+from workers.history import event_archive, snapshot_archive
 
 PAGE = (ROOT / "docs" / "operate" / "growth.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", re.M)
@@ -24,6 +28,12 @@ def test_every_key_is_named_with_its_bound_on_the_server_that_it_is_on():
 
 def test_every_table_is_named_with_its_bound():
     assert sorted(listed("In the database")) == sorted(model._meta.label for model in apps.get_models())
+
+
+def test_every_folder_that_jobs_and_the_lab_write_is_named_with_its_bound():
+    written = {*files.OUTPUT_ROOTS, traces.TRACES, event_archive.ROOT, snapshot_archive.ROOT}
+    named = set(listed("In the data folder"))
+    assert {f"{name}/" for name in written} | {witness.FILE} <= named
 
 
 def test_every_row_says_what_it_grows_with_and_what_bounds_it():

@@ -1,5 +1,6 @@
 """A backup holds the plant, and an empty plant becomes it again; half a one or a newer one is refused."""
 
+import os
 import shutil
 import sqlite3
 import zipfile
@@ -36,6 +37,7 @@ from tests.races import another_thread
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
+LONG_AGO = 1_700_000_000.25
 UNITS = ("events", "blocks", "bytes")
 CHECKPOINT = "pipeline/performance/spark/iap1/offsets/3"
 
@@ -200,6 +202,7 @@ def made(control, nodes, data, tmp_path) -> Path:
     Segment(nodes["n2"].client(), "alert").publish(blocks_of(40, 8))
     (data / "archive").mkdir()
     (data / "archive" / "a.parquet").write_text("rows")
+    os.utime(data / "archive" / "a.parquet", (LONG_AGO, LONG_AGO))
     path = tmp_path / "weir.backup"
     by = User.objects.get(username="admin")
     with rest.resting(control, data, by) as still:
@@ -249,6 +252,8 @@ def test_an_empty_plant_becomes_the_one_of_the_backup(made, nodes, control, data
         done = backup.restore(found, data, target, urls, clients)
     assert of(clients(urls["n2"]), on_nodes=True) == waiting
     assert (data / "archive" / "a.parquet").read_text() == "rows"
+    # By when a file was written retention knows how old it is.
+    assert (data / "archive" / "a.parquet").stat().st_mtime == LONG_AGO
     assert done["rows"] == sum(map(len, rows.values()))
     assert set(orjson.loads(target.get(keys.TOPOLOGY))["nodes"]) == set(nodes)
     assert Queue.objects.count() == 3 and User.objects.get().username == "admin"
@@ -305,6 +310,15 @@ def test_what_can_t_be_restored_of_a_file_is_said_in_one_line(made, empty_plant)
             target.writestr(name, b"no JSON" if name == "nodes/n2" else source.read(name))
     with pytest.raises(CommandError, match=r"The plant was not restored: .* Empty its folder"):
         call_command("restore", str(odd))
+
+
+def test_a_server_that_is_away_before_anything_was_changed_asks_nobody_to_empty_anything(
+    made, empty_plant, settings
+):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    with pytest.raises(CommandError, match=r"nothing was changed: .*refused\.$") as caught:
+        call_command("restore", str(made))
+    assert "Empty" not in str(caught.value)
 
 
 def test_a_database_that_gives_no_rows_makes_no_backup_and_is_said_in_one_line(control, nodes, data):

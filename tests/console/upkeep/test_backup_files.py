@@ -19,6 +19,7 @@ from workers.consumer.handlers import parquet
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
+from workers.models import Override
 
 
 def test_a_backup_into_the_data_folder_is_not_in_itself(data):
@@ -47,6 +48,16 @@ def test_the_command_makes_the_folder_of_backups_and_leaves_it_out(control, node
     assert made[0].parent.stat().st_mode & 0o777 == 0o700
     with zipfile.ZipFile(made[1]) as found:
         assert not [name for name in found.namelist() if "backup" in name]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["there.backup", "nowhere/new.backup"])
+def test_for_a_file_that_can_t_be_made_no_queue_is_paused(name, control, nodes, data, capsys):
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    (data / "there.backup").write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        call_command("backup", str(data / name))
+    assert "FILE" in capsys.readouterr().err and not Override.objects.exists()
 
 
 def test_the_manual_copies_a_backup_off_its_volume_and_brings_it_to_new_ones_which_are_empty():

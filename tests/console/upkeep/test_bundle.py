@@ -9,6 +9,7 @@ import orjson
 import pytest
 from django.core.management import CommandError, call_command
 
+from console.connections.log_text import HIDDEN
 from console.upkeep import bundle
 from queues import environment as variables
 from tests.console.conftest import PASSWORD
@@ -120,3 +121,27 @@ def test_a_secret_is_hidden_however_json_or_an_address_writes_it(secret, monkeyp
             ):
                 left = bundle.clean(said)
                 assert "very" not in left and "long" not in left, (name, said, left)
+
+
+def test_every_document_of_it_can_be_read_whatever_secrets_are_set(data, plant_topology, monkeypatch):
+    for name in ("WEIR_OIDC_CLIENT_SECRET", "WEIR_TOKEN"):
+        monkeypatch.setitem(variables.PROCESS, name, SECRET)
+    bundle.make(data / "weir.zip")
+    parts = parts_of(data / "weir.zip")
+    read = {name: orjson.loads(text) for name, text in parts.items() if name.endswith(".json")}
+    assert read["environment.json"]["variables"]["WEIR_OIDC_CLIENT_SECRET"] == HIDDEN
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'sent {"token": "abcdefgh", "n": 1}',
+        "Authorization: Basic abcdefgh==",
+        "{'Authorization': 'Bearer abcdefgh', 'n': 1}",
+        "api_key=abcdefgh&n=1",
+    ],
+)
+def test_what_is_named_as_a_secret_is_hidden_also_where_a_log_of_json_quotes_it(said):
+    assert "abcdefgh" not in bundle.clean(said)
+    line = bundle.clean(json.dumps({"message": said, "level": "INFO"}))
+    assert "abcdefgh" not in line and json.loads(line)["level"] == "INFO"

@@ -174,6 +174,13 @@ def test_a_pass_phrase_of_short_words_is_no_guessable_secret(monkeypatch) -> Non
     assert texts(doctor.secrets) == []
 
 
+@pytest.mark.parametrize(("address", "found"), [("", ["WEIR_PUBLIC_URL"]), ("https://weir.example", [])])
+def test_in_production_links_that_lead_nowhere_are_named(address, found, monkeypatch) -> None:
+    monkeypatch.setenv("WEIR_PRODUCTION", "1")
+    monkeypatch.setenv("WEIR_PUBLIC_URL", address)
+    assert [each.subject for each in doctor.links()] == found
+
+
 def test_files_that_others_may_open_are_named_with_the_command_that_closes_them(data) -> None:
     (data / "secret-key").write_text("k" * 50)
     (data / "secret-key").chmod(0o644)

@@ -190,6 +190,19 @@ def test_events_that_an_incident_refers_to_stay(keeper: Keeper, queue: str, stay
     assert path.exists() is stays
 
 
+@pytest.mark.parametrize(("days", "left"), [(90, ["new"]), (0, ["new", "old"])])
+def test_sets_to_forecast_by_are_kept_as_long_as_the_events_that_they_are_made_of(keeper, days, left):
+    for queue, age_days in (("new", 80), ("old", 100)):
+        path = keeper.where.data / f"training/queue={queue}/day=2026-01-01.parquet"
+        path.parent.mkdir(parents=True)
+        path.touch()
+        written = (NOW - timedelta(days=age_days)).timestamp()
+        os.utime(path, (written, written))
+    assert keeper.run(archive_days=days).state == "done"
+    found = (keeper.where.data / "training").glob("queue=*/day=*.parquet")
+    assert sorted(path.parent.name.removeprefix("queue=") for path in found) == left
+
+
 def test_a_keep_that_came_after_the_plan_still_counts(keeper: Keeper) -> None:
     path = archived(keeper)
     values = {**{each.name: 0 for each in retention.PARAMETERS}, "archive_days": 30}

@@ -1,12 +1,12 @@
-"""Retention: archived and handled events, metrics, snapshots, ledger entries, alerts, plans and runs older
-than so many days go, and the oldest of what takes more room than it may, but for today and the newest day;
-nothing that an incident refers to (`Keep`: a time range, a reason; people ask for it on the incident's page).
-Loops of worker hosts that are gone go with the last that is known of them: a container has a new name each
-time it is made.
+"""Retention: archived and handled events, sets to forecast by, metrics, snapshots, ledger entries, alerts,
+plans and runs older than so many days go, and the oldest of what takes more room than it may, but for today
+and the newest day; nothing that an incident refers to (`Keep`: a time range, a reason; people ask for it on
+the incident's page). Loops of worker hosts that are gone go with the last that is known of them: a container
+has a new name each time it is made.
 
-A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, the alerts,
-the plans, the runs, the loops, or the handled events. Every deletion is done under the lease's guard, in
-small steps, so a revived process deletes nothing and nobody waits long.
+A chunk is a partition of the archive, all sets to forecast by, a day of metrics or of snapshots, a range of
+ledger ids, the alerts, the plans, the runs, the loops, or the handled events. Every deletion is done under
+the lease's guard, in small steps, so a revived process deletes nothing and nobody waits long.
 """
 
 import sqlite3
@@ -24,7 +24,7 @@ from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
-from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts
+from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts, training_sets
 from workers.history.days import named_days
 from workers.models import Keep, LedgerEntry, Loop, Plan, Run
 from workers.placement import give_back
@@ -60,7 +60,7 @@ def size_parameter(name: str, default: int, what: str, part: str = "day") -> Job
 
 
 PARAMETERS = (
-    days_parameter("archive_days", 90, "archived events"),
+    days_parameter("archive_days", 90, "archived events, and sets to forecast by,"),
     days_parameter("raw_days", 14, "the metrics' seconds"),
     days_parameter("10s_days", 60, "metrics by 10 s"),
     days_parameter("1m_days", 400, "metrics by the minute"),
@@ -107,6 +107,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     """What is older than it may be."""
     yield from _archive_pieces(values["archive_days"], where)
+    yield from _training_pieces(values["archive_days"], where)
     for step in ("raw", *metric_files.STEPS):
         yield from _metric_pieces(step, values[f"{step}_days"], where)
     yield from _snapshot_pieces(values["snapshot_days"], where)
@@ -217,6 +218,13 @@ def _archive_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
 def _archive_piece(partition: event_archive.Partition, days: int) -> Piece:
     content = {"kind": "archive", "queue": partition.queue, "day": partition.day, "days": days}
     return Piece(f"archive/{partition.identifier}", content)
+
+
+def _training_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    """Of archived events, and as long here as they are there."""
+    before = cutoff(days, where.now)
+    if days != FOREVER and _old_training(where.data, before):
+        yield Piece("training", {"kind": "training", "before": before.isoformat()})
 
 
 def _metric_pieces(step: str, days: int, where: Surroundings) -> Iterator[Piece]:
@@ -348,6 +356,15 @@ def _forget(index: sqlite3.Connection | None, root: Path, paths: list[Path]) -> 
         rows = [(str(path.relative_to(root)),) for path in paths]
         index.executemany("DELETE FROM blocks WHERE file = ?", rows)
         index.execute("COMMIT")
+
+
+def _delete_training(lease: Any) -> Made:
+    due = _old_training(lease.surroundings.data, datetime.fromisoformat(lease.content["before"]))
+    for batch in _batches(due, FILE_BATCH):
+        with lease.guarded():
+            for path in batch:
+                path.unlink(missing_ok=True)
+    return Made(len(due))
 
 
 def _delete_metrics(lease: Any) -> Made:
@@ -484,8 +501,16 @@ def _excess_handled_us(lease: Any) -> int:
 
 def _old_comparisons(data: Path, before: datetime) -> list[Path]:
     """Files of comparisons that were made before that."""
-    made = (data / stretch_counts.ROOT).glob("*/*.parquet")
-    return [path for path in made if path.stat().st_mtime < before.timestamp()]
+    return _written_before(before, (data / stretch_counts.ROOT).glob("*/*.parquet"))
+
+
+def _old_training(data: Path, before: datetime) -> list[Path]:
+    """Sets to forecast by that were made before that; the newest two weeks of days are all that is read."""
+    return _written_before(before, (data / training_sets.ROOT).glob("queue=*/day=*.parquet"))
+
+
+def _written_before(before: datetime, paths: Iterable[Path]) -> list[Path]:
+    return [path for path in paths if path.stat().st_mtime < before.timestamp()]
 
 
 def due_alerts(before: datetime) -> QuerySet[Alert]:
@@ -552,6 +577,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 _WORK = {
     "archive": _delete_archive,
+    "training": _delete_training,
     "metrics": _delete_metrics,
     "snapshots": _delete_snapshots,
     "ledger": _delete_ledger,

@@ -16,7 +16,7 @@ from console.accounts.access import Actor
 from console.audit import audit_log
 from console.connections.control_server import control
 from console.management.document import JsonCommand
-from console.upkeep.backup import backup
+from console.upkeep.backup import archive, backup
 from console.upkeep.backup.rest import LONGEST_SECONDS, resting
 from queues.errors import BadInput, WeirError
 from queues.private_files import private_folder
@@ -45,6 +45,7 @@ class Command(JsonCommand):
         server, path = control(), options["FILE"].absolute()
         if path.parent == settings.WEIR_DATA.absolute() / FOLDER:
             private_folder(path.parent)
+        archive.check_free(path)  # before the plant rests for it
         try:
             with ended_in_order(), resting(server, settings.WEIR_DATA, by, options["longest"]) as rest:
                 made = backup.make(path, settings.WEIR_DATA, server, connection, rest)

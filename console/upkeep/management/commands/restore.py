@@ -48,6 +48,12 @@ class Command(JsonCommand):
         with archive.reading(options["FILE"]) as found:
             try:
                 backup.check(found, settings.WEIR_DATA, server, urls, connection)
+            except BadInput:
+                raise
+            except FAULTS as error:
+                why = str(error).rstrip(".")
+                raise CommandError(f"The plant was not restored, and nothing was changed: {why}.") from None
+            try:
                 take_signing_key(found, settings.WEIR_DATA)
                 done = backup.restore(found, settings.WEIR_DATA, server, urls, connection)
             except BadInput:

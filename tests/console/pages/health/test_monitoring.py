@@ -106,8 +106,53 @@ CASES = {
                 },
             ],
         },
+        {
+            "interval": "15s",
+            # Two web processes, each scraped by itself, say the same of the plant; one saw it a little later.
+            "input_series": [
+                {"series": f'{name}instance="{web}"}}', "values": values}
+                for web in ("a", "b")
+                for name, values in {
+                    'weir_queue_in_per_second{queue="alert",': "5x80",
+                    'weir_queue_in_per_second{queue="process",': "7x80",
+                    'weir_loop_age_seconds{law="flow", loop="a",': "0+15x80" if web == "a" else "1+15x80",
+                    'weir_loop_interval_seconds{law="flow", loop="a",': "5x80",
+                    'weir_part_up{part="pipeline",': "0x80",
+                    "weir_message_wait_seconds{": "400x80",
+                    "weir_plant_dead_letters{": "7x60 9x20",
+                }.items()
+            ],
+            "promql_expr_test": [
+                {"expr": name, "eval_time": "10m", "exp_samples": [{"labels": name, "value": value}]}
+                for name, value in {"weir:events_in:rate": 12, "weir:loops_late:count": 1}.items()
+            ],
+            "alert_rule_test": [
+                {
+                    "eval_time": "10m",
+                    "alertname": "WeirLoopsLate",
+                    "exp_alerts": [{"exp_labels": {"severity": "warning"}, "value": "1"}],
+                },
+                {
+                    "eval_time": "10m",
+                    "alertname": "WeirPartDown",
+                    "exp_alerts": [{"exp_labels": {"severity": "warning", "part": "pipeline"}}],
+                },
+                {
+                    "eval_time": "10m",
+                    "alertname": "WeirMessagesWait",
+                    "exp_alerts": [{"exp_labels": {"severity": "critical"}, "value": "400"}],
+                },
+                {
+                    "eval_time": "17m",
+                    "alertname": "WeirDeadLetters",
+                    "exp_alerts": [{"exp_labels": {"severity": "warning"}, "value": "2"}],
+                },
+            ],
+        },
     ],
 }
+OF_THE_PLANT = re.compile(r"\b(?:max|min)(?: by \([\w, ]+\) ?)?\((?:rate\()?$")
+OF_EACH_PROCESS = re.compile(r"\bsum by \(line\) \(rate\($")
 
 
 def given() -> set[str]:
@@ -132,6 +177,13 @@ def test_every_metric_that_is_asked_for_is_given(path):
     assert asked and asked <= given()
 
 
+def test_the_dashboard_shows_a_plant_once_however_many_web_processes_are_scraped():
+    text = re.sub(r"\\.", "", DASHBOARD.read_text())
+    for found in re.finditer(r"\bweir_\w+", text):
+        way = OF_EACH_PROCESS if found[0].startswith("weir_console_refused") else OF_THE_PLANT
+        assert way.search(text[: found.start()]), f"{found[0]} is given by each process"
+
+
 def test_the_rules_are_valid_and_fire_when_they_should(tmp_path):
     promtool = shutil.which("promtool")
     if promtool is None:
@@ -145,7 +197,7 @@ def test_the_rules_are_valid_and_fire_when_they_should(tmp_path):
                 name: re.sub(
                     r"\{\{ \$labels\.(\w+) \}\}",
                     lambda found, alert=alert: alert["exp_labels"][found[1]],
-                    text.replace("{{ $value }}", value),
+                    re.sub(r"\{\{ \$value[^}]*\}\}", value, text),
                 )
                 for name, text in words[case["alertname"]]["annotations"].items()
             }
