@@ -50,7 +50,7 @@ AUDITED = {
 }
 SCALED, FAILED = "plant.scale", "failed."
 TRIED = timedelta(seconds=30)  # within which what was tried has failed
-MOST_FAILURES = 1_000
+MOST_TRIED = 10_000
 APPEARED = {"came": "appears", "left": "is gone", "restarted": "restarted"}
 APPEARED_MANY = {"came": "appear", "left": "are gone"}  # of events
 MOST_ROWS = 300  # of one source
@@ -215,13 +215,13 @@ def _audited(since: datetime, until: datetime) -> Iterator[FoundChange]:
     """What was tried, and failed, has changed nothing. Tasks that one sets of a plant again and again, as
     controllers do, are one change, at the newest.
     """
-    rows, failed = audited(since, until).order_by("-at"), _failures(since, until)
+    rows, failed = audited(since, until).order_by("-at"), _failed(since, until)
     for entry in rows.exclude(action=SCALED)[:MOST_ROWS]:
-        if not _has_failed(entry, failed):
+        if entry.pk not in failed:
             yield _of_entry(entry)
     scaled: dict[tuple[str, str], list[AuditEntry]] = {}
     for entry in rows.filter(action=SCALED)[:MOST_ROWS]:
-        if not _has_failed(entry, failed):
+        if entry.pk not in failed:
             scaled.setdefault((entry.actor, entry.target), []).append(entry)
     for newest, *others in scaled.values():
         yield _of_entry(newest, len(others))
@@ -238,18 +238,23 @@ def _of_entry(entry: AuditEntry, before: int = 0) -> FoundChange:
     )
 
 
-def _failures(since: datetime, until: datetime) -> dict[tuple[str, str, str], list[datetime]]:
-    """When what was tried failed, by who tried what of what."""
-    found: dict[tuple[str, str, str], list[datetime]] = {}
-    rows = AuditEntry.objects.filter(at__range=(since, until + TRIED), action__startswith=FAILED)
-    for actor, action, target, at in rows.values_list("actor", "action", "target", "at")[:MOST_FAILURES]:
-        found.setdefault((actor, action.removeprefix(FAILED), target), []).append(at)
+def _failed(since: datetime, until: datetime) -> set[int]:
+    """Entries of what was tried and failed. A failure is of the newest such try of the same person: what had
+    been done before it stays done.
+    """
+    is_either = Q(action__in=AUDITED) | Q(action__startswith=FAILED)
+    rows = AuditEntry.objects.filter(is_either, at__range=(since, until + TRIED)).order_by("-pk")
+    named = list(rows.values_list("pk", "at", "action", "actor", "target", "reason")[:MOST_TRIED])
+    tried: dict[tuple[str, ...], list[tuple[int, datetime]]] = {}
+    found: set[int] = set()
+    for pk, at, action, *of in named[::-1]:
+        open_tries = tried.setdefault((action.removeprefix(FAILED), *of), [])
+        if not action.startswith(FAILED):
+            open_tries.append((pk, at))
+        elif open_tries:
+            newest, begun_at = open_tries.pop()
+            found |= {newest} if at <= begun_at + TRIED else set()
     return found
-
-
-def _has_failed(entry: AuditEntry, failed: dict[tuple[str, str, str], list[datetime]]) -> bool:
-    times = failed.get((entry.actor, entry.action, entry.target), ())
-    return any(entry.at <= at <= entry.at + TRIED for at in times)
 
 
 def audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:

@@ -15,7 +15,8 @@ A guard decorates a law, and like a law it is pure: time comes in, its state is 
 
 2 to 6 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only. A
 guard never makes an action out of none: where a law does nothing, nothing is done. Of a value that lasts
-(`Lasting`), setting what is in force is no action that cools down, nor one that has to wait.
+(`Lasting`), setting what is in force is no action that cools down, nor one that has to wait. Where the law
+observes what is in force (`Permanent`), slew and direction count from there, and setting it again is nothing.
 
 Whoever decides next has to know what was done: the guard's own state is of what is applied, and so is the
 law's (`controllers.framework.law.Supposing`), whether the guard changed a proposal, dropped it, or nobody
@@ -28,7 +29,7 @@ from typing import Any
 
 from controllers.framework import cost_cap
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Lasting, Law, Values, continued, corrected
+from controllers.framework.law import Lasting, Law, Values, continued, corrected, observed_in_force
 from controllers.framework.parameter import Parameter, clipped, read_object, read_values
 from controllers.framework.reason import NO_ACTION, because, no_action
 from queues.errors import BadInput
@@ -128,6 +129,20 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class _Actuator:
+    """What a law sets. lasts: it stays as it was set; observed: what is in force now, where that is seen."""
+
+    name: str | None
+    lasts: bool
+    observed: float | None
+
+    @classmethod
+    def of(cls, law: Law, parameters: Values, observation: Values) -> "_Actuator":
+        observed = observed_in_force(law, parameters, observation)
+        return cls(law.actuator, observed is not None or isinstance(law, Lasting), observed)
+
+
+@dataclass(frozen=True)
 class Guarded:
     """A decision after the guard, and the states that come of it. `value` is the actuator's (None for laws
     without one)."""
@@ -191,24 +206,27 @@ def decide(
     """
     if (held := _stale(settings, measured)) is not None:
         return Guarded(state, guard_state, held, None, asked=False)
+    actuator = _Actuator.of(law, parameters, observation)
+    if actuator.observed is not None:
+        guard_state = {**guard_state, "value": actuator.observed}
     if manual is None:
         after, proposed = continued(law, parameters, state, observation)
     else:
         after, proposed = state, by_hand(law, manual)
-    decision, recent = _limit(law, settings, guard_state, proposed)
-    decision, purse = _cap(law, settings, guard_state, now_seconds, decision, measured.unit_cost)
-    decision = _cool_down(law, settings, guard_state, now_seconds, decision)
+    decision, recent = _limit(actuator, settings, guard_state, proposed)
+    decision, purse = _cap(actuator, settings, guard_state, now_seconds, decision, measured.unit_cost)
+    decision = _cool_down(actuator, settings, guard_state, now_seconds, _changed(actuator, decision))
     done = decision if applies or decision.action is None else replace(decision, action=None, terms={})
     if manual is None and done.action != proposed.action:
         after = corrected(law, parameters, state, after, done.action)
-    acts = done.action is not None and not _keeps(law, guard_state, done.action)
+    acts = done.action is not None and not _keeps(actuator, guard_state, done.action)
     next_state = {
-        "value": _value(law, done, guard_state["value"]),
+        "value": _value(actuator, done, guard_state["value"]),
         "acted_at_seconds": now_seconds if acts else guard_state["acted_at_seconds"],
         "recent": recent,
-        **_spent(law, settings, guard_state, done, purse, measured.unit_cost),
+        **_spent(actuator, settings, guard_state, done, purse, measured.unit_cost),
     }
-    value = _value(law, decision, guard_state["value"])
+    value = _value(actuator, decision, guard_state["value"])
     return Guarded(after, clipped(STATE, next_state), decision, value)
 
 
@@ -238,27 +256,29 @@ def _stale(settings: Values, measured: Measured) -> Decision | None:
     return Decision(None, no_action(why), terms, "stale measurement")
 
 
-def _value(law: Law, decision: Decision, before: float | None) -> float | None:
+def _value(actuator: _Actuator, decision: Decision, before: float | None) -> float | None:
     """The number that is applied: nothing done is 0, or what stays, as the law says it in its terms."""
-    if law.actuator is None:
+    if actuator.name is None:
         return None
     if decision.action is not None:
-        return float(decision.action[law.actuator])
-    if not isinstance(law, Lasting):
+        return float(decision.action[actuator.name])
+    if not actuator.lasts:
         return 0.0
-    stays = decision.terms.get(law.actuator, before)
+    stays = decision.terms.get(actuator.name, before)
     return None if stays is None else float(stays)
 
 
-def _keeps(law: Law, guard_state: Json, action: Values) -> bool:
+def _keeps(actuator: _Actuator, guard_state: Json, action: Values) -> bool:
     """Whether an action only sets once more what is in force."""
-    return isinstance(law, Lasting) and action.get(str(law.actuator)) == guard_state["value"]
+    return actuator.lasts and action.get(str(actuator.name)) == guard_state["value"]
 
 
-def _limit(law: Law, settings: Values, guard_state: Json, decision: Decision) -> tuple[Decision, list[float]]:
+def _limit(
+    actuator: _Actuator, settings: Values, guard_state: Json, decision: Decision
+) -> tuple[Decision, list[float]]:
     """Calm, slew and range for a law with one number to apply, and the numbers it asked for lately."""
     recent = list(guard_state["recent"])
-    if law.actuator is None or decision.raw is None:
+    if actuator.name is None or decision.raw is None:
         return decision, recent
     recent = [*recent, decision.raw][-int(settings["oscillation_window"]) :]
     if decision.action is None:
@@ -271,7 +291,7 @@ def _limit(law: Law, settings: Values, guard_state: Json, decision: Decision) ->
     # Slowed and then lifted back by the range is not limited: what was asked for is what is done.
     if limited_by is None or value == decision.raw:
         return decision, recent
-    return _rewrite(law, guard_state, decision, value, limited_by), recent
+    return _rewrite(actuator, guard_state, decision, value, limited_by), recent
 
 
 def _range(settings: Values, value: float, limited_by: str | None) -> tuple[float, str | None]:
@@ -324,7 +344,7 @@ Purse = tuple[list[float], int]  # money by slots, and the newest's number
 
 
 def _cap(
-    law: Law,
+    actuator: _Actuator,
     settings: Values,
     guard_state: Json,
     now_seconds: float,
@@ -333,17 +353,17 @@ def _cap(
 ) -> tuple[Decision, Purse | None]:
     """No more than the cap leaves; None where there is no cap, or no price."""
     cap = settings["cost_cap"]
-    if law.actuator is None or not cap or unit_cost is None:
+    if actuator.name is None or not cap or unit_cost is None:
         return decision, None
-    purse = ([], 0) if isinstance(law, Lasting) else cost_cap.spent_until(guard_state, now_seconds)
+    purse = ([], 0) if actuator.lasts else cost_cap.spent_until(guard_state, now_seconds)
     if decision.action is None:
         return decision, purse
-    value = float(decision.action[law.actuator])
+    value = float(decision.action[actuator.name])
     left = max(cost_cap.most(cap, unit_cost, purse[0]), float(settings["minimum"]))
     if value <= left or decision.raw is None:
         return decision, purse
     words = _cap_words(cap, unit_cost, purse[0])
-    return _rewrite(law, guard_state, decision, left, COST_CAP, words), purse
+    return _rewrite(actuator, guard_state, decision, left, COST_CAP, words), purse
 
 
 def _cap_words(cap: float, unit_cost: float, spent: Sequence[float]) -> str:
@@ -352,7 +372,7 @@ def _cap_words(cap: float, unit_cost: float, spent: Sequence[float]) -> str:
 
 
 def _spent(
-    law: Law,
+    actuator: _Actuator,
     settings: Values,
     guard_state: Json,
     decision: Decision,
@@ -360,34 +380,35 @@ def _spent(
     unit_cost: float | None,
 ) -> Json:
     """What was spent lately. Where no price is known for a time it stands: it counts for its hour."""
-    if law.actuator is None or isinstance(law, Lasting) or not settings["cost_cap"]:
+    if actuator.name is None or actuator.lasts or not settings["cost_cap"]:
         return {"spent": [], "spent_slot": None}
     if purse is None or unit_cost is None:
         return {"spent": guard_state.get("spent") or [], "spent_slot": guard_state.get("spent_slot")}
-    value = float(decision.action[str(law.actuator)]) if decision.action else 0.0
+    value = float(decision.action[str(actuator.name)]) if decision.action else 0.0
     return {"spent": cost_cap.with_spent(purse[0], max(0.0, value) * unit_cost), "spent_slot": purse[1]}
 
 
 def _rewrite(
-    law: Law, guard_state: Json, decision: Decision, value: float, limited_by: str, words: str = ""
+    actuator: _Actuator, guard_state: Json, decision: Decision, value: float, limited_by: str, words: str = ""
 ) -> Decision:
     """The decision with the guard's number in action and terms. A whole number stays whole, towards zero; 0
     is nothing to do, but for a value that lasts."""
-    actuator, asked = str(law.actuator), decision.action or {}
-    number: float | int = int(value) if isinstance(asked.get(actuator), int) else value
-    acts = bool(number) or isinstance(law, Lasting)
-    action: Mapping[str, Any] | None = {**asked, actuator: number} if acts else None
-    set_to = f"Set {actuator} to {number:g}" if action else NO_ACTION
+    name, asked = str(actuator.name), decision.action or {}
+    number: float | int = int(value) if isinstance(asked.get(name), int) else value
+    acts = bool(number) or actuator.lasts
+    action: Mapping[str, Any] | None = {**asked, name: number} if acts else None
+    set_to = f"Set {name} to {number:g}" if action else NO_ACTION
     why = words or _limit_words(limited_by)
     reason = f"{because(set_to, why)} Proposed by the law: {decision.reason}"
-    terms = _terms_of(law, decision.terms, number)
+    terms = _terms_of(actuator, decision.terms, number)
     decision = replace(decision, action=action, reason=reason, terms=terms, limited_by=limited_by)
-    return _scaled(decision, number, (guard_state["value"] or 0.0) if isinstance(law, Lasting) else 0.0)
+    in_force = (guard_state["value"] or 0.0) if actuator.lasts else 0.0
+    return _scaled(decision, number, in_force, is_observed=actuator.observed is not None)
 
 
-def _terms_of(law: Law, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
+def _terms_of(actuator: _Actuator, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
     """The terms with what is applied where the law had said what it proposed."""
-    name = str(law.actuator)
+    name = str(actuator.name)
     if value is None or name not in terms:
         return terms
     return {**terms, name: int(value) if isinstance(terms[name], int) else value}
@@ -399,13 +420,14 @@ def _limit_words(limited_by: str) -> str:
     return f"limited by the {limited_by}"
 
 
-def _scaled(decision: Decision, number: float, in_force: float) -> Decision:
+def _scaled(decision: Decision, number: float, in_force: float, is_observed: bool) -> Decision:
     """Expect in proportion to what is really applied, and nothing of nothing. Of a value that lasts it is the
-    change that has an effect, unless the law compares with something that was before.
+    change that has an effect, unless the law compares with something that was before, and not with what it
+    sees in force.
     """
     if decision.expected is None:
         return decision
-    before = in_force if decision.expected.before is None else 0.0
+    before = in_force if is_observed or decision.expected.before is None else 0.0
     asked = (decision.raw or 0.0) - before
     if not asked:
         return decision
@@ -415,16 +437,25 @@ def _scaled(decision: Decision, number: float, in_force: float) -> Decision:
     return replace(decision, expected=replace(decision.expected, amount=decision.expected.amount * share))
 
 
+def _changed(actuator: _Actuator, decision: Decision) -> Decision:
+    """Without an action that sets what is seen in force."""
+    action = decision.action
+    if actuator.observed is None or action is None or action[str(actuator.name)] != actuator.observed:
+        return decision
+    why = decision.reason.partition(": ")[2]
+    return replace(decision, action=None, reason=f"{NO_ACTION}: {why}", expected=None)
+
+
 def _cool_down(
-    law: Law, settings: Values, guard_state: Json, now_seconds: float, decision: Decision
+    actuator: _Actuator, settings: Values, guard_state: Json, now_seconds: float, decision: Decision
 ) -> Decision:
     acted = guard_state["acted_at_seconds"]
-    if decision.action is None or acted is None or _keeps(law, guard_state, decision.action):
+    if decision.action is None or acted is None or _keeps(actuator, guard_state, decision.action):
         return decision
     # A clock set back must not cool down for as long as it was set back.
     left = settings["cooldown_seconds"] - abs(now_seconds - acted)
     if left <= 0:
         return decision
     reason = f"{no_action(f'cool-down ends in {left:.1f} s')} Proposed by the law: {decision.reason}"
-    terms = _terms_of(law, decision.terms, guard_state["value"])
+    terms = _terms_of(actuator, decision.terms, guard_state["value"])
     return replace(decision, action=None, reason=reason, terms=terms, limited_by=COOL_DOWN, expected=None)

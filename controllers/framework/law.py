@@ -101,6 +101,15 @@ class Lasting(Protocol):
 
 
 @runtime_checkable
+class Permanent(Protocol):
+    """A law that observes the value of its actuator where that stays: others may have set it, too."""
+
+    def in_force(self, parameters: Values, observation: Values) -> float | None:
+        """The value that stays until another is set; None: what is set does not stay, or it is not known."""
+        ...
+
+
+@runtime_checkable
 class Lapsing(Protocol):
     """A law whose lasting value ends as soon as its loop does not act: on hold, in advise."""
 
@@ -155,6 +164,11 @@ class Ranked(Protocol):
 def remedy_of(law: Law | None) -> Remedy | None:
     """None of a law that is no remedy, or is gone."""
     return law.remedy if isinstance(law, Remedial) else None
+
+
+def observed_in_force(law: Law, parameters: Values, observation: Values) -> float | None:
+    """What is in force by the observation; None of a law that does not observe it."""
+    return law.in_force(parameters, observation) if isinstance(law, Permanent) else None
 
 
 def continued(law: Law, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:

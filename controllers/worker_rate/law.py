@@ -317,6 +317,11 @@ class WorkerRate:
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Nothing to raise: rates and lengths of any size go together."""
 
+    def in_force(self, parameters: Values, observation: Values) -> float | None:
+        """The workers of a pool stay; short ones end by themselves."""
+        running = observation.get("running") if parameters["workers"] == PERMANENT else None
+        return None if running is None else float(running)
+
     def resumed(self, parameters: Values, state: Json) -> Json:
         """Without the queue lengths seen: the growth of a whole hold is no arrival of one interval."""
         return {**state, "history": []}

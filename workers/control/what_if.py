@@ -23,6 +23,7 @@ from queues.errors import BadInput
 from workers.control import loop_memory
 from workers.control.kinds.registry import display_of
 from workers.control.ledger import folds, ledger
+from workers.control.parts.kind import Display
 from workers.models import LedgerEntry, Loop
 
 MAXIMUM_HOURS = 24.0
@@ -32,7 +33,9 @@ FIRST_DIFFERENCES = 20
 
 @dataclass(frozen=True)
 class RerunStep:
-    """One decision: the size of the action that was decided, and that which would have been (0: none)."""
+    """One decision: the size of the action that was decided, and that which would have been (0: none); of
+    what stays as it was set, what was in force then, and what would have been.
+    """
 
     at: datetime
     entry: int
@@ -45,7 +48,9 @@ class RerunStep:
 
 @dataclass(frozen=True)
 class Side:
-    """What one of the two came to: decisions with an action, their sum, and Σ|change| between decisions."""
+    """What one of the two came to: decisions with an action, the sum of their sizes, and Σ|change| from
+    decision to decision.
+    """
 
     actions: int = 0
     total: float = 0.0
@@ -108,7 +113,7 @@ def rerun(
         raise BadInput("hours", "takes a time that has begun before it ends")
     entries, end = loop.entries.all(), monotonic() + budget_seconds
     count = folds.count(entries, since, until)
-    run = _Run(law, checked)
+    run = _Run(law, checked, display_of(loop.law, loop.target))
     for entry in folds.ticks(entries, since, until):
         if monotonic() >= end:
             break
@@ -119,8 +124,8 @@ def rerun(
         run.skipped,
         count - reached,
         run.first_error,
-        _side([step.did for step in run.steps]),
-        _side([step.would for step in run.steps]),
+        _side(run.did, [step.did for step in run.steps]),
+        _side(run.would, [step.would for step in run.steps]),
     )
 
 
@@ -147,17 +152,41 @@ def _split(changed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return own, of_guard
 
 
-def _side(sizes: Iterable[float]) -> Side:
-    values = list(sizes)
+def _side(did: "_Line", values: Iterable[float]) -> Side:
     moved = sum(abs(after - before) for before, after in itertools.pairwise(values))
-    return Side(sum(value != 0 for value in values), sum(values), moved)
+    return Side(did.actions, did.total, moved)
+
+
+def _said(limited_by: str | None, terms: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Nothing where it cools down: the terms are of what was proposed then."""
+    return {} if limited_by == guard.COOL_DOWN else terms
+
+
+class _Line:
+    """What is decided, one after the other: each size, and of what stays as it was set what is in force."""
+
+    def __init__(self, law: Law, display: Display) -> None:
+        self._law, self._display = law, display
+        self.actions, self.total, self._stays = 0, 0.0, 0.0
+
+    def take(self, action: Mapping[str, Any] | None, value: float | None, said: Mapping[str, Any]) -> float:
+        """value: of a law with one number, after the guard; said: the terms of any other."""
+        size, lasts = self._display.size(action), bool(self._display.lasting)
+        self.total += size
+        self.actions += action is not None if lasts else size != 0
+        if not lasts:
+            return size
+        found = said.get(self._display.lasting) if self._law.actuator is None else value
+        self._stays = self._stays if found is None else float(found)
+        return self._stays
 
 
 class _Run:
     """The re-run under way: the law's state and the guard's as it has come to them itself."""
 
-    def __init__(self, law: Law, changed: Mapping[str, Any]) -> None:
+    def __init__(self, law: Law, changed: Mapping[str, Any], display: Display) -> None:
         self.law = law
+        self.did, self.would = _Line(law, display), _Line(law, display)
         self.own, self.of_guard = _split(changed)
         self.steps: list[RerunStep] = []
         self.skipped = 0
@@ -175,8 +204,10 @@ class _Run:
             return
         self._go_on(entry, guarded)
         decision = guarded.decision
-        size = display_of(self.law.name).size
-        sizes = (size(entry.action), size(decision.action))
+        sizes = (
+            self.did.take(entry.action, entry.guarded, _said(entry.limited_by, entry.terms)),
+            self.would.take(decision.action, guarded.value, _said(decision.limited_by, decision.terms)),
+        )
         differs = entry.action != (None if decision.action is None else dict(decision.action))
         self.steps.append(RerunStep(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
 

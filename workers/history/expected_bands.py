@@ -40,6 +40,9 @@ class PlannedBands:
 
     def plan(self, band: ForecastBand | None, now_seconds: float) -> ForecastBand | None:
         """Keep a band for its time; the one that is in force now."""
+        # Where the clock was set back, what was made before would stand until it has caught up.
+        while len(self.planned) > 1 and self.planned[-1][0] > now_seconds + AHEAD_SECONDS:
+            self.planned.pop()
         if band is not None:
             self.planned.append((now_seconds + AHEAD_SECONDS, band))
         while len(self.planned) > 1 and self.planned[1][0] <= now_seconds:

@@ -141,7 +141,7 @@ class RerunSide(ApiAnswer):
 
 
 class RerunSeries(ApiAnswer):
-    """The sizes of actions, decision by decision."""
+    """The sizes of actions, decision by decision; of what stays as it was set, what was in force."""
 
     at: list[Instant]
     did: list[float]

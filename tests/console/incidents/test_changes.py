@@ -110,6 +110,17 @@ def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path: P
     }
 
 
+def test_what_failed_hides_nothing_that_the_same_person_had_done_shortly_before(tmp_path: Path):
+    by = Actor("token:east", "operator")
+    with audit_log.attempt(by, "plant.intervene", "shop", reason="once"):
+        pass
+    with pytest.raises(BadInput), audit_log.attempt(by, "plant.intervene", "shop", reason="once"):
+        raise BadInput("subject", "is not there.")
+    now = timezone.now()
+    (change,) = found_changes(now - MINUTE, now, tmp_path)
+    assert change.ref == f"audit:{AuditEntry.objects.order_by('pk')[0].pk}"
+
+
 def test_what_failed_changed_nothing_and_what_a_controller_repeats_is_one_change(tmp_path: Path):
     by = Actor("token:east", "operator")
     for tasks in (2, 3, 4):

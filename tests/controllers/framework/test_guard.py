@@ -259,6 +259,31 @@ def test_setting_once_more_what_is_in_force_neither_cools_down_nor_waits():
 
 
 @dataclass(frozen=True)
+class PoolEcho(Echo):
+    """A law that sees how many stand: nine."""
+
+    def in_force(self, parameters, observation):
+        return 9.0
+
+
+def test_of_a_value_that_is_observed_slew_and_direction_count_from_what_is_seen():
+    assert applied(pass_through(0, 40, 1, law=PoolEcho(), slew_up=5, slew_down=3)) == [9, 14, 6]
+    assert applied(pass_through(2, 12, law=PoolEcho(), direction="up only")) == [9, 12]
+    assert applied(pass_through(2, 12, law=PoolEcho(), direction="down only")) == [2, 9]
+    (limited,) = pass_through(12, law=PoolEcho(), maximum=10)
+    assert limited.decision.expected.amount == pytest.approx(1_200 / 3)
+
+
+def test_what_is_seen_in_force_is_not_set_once_more_and_cools_nothing_down():
+    first, second = pass_through(40, 5, law=PoolEcho(), maximum=9, cooldown_seconds=60.0)
+    assert (first.decision.action, first.decision.expected, first.value) == (None, None, 9.0)
+    assert first.decision.reason.startswith("No action: limited by the guard maximum.")
+    assert second.decision.action == {"start": 5}
+    (advised,) = pass_through(5, law=PoolEcho(), applies=False)
+    assert (advised.value, advised.guard_state["value"]) == (5.0, 9.0)
+
+
+@dataclass(frozen=True)
 class Counter(Echo):
     """A law whose state supposes that as many as it asked for are started."""
 

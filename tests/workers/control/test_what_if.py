@@ -6,9 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controllers import catalog
+from controllers.framework import guard
+from controllers.framework.guard import Measured
 from queues.errors import BadInput
 from tests.workers.control.test_loops import Clock, override, tick
 from workers.control import what_if
+from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 from workers.plants.memory import MemoryPlant
 from workers.steering import overrides
@@ -173,3 +177,35 @@ def test_advice_is_compared_like_what_was_done(loop, plant, clock, control):
     record(loop, plant, clock, control, [3_000] * 4)
     found = run(loop, {"guard.maximum": 1})
     assert found.did.total > found.would.total > 0
+
+
+def of_ladder(loads, now):
+    """The ladder's record of a queue whose demand was so much of 100 events/s that it can handle."""
+    target, law = {"queue": "alert"}, catalog.law("ladder")
+    loop = Loop.objects.create(name="ladder/alert", law="ladder", target=target, state=None)
+    parameters, settings = catalog.read_parameters(law, None), guard.read_settings(law, None)
+    state = {"law": law.initial_state(parameters), "guard": {**guard.initial_state(), "value": 0.0}}
+    for number, demand in enumerate(loads):
+        at = now + timedelta(seconds=5 * number)
+        seen = catalog.read_observation(law, {"demand_per_second": demand, "capacity_per_second": 100.0})
+        about = {"now_seconds": at.timestamp(), "measured": Measured(0.4)}
+        states = {"guard_state": state["guard"], "settings": settings}
+        guarded = guard.decide(law, parameters, state["law"], seen, **states, **about)
+        ledger.entry_of(
+            loop, at=at, fence=number, mode="auto", parameters={**parameters, "guard": settings},
+            state_before=state, observation={**seen, "age_seconds": 0.4, "unfit": None, "idle": None},
+            guarded=guarded, reason=guarded.decision.reason, baseline=None,
+        ).save()  # fmt: skip
+        state = {"law": guarded.state, "guard": guarded.guard_state}
+    return loop
+
+
+def test_what_stays_as_it_was_set_is_in_force_until_the_next_action():
+    loop = of_ladder([50.0, 120.0, 120.0, 95.0, 95.0, 10.0, 10.0, 10.0, 10.0], START)
+    found = run(loop, {"release_share": 0.05})
+    assert [step.did for step in found.steps] == [0, 1, 1, 1, 1, 1, 1, 0, 0]
+    assert [step.would for step in found.steps] == [0, 1, 1, 1, 1, 1, 1, 1, 1]
+    assert (found.did.actions, found.did.movement) == (2, 2.0)
+    assert (found.would.actions, found.would.movement) == (1, 1.0)
+    same = run(loop)
+    assert same.differing == [] and same.did == same.would

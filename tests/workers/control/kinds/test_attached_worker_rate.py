@@ -96,6 +96,23 @@ def test_on_auto_the_pool_follows_what_comes_and_what_waits(app):
     assert all(ledger.replay(entry).same for entry in entries)
 
 
+def test_a_large_pool_that_is_short_grows_however_long_its_loop_has_only_advised(app):
+    app.tasks[ONE] = 70
+    app.ensured(LAW)
+    ticks(app, 3, 70 * 0.85 / 0.8)
+    Loop.objects.update(mode="auto", guard={"minimum": 1.0, "maximum": 100.0})
+    entries = ticks(app, 2, 100.0)
+    assert entries[-1].action == {"start": app.tasks[ONE]} and app.tasks[ONE] > 85, entries[-1].reason
+
+
+def test_a_pool_that_may_only_grow_never_gets_smaller(app):
+    app.tasks[ONE] = 9
+    auto(app)
+    Loop.objects.update(guard={"minimum": 1.0, "maximum": 16.0, "direction": "up only"})
+    entries = ticks(app, 4, 1.0)
+    assert entries[-1].limited_by == "guard direction" and (app.ordered, app.tasks[ONE]) == ([], 9)
+
+
 def test_a_pool_that_gets_smaller_only_as_processes_are_idle_is_asked_again_until_it_is(app):
     auto(app)
     ticks(app, 4, 9.0)
