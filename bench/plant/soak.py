@@ -12,7 +12,8 @@ The charts' stream reaches its bound two hours after the start of a plant: it is
 copies of its first row, or every shorter run would measure how it fills. Likewise each batch task that has a
 schedule runs once before the clock begins: the first run of an hourly one loads what it needs.
 
-A slope says little in less than an hour: `--seconds 3600`, and `--seconds 28800` at night.
+A slope says little in less than an hour, the first half of which is warm-up: `--seconds 3600`, and
+`--seconds 28800` at night.
 """
 
 import math
@@ -51,7 +52,8 @@ LIMITS = {
     "events_lost": 0,
     "handled_bytes_an_event": 150.0,
 }
-SAMPLE_SECONDS, WARM_UP, PEOPLE = 5.0, 1 / 3, 2
+# For half an hour processes still take up what they need: arenas fill, pages that were shared are written to.
+SAMPLE_SECONDS, WARM_UP, PEOPLE = 5.0, 1 / 2, 2
 START_SECONDS, TASKS_SECONDS, DRAIN_SECONDS = 300.0, 300.0, 60.0
 # By words of its command line; what none of them says belongs to what started it.
 KINDS = {
