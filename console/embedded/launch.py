@@ -77,7 +77,10 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "--restore", type=Path, metavar="FILE", help="fill a new data folder from a backup (manage.py backup)"
     )
     parser.add_argument("--host", default=LOOPBACK, help="address to listen on (default 127.0.0.1)")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.prepare and options.restore:
+        parser.error("--restore fills a plant that runs, and --prepare starts none: leave one of them out.")
+    return options
 
 
 def can_begin(data: Path, page: PageAddress) -> bool:
@@ -301,6 +304,7 @@ def main(arguments: list[str]) -> int:
         parse_nodes(variables.NODES.text())
         variables.PRODUCTION.is_on()
         check_whole(data)
+        EmbeddedServers(data)
     except BadInput as error:  # before anything is started
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return 2

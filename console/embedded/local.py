@@ -3,6 +3,7 @@
 import json
 import secrets
 from pathlib import Path
+from typing import Any
 
 from queues import environment as variables
 from queues.errors import BadInput
@@ -23,12 +24,14 @@ def check_whole(data: Path) -> None:
 
 
 class EmbeddedServers:
-    """What is kept of a folder's embedded servers over restarts (`local.json`, ours alone to read)."""
+    """What is kept of a folder's embedded servers over restarts (`local.json`, ours alone to read). Raises
+    BadInput where that can't be read.
+    """
 
     def __init__(self, data: Path) -> None:
         self.data = data
         self.path = data / "local.json"
-        kept = json.loads(self.path.read_text()) if self.path.exists() else {}
+        kept = _read(self.path) if self.path.exists() else {}
         self.password: str = kept.get("password") or secrets.token_urlsafe(24)
         self.ports: dict[str, int] = kept.get("ports", {})
 
@@ -41,3 +44,16 @@ class EmbeddedServers:
 
     def url(self, name: str) -> str:
         return f"redis://:{self.password}@127.0.0.1:{self.ports[name]}/0"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        kept = json.loads(path.read_text())
+    except ValueError:
+        kept = None
+    if not isinstance(kept, dict):
+        raise BadInput(
+            variables.DATA.name,
+            f"has {path}, which is damaged; delete that file: the next start makes another, with new ports.",
+        )
+    return kept

@@ -64,6 +64,21 @@ def test_a_bad_setting_is_refused_in_one_line_before_anything_is_started(
     assert said.out == "" and not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_a_file_of_ports_that_is_damaged_is_named_before_anything_is_started(text, tmp_path, capsys):
+    (tmp_path / "local.json").write_text(text)
+    assert launch.main(["--data", str(tmp_path), "--prepare"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{tmp_path}/local.json, which is damaged; delete that file" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["local.json"]
+
+
+def test_a_backup_is_restored_into_a_plant_that_is_started_and_else_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        launch.parse_arguments(["--prepare", "--restore", "weir.tar"])
+    assert "leave one of them out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("port", ["65536", "99999", "-1", "8e3"])
 def test_a_port_that_there_is_none_of_is_refused_before_anything_is_started(port, capsys):
     """The system takes 99999 for 34463, which is free; the page would never listen at either."""

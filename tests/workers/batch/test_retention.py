@@ -114,6 +114,17 @@ def test_what_takes_more_room_than_it_may_goes_by_the_day_the_oldest_first(keepe
     assert [day.exists() for day in days] == [False, True, False, True]
 
 
+def test_a_file_that_goes_while_it_is_measured_takes_no_room_and_ends_no_run(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a partition that is written anew meanwhile."""
+    days = [snapshots(keeper, day, 600_000) for day in (28, 29, 30)]
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda top: [(top, [], ["gone"]), *walk(top)])
+    assert keeper.run(snapshot_megabytes=1).state == "done"
+    assert [day.exists() for day in days] == [False, False, True]
+
+
 def test_days_that_are_kept_free_no_room_so_the_next_ones_go(keeper: Keeper) -> None:
     days = [snapshots(keeper, day, 600_000) for day in (27, 28, 29, 30)]
     retention.keep(NOW - timedelta(days=4, hours=6), NOW - timedelta(days=4, hours=5), "an incident")

@@ -9,9 +9,10 @@ ledger ids, the alerts, the plans, the runs, the loops, or the handled events. E
 the lease's guard, in small steps, so a revived process deletes nothing and nobody waits long.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -174,7 +175,12 @@ def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T
 
 def _bytes_of(folder: Path) -> int:
     """What its files take; one that goes meanwhile takes nothing."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    size_bytes = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size_bytes += os.stat(os.path.join(root, name)).st_size
+    return size_bytes
 
 
 def _many_entries(most: int, where: Surroundings) -> Iterator[Piece]:
