@@ -179,7 +179,7 @@ def _bytes_of(folder: Path) -> int:
     for root, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):
-                size_bytes += os.stat(os.path.join(root, name)).st_size
+                size_bytes += Path(root, name).stat().st_size
     return size_bytes
 
 
