@@ -9,10 +9,9 @@ ledger ids, the alerts, the plans, the runs, the loops, or the handled events. E
 the lease's guard, in small steps, so a revived process deletes nothing and nobody waits long.
 """
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +24,7 @@ from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
+from workers.batch.jobs.present_files import bytes_in, written_before
 from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts, training_sets
 from workers.history.days import named_days
 from workers.models import Keep, LedgerEntry, Loop, Plan, Run
@@ -122,14 +122,14 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
     """The oldest of what takes more room than it may."""
-    partitions = {each: _bytes_of(each.folder(where.data)) for each in event_archive.partitions(where.data)}
+    partitions = {each: bytes_in(each.folder(where.data)) for each in event_archive.partitions(where.data)}
     for partition in _excess_partitions(partitions, values["archive_megabytes"], where.now):
         yield _archive_piece(partition, FOREVER)
-    raw = {day: _bytes_of(_metric_folder("raw", where) / f"day={day}") for day in _metric_days("raw", where)}
+    raw = {day: bytes_in(_metric_folder("raw", where) / f"day={day}") for day in _metric_days("raw", where)}
     for day in _excess_days(raw, values["raw_megabytes"], where.now):
         yield _metric_piece("raw", day)
     snapshots = {
-        day: _bytes_of(snapshot_archive.day_folder(where.data, day))
+        day: bytes_in(snapshot_archive.day_folder(where.data, day))
         for day in snapshot_archive.days(where.data)
     }
     for day in _excess_days(snapshots, values["snapshot_megabytes"], where.now):
@@ -171,16 +171,6 @@ def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T
             found.append(each)
             over -= size_bytes
     return found
-
-
-def _bytes_of(folder: Path) -> int:
-    """What its files take; one that goes meanwhile takes nothing."""
-    size_bytes = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                size_bytes += Path(root, name).stat().st_size
-    return size_bytes
 
 
 def _many_entries(most: int, where: Surroundings) -> Iterator[Piece]:
@@ -507,16 +497,12 @@ def _excess_handled_us(lease: Any) -> int:
 
 def _old_comparisons(data: Path, before: datetime) -> list[Path]:
     """Files of comparisons that were made before that."""
-    return _written_before(before, (data / stretch_counts.ROOT).glob("*/*.parquet"))
+    return written_before(before, (data / stretch_counts.ROOT).glob("*/*.parquet"))
 
 
 def _old_training(data: Path, before: datetime) -> list[Path]:
     """Sets to forecast by that were made before that; the newest two weeks of days are all that is read."""
-    return _written_before(before, (data / training_sets.ROOT).glob("queue=*/day=*.parquet"))
-
-
-def _written_before(before: datetime, paths: Iterable[Path]) -> list[Path]:
-    return [path for path in paths if path.stat().st_mtime < before.timestamp()]
+    return written_before(before, (data / training_sets.ROOT).glob("queue=*/day=*.parquet"))
 
 
 def due_alerts(before: datetime) -> QuerySet[Alert]:
