@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import orjson
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from queues import keys
 from tests.console.browser.pages.test_plant_page import row
 from tests.console.browser.screen import BROWSER, Observer, comes, live
 from tests.console.browser.test_live_figures import LIVE, SOCKET, close
 from tests.console.served import Served
+from tests.waiting import until
 
 pytestmark = BROWSER
 PARTS_ONLY = "x-weir-parts"
@@ -30,11 +31,26 @@ def east(ask):
 
 
 def written_anew(page: Page, observer: Observer, change) -> None:
-    """What the server writes of the page once this has changed, and the server has no snapshot."""
-    with page.expect_response(lambda answer: PARTS_ONLY in answer.request.headers) as heard:
-        observer.publish(change)
+    """Publishes this change until the page asks anew, of a server that has no snapshot when it answers."""
+    heard: list[bool] = []
+
+    def without_snapshot(route: Route) -> None:
+        if PARTS_ONLY not in route.request.headers:
+            route.fallback()
+            return
         observer.control.delete(keys.SNAPSHOT)
-    assert heard.value.ok
+        answer = route.fetch()
+        heard.append(answer.ok)
+        route.fulfill(response=answer)
+
+    def asks() -> bool:
+        observer.publish(change)
+        page.wait_for_timeout(250)
+        return bool(heard)
+
+    page.route("**/*", without_snapshot)
+    until(asks, 20, every_seconds=0.25)
+    assert heard[0]
     page.wait_for_timeout(500)  # it is put in place as soon as it has come
 
 
