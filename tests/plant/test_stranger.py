@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from bench.plant.running_plant import RunningPlant
+from tests.shared_data import DATA
 
 pytestmark = [pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(1200)]
 PATIENCE = 600.0  # seconds; how long a start takes is a figure of the bench, and no verdict on a busy machine
-SHARED_EVENTS = (
-    Path(__file__).resolve().parents[3] / "shared/data/events/google2011_job_events_parts_000_039.csv.gz"
-)
+SHARED_EVENTS = DATA / "events" / "google2011_job_events_parts_000_039.csv.gz"
 
 
 def test_real_events_reach_workers(plant: RunningPlant):

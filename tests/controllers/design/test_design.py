@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +14,11 @@ from controllers.design.identify import identify
 from controllers.design.placement import Gains, Model
 from controllers.design.request import DESIGNS
 from queues.errors import BadInput
+from tests.shared_data import DATA
 
 PAPER, LATE = Model(0.985, -134.0), Model(0.985, -134.0, 1)
 PAIR = [complex(0.046, 0.4), complex(0.046, -0.4)]
-REFERENCE = Path(__file__).parents[4] / "shared" / "data" / "reference" / "riccati_place.json"
+REFERENCE = DATA / "reference" / "riccati_place.json"
 parts = st.floats(0.05, 0.9)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,9 @@ from controllers.concurrency.throughput_curve import station_throughput
 from controllers.design.network import answer
 from controllers.design.queueing_models import Station, closed, erlang_c, open_network, throughput
 from queues.errors import BadInput
+from tests.shared_data import DATA
 
-REFERENCE = Path(__file__).parents[4] / "shared" / "data" / "reference" / "queueing.json"
+REFERENCE = DATA / "reference" / "queueing.json"
 
 
 def close(found, wanted, tolerance):

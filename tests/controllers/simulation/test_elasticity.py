@@ -1,6 +1,6 @@
 """The lab's elasticity: a chain that loses nothing, delivers at least once, and how laws fare on it."""
 
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,14 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.actions.lab.trace_files import read_trace
+from controllers.rivals.thesis_queueing import wt
+from controllers.rivals.thesis_regression import Record, ThesisRegression
 from controllers.simulation import elasticity
 from controllers.simulation.elasticity import SCENARIO
 from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.model.elastic_laws import LAWS as LAWS_OF_THE_LAB
 from controllers.simulation.model.elastic_laws import SHARE_OF, Course
 from controllers.simulation.model.load_step import LAWS, taken
+from tests.shared_data import DATA
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
 # Real traces: file, column, days.
 TRACES = [
     *((f"tweets/Twitter_volume_{name}.csv.gz", "value", 55) for name in ("AAPL", "AMZN", "CRM", "CVS", "FB")),
@@ -218,6 +220,64 @@ def test_on_a_bursty_hour_nobody_fails_less_with_about_as_many_tasks(seed):
     )
     for each in others:
         assert ours["error_rate"] <= each["error_rate"] or each["tasks_mean"] > 1.15 * ours["tasks_mean"]
+
+
+def rg_of_what_came(course, steered):
+    """RG as a law that could be: trained anew at each decision, on what WT did with the events until then."""
+    windows = []
+
+    def recorded(seen, past):
+        for each in seen.operators:
+            record = Record(seen.at_seconds, each.tasks, each.executed_events, each.emitted_events)
+            windows.append((each.name, record))
+        return wt(seen, course.settings["bound_seconds"])
+
+    steered(recorded, replace(course, seed=course.seed + 1))
+
+    def decide(seen, past):
+        known = {kind.name: [] for kind in KINDS}
+        for name, record in windows:
+            if record.at_seconds <= seen.at_seconds:
+                known[name].append(record)
+        return ThesisRegression(known, float(course.settings["interval_seconds"])).decide(seen)
+
+    return decide
+
+
+def foresight_is_what_wins(trace, **given_):
+    """RG fails less than the joint law with about as many tasks; trained on what came so far, it does not."""
+    settings_ = SCENARIO.read_settings(given_)
+    course = Course(settings_, elasticity._fresh(settings_, 1, trace), 86_400 / settings_["compression"], 1)
+    ours, trained_on_it, causal = (
+        elasticity._outcome(elasticity.steered(make(course, elasticity.steered), course)).metrics
+        for make in (LAWS_OF_THE_LAB["joint"], LAWS_OF_THE_LAB["rg"], rg_of_what_came)
+    )
+    lost = trained_on_it["error_rate"] < ours["error_rate"]
+    assert lost and trained_on_it["tasks_mean"] <= 1.15 * ours["tasks_mean"]
+    assert causal["error_rate"] > ours["error_rate"]
+
+
+def test_in_the_bursty_hour_and_week_that_are_lost_foresight_is_what_wins():
+    foresight_is_what_wins(bursty_hour(18), days=1, compression=24)
+    foresight_is_what_wins(sudden(5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "days", "compression"),
+    [
+        ("tweets/Twitter_volume_AAPL.csv.gz", 55, 84),
+        ("tweets/Twitter_volume_CVS.csv.gz", 55, 12),
+        ("aws/ec2_cpu_utilization_24ae8d.csv.gz", 14, 12),
+        ("aws/ec2_network_in_257a54.csv.gz", 14, 12),
+    ],
+)
+def test_on_the_real_traces_that_are_lost_foresight_is_what_wins(file, days, compression):
+    if not (DATA / file).exists():
+        pytest.skip(f"{file} is not there")
+    trace, last = read_trace(str(DATA / file), "value"), min(days, 14)
+    trace = trace[-round(trace.size * last / days) :]
+    foresight_is_what_wins(trace, days=last, compression=compression)
 
 
 def decisions_behind(trace, **given_):

@@ -2,7 +2,6 @@
 
 import math
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +14,10 @@ from controllers.framework import guard
 from controllers.simulation import manager
 from controllers.worker_rate.law import WorkerRate
 from tests.controllers.worker_rate.thesis_tables import ROWS, TABLES
+from tests.shared_data import DATA
 
 SCENARIO = manager.SCENARIO
-RATES = Path(__file__).parents[4] / "shared" / "data" / "rates"
+RATES = DATA / "rates"
 TRACES = [
     "nasa_http_1995_jul_per_second",
     "twitter_sample_2021_08_per_second_d01_11",

@@ -1,7 +1,6 @@
 """Smooth weighted round robin: exact, and fair through failures and changes of points."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,8 +8,8 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from queues.publishing.splitter import Splitter, split_request
+from tests.shared_data import DATA
 
-SHARED = Path(__file__).resolve().parents[4] / "shared"
 POINTS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 60), min_size=1, max_size=6).filter(
     lambda points: any(points.values())
 )
@@ -34,7 +33,7 @@ def test_the_sequence_is_the_rules_own(points, count):
 
 
 def test_the_reference_sequences_come_out():
-    path = SHARED / "data" / "reference" / "wrr.json"
+    path = DATA / "reference" / "wrr.json"
     if not path.exists():
         pytest.skip("the reference data lies beside the project and is not here")
     smooth = [case for case in json.loads(path.read_text())["cases"] if case["algorithm"] == "smooth WRR"]

@@ -3,11 +3,11 @@
 import json
 import logging
 import math
-from pathlib import Path
 from statistics import median
 
 import pytest
 
+from tests.shared_data import DATA
 from tests.waiting import until
 from tests.workers.control import overload
 from tests.workers.control.overload import Overload, Trace, outcome, told
@@ -16,7 +16,7 @@ from tests.workers.pipeline.test_exactness import START_SECONDS, Running
 from workers.models import Loop
 
 logger = logging.getLogger(__name__)
-TRACE = Path(__file__).resolve().parents[4] / "shared/data/events/google2011_job_events_parts_000_039.csv.gz"
+TRACE = DATA / "events" / "google2011_job_events_parts_000_039.csv.gz"
 BOUND_SECONDS, OVERLOAD_SECONDS = 20.0, 50.0
 MORE_THAN_ENOUGH = 18_000.0  # events/s
 WARM, MOST_ROUNDS = 1.1, 4

@@ -1,14 +1,14 @@
 """`match`: the contract's words, case by case, and facts from Trino's and Flink's own tests."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from queues.errors import BadInput
+from tests.shared_data import DATA
 from workers.pipeline.matching.match_request import answer
 
-REFERENCE = Path(__file__).resolve().parents[5] / "shared" / "data" / "reference"
+REFERENCE = DATA / "reference"
 
 
 def ask(pattern: str, events: object, **more) -> list[list[str]]:
