@@ -244,7 +244,7 @@ def rg_of_what_came(course, steered):
     return decide
 
 
-def foresight_is_what_wins(trace, **given_):
+def assert_only_knowledge_of_it_wins(trace, **given_):
     """RG fails less than the joint law with about as many tasks; trained on what came so far, it does not."""
     settings_ = SCENARIO.read_settings(given_)
     course = Course(settings_, elasticity._fresh(settings_, 1, trace), 86_400 / settings_["compression"], 1)
@@ -257,9 +257,9 @@ def foresight_is_what_wins(trace, **given_):
     assert causal["error_rate"] > ours["error_rate"]
 
 
-def test_in_the_bursty_hour_and_week_that_are_lost_foresight_is_what_wins():
-    foresight_is_what_wins(bursty_hour(18), days=1, compression=24)
-    foresight_is_what_wins(sudden(5))
+def test_where_rg_wins_a_bursty_hour_or_week_it_knew_what_comes():
+    assert_only_knowledge_of_it_wins(bursty_hour(18), days=1, compression=24)
+    assert_only_knowledge_of_it_wins(sudden(5))
 
 
 @pytest.mark.slow
@@ -272,12 +272,12 @@ def test_in_the_bursty_hour_and_week_that_are_lost_foresight_is_what_wins():
         ("aws/ec2_network_in_257a54.csv.gz", 14, 12),
     ],
 )
-def test_on_the_real_traces_that_are_lost_foresight_is_what_wins(file, days, compression):
+def test_where_rg_wins_on_a_real_trace_it_knew_what_comes(file, days, compression):
     if not (DATA / file).exists():
         pytest.skip(f"{file} is not there")
     trace, last = read_trace(str(DATA / file), "value"), min(days, 14)
     trace = trace[-round(trace.size * last / days) :]
-    foresight_is_what_wins(trace, days=last, compression=compression)
+    assert_only_knowledge_of_it_wins(trace, days=last, compression=compression)
 
 
 def decisions_behind(trace, **given_):

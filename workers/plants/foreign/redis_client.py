@@ -9,6 +9,7 @@ import redis
 from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection, parse_url
 
 from workers.plants.foreign.answer_limit import AnswerLimit, answer_seconds
+from workers.plants.foreign.connection_failure import reason
 from workers.plants.plant import PlantConfused
 
 MOST_BYTES = 2**20
@@ -105,8 +106,7 @@ def said(error: Exception) -> str:
     if isinstance(error, redis.TimeoutError) or isinstance(cause, TimeoutError):
         return f"no whole answer within {answer_seconds():g} s"
     if isinstance(cause, OSError):
-        return (cause.strerror or str(cause)).lower()[:200]
+        return reason(cause.strerror or cause)
     if isinstance(error, redis.ConnectionError) and not isinstance(error, redis.AuthenticationError):
         return "it ends the connection"
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return line[:200].rstrip(".")
+    return reason(error)

@@ -28,6 +28,7 @@ from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.celery_app import bounded_transports
 from workers.plants.foreign.celery_app.outside import count_of
 from workers.plants.foreign.client import PlantClient
+from workers.plants.foreign.connection_failure import reason
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -224,7 +225,7 @@ class RedisBroker:
         except redis.ResponseError as error:
             raise PlantConfused(f"{self._name} refuses us: {error}.") from None
         except (redis.RedisError, OSError) as error:
-            raise PlantSilent(f"{self._name} can't be reached ({error}).") from None
+            raise PlantSilent(f"{self._name} can't be reached ({reason(error)}).") from None
 
 
 def keys_of(queue: str, separators: Sequence[str], prefix: str = "") -> list[tuple[int, str]]:
@@ -274,7 +275,7 @@ class AmqpBroker:
         except AMQPError as error:
             raise PlantConfused(f"{self._name} refuses us: {error}.") from None
         except FAILURES as error:
-            raise PlantSilent(f"{self._name} can't be reached ({error}).") from None
+            raise PlantSilent(f"{self._name} can't be reached ({reason(error)}).") from None
         return QueueLength(int(found.message_count), consumers=int(found.consumer_count))
 
     def _managed(self, queue: str, declared: QueueLength) -> QueueLength:

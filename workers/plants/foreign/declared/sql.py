@@ -19,6 +19,7 @@ from typing import Any
 
 import psycopg
 
+from workers.plants.foreign.connection_failure import reason
 from workers.plants.plant import PlantConfused, PlantSilent
 
 SQL_SECONDS = 2.0
@@ -95,9 +96,9 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     except psycopg.OperationalError as error:
         if ended.is_set():
             raise late from None
-        raise PlantSilent(f"{name}: the database can't be asked ({_first_line(error)}).") from None
+        raise PlantSilent(f"{name}: the database can't be asked ({reason(error)}).") from None
     except psycopg.Error as error:
-        raise PlantConfused(f"{name}: {_first_line(error)}.") from None
+        raise PlantConfused(f"{name}: {reason(error)}.") from None
 
 
 def _connected(name: str, address: str, options: str) -> "psycopg.Connection[Any]":
@@ -112,10 +113,6 @@ def _connected(name: str, address: str, options: str) -> "psycopg.Connection[Any
         return psycopg.connect(address, connect_timeout=2, options=options)
     except psycopg.ProgrammingError:
         raise PlantConfused(f"{name} {UNREADABLE}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
 
 
 @contextmanager

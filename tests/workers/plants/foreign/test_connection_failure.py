@@ -1,0 +1,55 @@
+"""Why a server can't be reached is said in plain words, whichever client found it out."""
+
+import socket
+from contextlib import closing
+
+import httpx
+import psycopg
+import pytest
+import redis
+from kombu import Connection
+
+from tests.servers import free_port
+from workers.plants.foreign.connection_failure import MOST_LETTERS, reason
+
+UNLISTENED = "nothing listens at its port"
+
+
+def by_socket(port):
+    socket.create_connection(("127.0.0.1", port))
+
+
+def by_http(port):
+    httpx.get(f"http://127.0.0.1:{port}/")
+
+
+def by_redis(port):
+    redis.Redis(port=port).ping()
+
+
+def by_amqp(port):
+    with closing(Connection(f"amqp://127.0.0.1:{port}//")) as connection:
+        connection.connect()
+
+
+def by_sql(port):
+    psycopg.connect(f"postgresql://127.0.0.1:{port}/db")
+
+
+@pytest.mark.parametrize("ask", [by_socket, by_http, by_redis, by_amqp, by_sql])
+def test_a_port_at_which_nothing_listens_is_said_so_without_a_number_or_an_address(ask):
+    with pytest.raises(Exception, match="refused") as failed:
+        ask(free_port())
+    assert reason(failed.value) == UNLISTENED
+
+
+def test_a_name_that_nobody_knows_is_said_so():
+    with pytest.raises(OSError, match=r"not known|resolution|hostname") as failed:
+        socket.getaddrinfo("weir.invalid", 1)
+    assert "host" in reason(failed.value) and "[" not in reason(failed.value)
+
+
+def test_any_other_error_is_its_first_line_of_bounded_length():
+    assert reason(ValueError("Server disconnected.\nmore")) == "Server disconnected"
+    assert reason(ValueError()) == "ValueError"
+    assert len(reason("x" * 1000)) == MOST_LETTERS
