@@ -4,6 +4,7 @@ Each function asks whether the actor may, changes, and writes the audit in the s
 happens or nothing. All raise PermissionDenied, and BadInput naming the field.
 """
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,8 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Messag
 from workers.alerts.lifecycle.reported import StoredReport
 from workers.alerts.rules import rules, silences
 from workers.alerts.rules.matching import in_words
+
+FINGERPRINT_DIGITS = 12
 
 
 @transaction.atomic
@@ -137,13 +140,16 @@ def define_receiver(
     text = _reason(reason)
     known = Receiver.objects.filter(name=name).first() if isinstance(name, str) else None
     before = described(known) if known else None
+    noted = audit_document(known) if known else None
     if before is not None:
         demand_unchanged(str(name), before, digest)
     more = {flag: before[flag] for flag in switches if before is not None}
     more |= {flag: value for flag, value in switches.items() if value is not None}
     with audit_log.noting_refused(actor, "receiver.change", str(name), ("url", "secret_environment")):
         made = receivers.define(name, channel, settings, **more)
-    audit_log.record(actor, "receiver.change", made.name, reason=text, before=before, after=described(made))
+    audit_log.record(
+        actor, "receiver.change", made.name, reason=text, before=noted, after=audit_document(made)
+    )
     return made
 
 
@@ -154,7 +160,7 @@ def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
     text = _reason(reason)
     if named := [*receivers.used_by(receiver), *receivers.schedules_of(receiver)]:
         raise BadInput("receiver", f"is named by {', '.join(named[:5])}; take it out there first.")
-    before = described(receiver)
+    before = audit_document(receiver)
     receiver.delete()
     audit_log.record(actor, "receiver.change", receiver.name, reason=text, before=before)
 
@@ -171,7 +177,7 @@ def test_receiver(actor: Actor, receiver: Receiver, *, now: datetime) -> Message
 
 
 def described(receiver: Receiver) -> dict[str, Any]:
-    """A receiver as audit and API have it; it holds no secret."""
+    """A receiver as those who may change it have it; its address may hold a key to what is behind it."""
     return {
         "name": receiver.name,
         "channel": receiver.channel,
@@ -180,6 +186,23 @@ def described(receiver: Receiver) -> dict[str, Any]:
         "gets_reports": receiver.gets_reports,
         "enabled": receiver.enabled,
     }
+
+
+def described_for(actor: Actor, receiver: Receiver) -> dict[str, Any]:
+    """A receiver as the actor may have it."""
+    found = described(receiver)
+    if "url" in found and not actor.may("receiver.change"):
+        found["url"] = receivers.shown_address(found["url"])
+    return found
+
+
+def audit_document(receiver: Receiver) -> dict[str, Any]:
+    """A receiver as the audit keeps it, for good: by its fingerprint one sees that an address has changed."""
+    found = described(receiver)
+    if url := found.get("url"):
+        fingerprint = hashlib.sha256(url.encode()).hexdigest()[:FINGERPRINT_DIGITS]
+        found |= {"url": receivers.shown_address(url), "url_fingerprint": fingerprint}
+    return found
 
 
 def _noted(actor: Actor, action: str, alert: Alert, reason: str, after: Any) -> None:

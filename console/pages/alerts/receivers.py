@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.accounts.access import actor_of, requires
+from console.accounts.access import Actor, actor_of, requires
 from console.actions import alerts
 from console.input.form_values import filled_form
 from console.input.shown_digest import digest_of
@@ -49,10 +49,12 @@ class OnCall:
 @dataclass(frozen=True, kw_only=True)
 class ListedReceiver:
     """A receiver. last: its newest message; failing: the one tried most often in vain; secret: for
-    administrators who have lately proved who they are.
+    administrators who have lately proved who they are; address: of a webhook or Alertmanager, as the reader
+    may have it.
     """
 
     receiver: Receiver
+    address: str
     used_by: list[str]
     last: Message | None
     failing: Message | None
@@ -106,7 +108,7 @@ def receivers_page(
 ) -> HttpResponse:
     actor = actor_of(request)
     shows_secrets = actor.may("receiver.change") and actor.is_confirmed()
-    rows = [_row(each, shows_secrets) for each in Receiver.objects.order_by("name")]
+    rows = [_row(actor, each, shows_secrets) for each in Receiver.objects.order_by("name")]
     editing = Receiver.objects.filter(name=request.GET.get("edit", "")).first()
     page = ReceiversPage(
         receivers=rows,
@@ -136,11 +138,12 @@ def _form(editing: Receiver | None, submitted: QueryDict | None) -> ReceiverForm
     return filled_form(ReceiverForm, {**named, **editing.settings, "addresses": lines, **flags})
 
 
-def _row(receiver: Receiver, shows_secrets: bool) -> ListedReceiver:
+def _row(actor: Actor, receiver: Receiver, shows_secrets: bool) -> ListedReceiver:
     derived = receiver.channel == Receiver.Channel.WEBHOOK and not receiver.settings.get("secret_environment")
     waiting = receiver.messages.filter(state=Message.State.WAITING, tries__gt=0)
     return ListedReceiver(
         receiver=receiver,
+        address=alerts.described_for(actor, receiver).get("url", ""),
         used_by=kept.used_by(receiver),
         last=receiver.messages.order_by("-pk").first(),
         failing=waiting.order_by("-tries").first(),

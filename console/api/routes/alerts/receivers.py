@@ -5,6 +5,7 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 
+from console.accounts.access import Actor
 from console.actions import alerts
 from console.api.answer.router import Router
 from console.api.answer.schema import declared
@@ -42,11 +43,11 @@ class NewReceiver(Given):
 
 @router.get("/receivers", response=ReceiverList, summary="Who is notified, and whether messages arrive")
 def list_receivers(request: HttpRequest) -> ReceiverList:
-    actor_for(request, "plant.view")
+    actor = actor_for(request, "plant.view")
     found = Receiver.objects.order_by("name")
     watch = AlertWatch.objects.filter(pk=1).first() or AlertWatch()
     return {
-        "receivers": [{**_receiver_row(each), "messages": _messages(each)} for each in found],
+        "receivers": [{**_receiver_row(actor, each), "messages": _messages(each)} for each in found],
         "dead_mans_switch": {"called_at": watch.alive_at, "error": watch.alive_error},
     }
 
@@ -54,7 +55,7 @@ def list_receivers(request: HttpRequest) -> ReceiverList:
 @router.post("/receivers/{name}", response=ReceiverRow, summary="Make a receiver, or change it")
 def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> ReceiverRow:
     actor = actor_for(request, "receiver.change")
-    return _receiver_row(alerts.define_receiver(actor, name, **body.dict()))
+    return _receiver_row(actor, alerts.define_receiver(actor, name, **body.dict()))
 
 
 @router.post(
@@ -72,9 +73,9 @@ def test_receiver(request: HttpRequest, name: str) -> MessageRow:
     return _message(alerts.test_receiver(actor, _receiver(name), now=timezone.now()))
 
 
-def _receiver_row(receiver: Receiver) -> ReceiverRow:
-    described = alerts.described(receiver)
-    return declared(ReceiverRow, {**described, "digest": digest_of(described)})
+def _receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
+    digest = digest_of(alerts.described(receiver))
+    return declared(ReceiverRow, {**alerts.described_for(actor, receiver), "digest": digest})
 
 
 def _receiver(name: str) -> Receiver:

@@ -27,7 +27,12 @@ class ReceiverRow(ApiAnswer):
     name: str
     channel: Annotated[str, one_of(Receiver.Channel.values)]
     addresses: NotRequired[Annotated[list[str], Field(description="Of email.")]]
-    url: NotRequired[Annotated[str, Field(description="Of a webhook.")]]
+    url: NotRequired[
+        Annotated[
+            str,
+            Field(description="Of a webhook or an Alertmanager; up to its host for who may not change it."),
+        ]
+    ]
     secret_environment: NotRequired[
         Annotated[
             str,

@@ -2,8 +2,10 @@
 
 import pytest
 
+from console.models import AuditEntry
 from tests.console.page_form import form_of
 from tests.console.pages.alerts.checks import REASON, fetch
+from workers.alerts.delivery.receivers import shown_address
 from workers.alerts.lifecycle.models import Message, Receiver
 
 pytestmark = pytest.mark.django_db
@@ -24,6 +26,36 @@ def test_a_receiver_is_made_tested_and_kept_while_a_rule_names_it(browsers, aler
     assert "is named by node-lost" in refused.json()["errors"]["receiver"][0]
     assert fetch(administrator, f"/alerts/receivers/{hook.pk}/delete", REASON).status_code == 200
     assert not Receiver.objects.filter(name="hook").exists()
+
+
+def test_the_key_in_an_address_is_shown_to_those_alone_who_may_change_it_and_is_not_in_the_audit(
+    browsers, alert
+):
+    administrator = browsers["administrator"]
+    form = {"name": "hook", "channel": "webhook", "enabled": "on", **REASON}
+    for key in ("T0/first", "T0/second"):
+        sent = fetch(
+            administrator, "/alerts/receivers/change", {**form, "url": f"https://chat.example/{key}"}
+        )
+        assert sent.status_code == 200
+        form = form_of(administrator.get("/alerts/receivers/?edit=hook"), "/alerts/receivers/change") | REASON
+
+    def seen_by(role):
+        page = browsers[role].get("/alerts/receivers/?edit=hook").content.decode()
+        return page, browsers[role].get("/api/v1/receivers").content.decode()
+
+    assert all("https://chat.example/T0/second" in text for text in seen_by("administrator"))
+    for role in ("viewer", "operator"):
+        for text in seen_by(role):
+            assert "https://chat.example/" in text and "T0" not in text
+    audited = [entry.after for entry in AuditEntry.objects.filter(action="receiver.change").order_by("pk")]
+    assert {each["url"] for each in audited} == {"https://chat.example/…"}
+    assert audited[0]["url_fingerprint"] != audited[1]["url_fingerprint"]
+
+
+def test_an_address_without_a_path_is_shown_whole():
+    assert shown_address("http://alertmanager:9093") == "http://alertmanager:9093"
+    assert shown_address("https://desk/?token=abc") == "https://desk/…"
 
 
 ADDRESS = "desk@example.org"
