@@ -1,5 +1,5 @@
 // Forms that steer: what is and what would be, the difference in words, errors beside their field, undo after.
-import { formatted, words } from "../values/format.js";
+import { formatted, timestamp, words } from "../values/format.js";
 import { copied } from "./clipboard.js";
 import { refreshAll } from "../values/refresh.js";
 import { NOT_TYPED, newKey, send, valuesOf } from "./sending.js";
@@ -48,11 +48,11 @@ function differ(form) {
   button.disabled = !different.length || wrong.length > 0;
 }
 
-/** The end of an override as a button says it: for 30 min, until 14:30, until it is ended. */
+/** The end of an override as a button says it: for 30 min, until 14:30 (of another day with it), until it is ended. */
 function ending(form) {
   const { minutes, expires_at: at } = form.elements;
   if (minutes.value === "endless") return "until it is ended";
-  if (minutes.value === "until") return at.value ? `until ${at.value.slice(11, 16)}` : "until…";
+  if (minutes.value === "until") return at.value ? `until ${clockOrDay(at.value)}` : "until…";
   return minutes.value ? `for ${minutes.selectedOptions[0].textContent.trim().replace(/^in /, "")}` : "";
 }
 
@@ -65,6 +65,13 @@ function expire(choice) {
 }
 
 const localTime = (instant) => new Date(instant - instant.getTimezoneOffset() * 60e3).toISOString().slice(0, 16);
+
+/** Of a field's local time: of today the clock alone. */
+function clockOrDay(text) {
+  const at = new Date(text), clock = timestamp(at, "minute");
+  return at.toDateString() === new Date().toDateString() ? clock : `${timestamp(at, "day")} ${clock}`;
+}
+
 const labelOf = (field) => words(field.dataset.name);
 
 function effect(form, different, verb) {
