@@ -97,7 +97,7 @@ def _loops(alert: Alert) -> Iterator[IncidentEvent]:
     for entry in response.entries:
         words = f"{entry.reason} ({entry.verdict})"
         yield IncidentEvent(entry.at, "loop", words, entry.loop.name, reverse("entry", args=[entry.pk]))
-    if (more := response.outcome.count - len(response.entries)) > 0:
+    if (more := response.outcome.count + response.outcome.before - len(response.entries)) > 0:
         yield _left_out(min(each.at for each in response.entries), "loop", more, "action")
     for plan in response.plans:
         words = f"Plan proposed: {plan.title} ({plan.get_state_display().lower()})"

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
+from controllers.framework.reason import counted
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Plan
 
@@ -16,6 +17,7 @@ from workers.models import LedgerEntry, Loop, Plan
 BEFORE = timedelta(minutes=5)
 AFTER = timedelta(minutes=2)
 MOST_ACTIONS, MOST_PLANS = 12, 20
+UNJUDGED = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.NO_ACTION)
 
 
 def loops_of(alert: Alert) -> QuerySet[Loop]:
@@ -48,8 +50,8 @@ def actions(alert: Alert) -> QuerySet[LedgerEntry]:
 
 
 def effective_until(alert: Alert, until: datetime | None) -> QuerySet[LedgerEntry]:
-    """Of these, all that were judged effective, up to this time; None: it is not over."""
-    found = actions(alert).filter(verdict=LedgerEntry.Verdict.EFFECTIVE)
+    """Of these, all since its onset that were judged effective, up to this time; None: it is not over."""
+    found = actions(alert).filter(verdict=LedgerEntry.Verdict.EFFECTIVE, at__gte=alert.began_at)
     return found if until is None else found.filter(at__lte=until)
 
 
@@ -68,12 +70,13 @@ def _is_relevant(plan: Plan, labels: dict[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class AlertOutcome:
-    """What the actions for an alert came to. count: of all, effective: of those that had an effect. words:
-    the two in a sentence.
+    """What the actions since an alert's onset came to. count: of all, effective: of those that had an effect;
+    before: actions of up to BEFORE earlier, most of which knew nothing of it. words: all that in a sentence.
     """
 
     count: int
     effective: int
+    before: int
     words: str
 
 
@@ -98,21 +101,23 @@ class Response:
 
 def outcome(alert: Alert) -> AlertOutcome:
     """What loops did about it, counted."""
-    verdicts = _verdicts(actions(alert))
+    done = actions(alert)
+    verdicts = _verdicts(done.filter(at__gte=alert.began_at))
+    before = done.filter(at__lt=alert.began_at).count()
     count, effective = sum(verdicts.values()), verdicts["effective"]
-    return AlertOutcome(count, effective, _words(count, effective, verdicts))
+    return AlertOutcome(count, effective, before, _words(count, effective, before, verdicts))
 
 
 def response(alert: Alert) -> Response:
     """What loops and plans did about it."""
     done = actions(alert)
-    counted = outcome(alert)  # first: what is done meanwhile is among the entries, and not left out
+    came_to = outcome(alert)  # first: what is done meanwhile is among the entries, and not left out
     return Response(
         since=list(done.filter(at__gte=alert.began_at)[:MOST_ACTIONS]),
         before=list(done.filter(at__lt=alert.began_at)[:MOST_ACTIONS]),
         advice=list(decisions(alert).exclude(mode__in=Loop.ACTING)[:MOST_ACTIONS]),
         plans=plans(alert),
-        outcome=counted,
+        outcome=came_to,
     )
 
 
@@ -130,9 +135,10 @@ def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
     return Counter(dict(entries.order_by().values_list("verdict").annotate(Count("pk"))))
 
 
-def _words(count: int, effective: int, verdicts: Counter[str]) -> str:
+def _words(count: int, effective: int, before: int, verdicts: Counter[str]) -> str:
     if not count:
-        return "No loop has acted."
+        earlier = f"; {counted(before, 'action')} in the 5 minutes before" if before else ""
+        return f"No loop has acted since it began{earlier}."
     rest = [
         f"{verdicts[name]} {said}"
         for name, said in (

@@ -66,7 +66,8 @@ class Row:
 class ReviewFigures:
     """A time in figures and in a sentence. open_seconds: that anything was open; explained: alerts that
     belong to another's incident; failed: messages given up; acknowledged_seconds: the median of the
-    incidents that were; actions, effective: of control loops meanwhile.
+    incidents that were; actions, effective, unjudged: of control loops meanwhile, all, those that had an
+    effect, and those of which nobody can say.
     """
 
     incidents: int
@@ -81,6 +82,7 @@ class ReviewFigures:
     acknowledged_seconds: float | None
     actions: int
     effective: int
+    unjudged: int
     sentence: str
 
     def document(self) -> dict[str, Any]:
@@ -159,8 +161,14 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
         acknowledged_seconds=statistics.median(waits) if waits else None,
         actions=sum(verdicts.values()),
         effective=verdicts["effective"],
+        unjudged=sum(verdicts[name] for name in history.UNJUDGED),
         sentence=_sentence(incidents, len(rows), still),
     )
+
+
+def length(seconds: float) -> str:
+    """In minutes, or in seconds where it is less than one."""
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
@@ -169,9 +177,7 @@ def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
             f"{counted(alerts, 'alert')} fired, explained by what had ended before." if alerts else NONE_FIRED
         )
     worst = max(incidents, key=lambda row: (GRAVITY[row.alert.shown_severity], row.seconds))
-    minutes = worst.seconds / 60
-    length = f"{minutes:.0f} min" if minutes >= 1 else f"{worst.seconds:.0f} s"
     count = counted(len(incidents), "incident")
     count += f" with {counted(alerts, 'alert')}" if alerts > len(incidents) else ""
     rest = f"{still} {'is' if still == 1 else 'are'} still open" if still else "all are resolved"
-    return f"{count}; {rest}. The worst: {worst.alert.title}, {length}."
+    return f"{count}; {rest}. The worst: {worst.alert.title}, {length(worst.seconds)}."

@@ -294,6 +294,22 @@ def test_conditions_of_loops_read_their_ticks(condition, ticks, value, looks):
     assert reading.labels == {"loop": "worker_rate/alert/n1", "queue": "alert", "node": "n1"}
 
 
+@pytest.mark.parametrize(
+    ("limited_by", "seconds", "value"),
+    [(None, 40.0, 0), ("nothing to decide", 40.0, 0), (None, 20.0, 3), ("executed workers", 40.0, 3)],
+)
+def test_actions_without_effect_are_over_once_a_loop_has_wanted_nothing_for_half_a_minute(
+    limited_by, seconds, value, looks
+):
+    """A busy host kept workers of one queue waiting; a minute after it was over, the alert fired."""
+    facts = loop_facts(looks, [(None, "ineffective", 1.0)] * 3)
+    last = facts.ticks[-1]
+    ticks = [replace(each, at=each.at - seconds) for each in facts.ticks]
+    ticks.append(replace(last, at=looks.now, acted=False, limited_by=limited_by, verdict="no action"))
+    evidence = replace(looks.evidence(), loops=[replace(facts, ticks=ticks)])
+    assert next(evaluator.CONDITIONS["loop_ineffective"].read(evidence, 600.0)).value == value
+
+
 def test_conditions_of_records_fire(looks):
     notify = {"threshold": 1, "clear_threshold": 1, "window_seconds": 600}
     rule("plan-failed", condition="plan_failed", title="Plan {plan} failed", **notify)

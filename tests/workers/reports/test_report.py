@@ -12,7 +12,7 @@ from tests.workers.alerts.receiving import mail_server
 from tests.workers.reports.weeks import MONDAY, eventful_week
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.delivery import dispatcher, receivers
-from workers.alerts.lifecycle.models import Incident, Message, Receiver
+from workers.alerts.lifecycle.models import Alert, Incident, Message, Receiver
 from workers.models import LedgerEntry, Loop, Override
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.models import Objective, ObjectiveMinute
@@ -60,6 +60,14 @@ def test_a_severity_that_a_person_says_of_an_incident_is_the_report_s(happened):
     Incident.objects.update_or_create(alert=row.alert, defaults={"severity": "notice"})
     found = week(MONDAY)
     assert "Node n1 is lost (notice)" in text.text(found) and found.figures.critical == before - 1
+
+
+def test_what_is_still_open_has_not_lasted_but_lasts(happened):
+    (row, *_) = week(MONDAY).incidents
+    Alert.objects.filter(pk=row.alert.pk).update(
+        fired_at=MONDAY - timedelta(seconds=23), state="firing", resolved_at=None
+    )
+    assert "still open, so far 23 s, acknowledged by nobody." in text.text(week(MONDAY))
 
 
 def counted(days: int, bad_day: int, window_days: int) -> None:

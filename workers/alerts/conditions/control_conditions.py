@@ -33,6 +33,9 @@ NOT_AT_THE_LIMIT = {
 AHEAD_SECONDS = 5.0  # by which hosts' clocks may differ; what is later was before a clock was set back
 JUDGED = ("effective", "ineffective", "harmful")
 INEFFECTIVE = {0: "no action of late was without effect", 1: "its last action had no effect"}
+# Limits of a tick that wanted nothing; a loop that has wanted nothing for so long has what it acted for.
+WANTS_NOTHING = (None, "nothing to decide")
+AT_REST_SECONDS = 30.0
 OVERDUE_SECONDS = 5.0  # beyond two intervals
 UNOBSERVED_SECONDS = 10.0  # as rule `observer-silent` has it
 STOPPED_SECONDS = 10.0  # on a starved host some loop still ticks within so long
@@ -116,8 +119,23 @@ def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
         count = next(
             (at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged)
         )
+        if _is_at_rest(loop, evidence.now):
+            count = 0
         what = INEFFECTIVE.get(count, f"its last {count} actions had no effect")
         yield _reading(evidence, loop, count, f"{_name(loop)}: {what}.")
+
+
+def _is_at_rest(loop: LoopFacts, now: float) -> bool:
+    """Whether it ticks, and has for a while neither acted nor been kept from acting."""
+    if not loop.ticks:
+        return False
+    wanted = next((each for each in reversed(loop.ticks) if _wanted(each)), loop.ticks[0])
+    newest = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at  # at rest it writes no entry
+    return min(newest, now) - wanted.at >= AT_REST_SECONDS + loop.interval_seconds
+
+
+def _wanted(tick: LedgerTick) -> bool:
+    return tick.acted or tick.limited_by not in WANTS_NOTHING
 
 
 def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -327,7 +345,7 @@ CONDITIONS = (
     ),
     _ledger(
         "loop_ineffective",
-        "The latest actions in a row that had no effect.",
+        "The latest actions in a row that had no effect, of a loop that goes on acting.",
         "actions",
         _ineffective,
         series=ACTUATOR,

@@ -50,7 +50,8 @@ class ReviewSummary(ApiAnswer):
         Seconds | None, Field(description="The median until somebody acknowledged, s.")
     ]
     actions: Annotated[int, Field(description="Of loops, while any incident was open, each counted once.")]
-    effective: int
+    effective: Annotated[int, Field(description="Of these, how many had an effect.")]
+    unjudged: Annotated[int, Field(description="Of these, how many were not judged, or not to be.")]
     sentence: str
 
 

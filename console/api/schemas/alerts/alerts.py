@@ -75,7 +75,7 @@ class LoopsTried(ApiAnswer):
         list[int], Field(description="Entries of what loops in mode advise or hold would have done.")
     ]
     plans: list[int]
-    actions: int
+    actions: Annotated[int, Field(description="Since its onset.")]
     effective: Annotated[int, Field(description="How many of the actions helped.")]
     words: str
 

@@ -47,6 +47,7 @@ def test_the_totals_of_a_review_count_incidents_and_nothing_twice(operator, aler
     summary = operator.get("/alerts/review/?hours=12").context["summary"]
     assert (summary.incidents, summary.alerts, summary.explained) == (2, 3, 1)
     assert summary.actions == summary.effective == 1, "one action, though three alerts saw it"
+    assert summary.unjudged == 0
     assert 3_595 < summary.open_seconds < 3_700, "what overlaps counts once"
     assert summary.sentence.startswith("2 incidents with 3 alerts; 1 is still open. The worst: ")
 
