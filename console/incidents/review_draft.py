@@ -30,7 +30,7 @@ def draft(alert: Alert, data: Path) -> str:
     happened = timeline_of(alert, data)
     parts = (
         _head(alert),
-        _section("Impact", [_line(alert.impact or impact.GENERAL.get(alert.condition, "")) or TO_WRITE]),
+        _section("Impact", [_line(impact.recorded(alert)) or TO_WRITE]),
         _section("Times", _times(alert)),
         _section("What changed before", _changes(alert)),
         _section("What the control loops did", _loops(alert)),
@@ -49,9 +49,10 @@ def _head(alert: Alert) -> str:
     incident = incidents.incident_of(alert)
     roles = ", ".join(f"{role} {_line(who)}" for role, who in sorted(incident.roles.items()) if who)
     end = _at(alert.resolved_at) if alert.resolved_at else "now: still open"
+    sentence = _line(alert.worst_sentence or alert.sentence)
     rows = [
         f"- Severity: {incidents.severity_of(alert)}",
-        f"- Alert {alert.pk}, rule {_line(alert.rule_name)}: {_line(alert.sentence) or 'no sentence'}",
+        f"- Alert {alert.pk}, rule {_line(alert.rule_name)}: {sentence or 'no sentence'}",
         f"- From {_at(alert.began_at)} to {end}",
         f"- Roles: {roles or 'nobody was named'}",
     ]

@@ -173,7 +173,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         above=condition.above if condition else True,
         chart=_chart(alert),
         about=_about(alert, loop),
-        impact=alert.impact or impact.GENERAL.get(alert.condition, ""),
+        impact=impact.recorded(alert),
         first_steps=_first_steps(alert, snapshot),
         response=history.response(alert),
         is_incident=is_incident(alert),

@@ -20,6 +20,7 @@ from workers.alerts.conditions.evidence import (
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, notifying
 from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
+from workers.alerts.evaluation.impact import recorded
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.alerts.rules import rules
@@ -55,6 +56,19 @@ def test_a_lost_node_fires_notifies_once_and_ends(looks):
     assert alert.state == "resolved" and kinds(alert) == ["fired", "resolved"]
     assert [each.kind for each in Delivery.objects.order_by("pk")] == ["firing", "resolved"]
     assert open_alerts() == []
+
+
+def test_what_is_over_is_said_as_it_was_at_its_worst(looks):
+    """A review of an outage of two minutes said that events took effect 2 s late."""
+    rule()
+    for seconds in (14.0, 90.0, 20.0):
+        looks.snapshot = lost(seconds=seconds)
+        looks.look()
+    assert "for 20 s" in the_alert().sentence and "for 90 s" in the_alert().worst_sentence
+    looks.snapshot = plant()
+    looks.pass_seconds(14)
+    alert = the_alert(state="resolved")
+    assert "for 90 s" in alert.worst_sentence and "It holds 1,000 points" in recorded(alert)
 
 
 def test_before_it_has_held_for_long_enough_nothing_is_shown(looks):

@@ -30,7 +30,7 @@ from workers.alerts.rules import matching, rules
 Kind = AlertEvent.Kind
 SHOWN = ("rule", "rule_name", "condition", "labels", "touches", "severity", "title", "threshold")
 COMPARED = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "explanation", "announcement")
-MEASURED = ("value", "worst", "sentence", "impact")
+MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_impact")
 # A check may find a thousand open: so many of those whose figures alone changed are written, in turn.
 MOST_MEASURED = 100
 

@@ -133,6 +133,12 @@ def joined(names: Sequence[str]) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
 
 
+def recorded(alert: Alert) -> str:
+    """What was affected as the evaluator noted it: now, or of an alert that is over at its worst."""
+    noted = alert.impact if alert.resolved_at is None else alert.worst_impact or alert.impact
+    return noted or GENERAL.get(alert.condition, "")
+
+
 GENERAL = {
     "workers_missing": f"Events of the jobs queues wait; none is handled. {SAFE}",
     "workers_saturated": "Started workers wait for a slot; queues of low priority wait longest.",

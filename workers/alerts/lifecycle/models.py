@@ -132,6 +132,10 @@ class Alert(models.Model):
     impact = models.TextField(default="")
     value = models.FloatField(null=True)
     worst = models.FloatField(null=True)
+    # As they were when it stood at its worst; "" while nothing is known of that. An older Weir that still
+    # runs while this one migrates writes none.
+    worst_sentence = models.TextField(default="", db_default="", blank=True)
+    worst_impact = models.TextField(default="", db_default="", blank=True)
     threshold = models.FloatField()
     state = models.CharField(max_length=12, choices=State.choices, default=State.PENDING)
     began_at = models.DateTimeField(db_index=True)

@@ -32,6 +32,8 @@ def alert_document(alert: Alert) -> AlertRow:
     more = {
         "impact": alert.impact,
         "worst": alert.worst,
+        "worst_sentence": alert.worst_sentence,
+        "worst_impact": alert.worst_impact,
         "threshold": alert.threshold,
         "came_back": alert.came_back,
         "resolved_at": seconds_of(alert.resolved_at),

@@ -47,6 +47,8 @@ class AlertRow(OpenAlert):
 
     impact: str
     worst: Annotated[float | None, Field(description="In the unit of its condition.")]
+    worst_sentence: Annotated[str, Field(description="Its sentence when it stood at its worst.")]
+    worst_impact: Annotated[str, Field(description="Its impact when it stood at its worst.")]
     threshold: float
     came_back: Annotated[int, Field(description="How often it came back soon after its end.")]
     resolved_at: Instant | None

@@ -217,11 +217,11 @@ def test_what_loops_did_before_its_onset_is_no_answer_to_it(operator, alert):
 def test_a_resolved_alert_says_of_its_impact_that_it_is_over(operator, alert):
     """A node that reports again has not been silent for 0 s, and nobody needs to check its host."""
     page = operator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "While it was open" not in page and "Check its host" in page
+    assert "At its worst" not in page and "Check its host" in page
     was = {"value": 0.0, "sentence": "Node n1 has not reported for 0 s."}
     Alert.objects.update(state=Alert.State.RESOLVED, resolved_at=timezone.now(), **was)
     page = operator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "While it was open: It holds 1,000 points" in page
+    assert "At its worst: It holds 1,000 points" in page
     assert "Check its host" not in page and "has not reported for 0 s" not in page
 
 
