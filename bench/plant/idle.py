@@ -107,13 +107,17 @@ def decisions(plant: RunningPlant, since: datetime) -> list[dict[str, Any]]:
                 return rows
 
 
+def is_kept(row: dict[str, Any]) -> bool:
+    """What there is, set once more so that it lasts on: neither an action nor a proposal."""
+    return str(row["reason"]).startswith(KEEPING)
+
+
 def repeated(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """What was proposed more than once and not done: the loop, its action and how often. Keeping what there
-    is, is no proposal."""
+    """What was proposed more than once and not done: the loop, its action and how often."""
     proposed = Counter(
         (row["loop"], json.dumps(row["action"], sort_keys=True))
         for row in rows
-        if not row["applied"] and not row["reason"].startswith(KEEPING)
+        if not row["applied"] and not is_kept(row)
     )
     return [
         f"{loop}: {action}, {count} times" for (loop, action), count in sorted(proposed.items()) if count > 1
@@ -147,7 +151,7 @@ def run(seconds: float) -> dict[str, Any]:
         processes = 1 + len(plant.processes())
         rows = decisions(plant, since)
         ledger_bytes = idle_ledger.bytes_a_day(plant.data, passed)
-    said, acted = repeated(rows), [row for row in rows if row["applied"]]
+    said, acted = repeated(rows), [row for row in rows if row["applied"] and not is_kept(row)]
     work = [row for row in acted if row["law"] in WORKING_LAWS]
     figures: dict[str, float] = {
         "watched_seconds": passed,

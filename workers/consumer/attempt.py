@@ -45,6 +45,9 @@ def _one_for_all(
     return [(delivery.identified(), error)]
 
 
+# After which a worker begins nothing more: others wait for its place, and who follows it has the handler as
+# it is then. A call of many blocks is to be well within it.
+TURN_SECONDS = 20.0
 UNTRIED = Failure(0, "the worker ran out of time before its turn", untried=True)
 
 
@@ -61,7 +64,7 @@ class HandlerCall:
     monotonic: Callable[[], float] = time.monotonic
     done: Outcome = field(default_factory=Outcome)
     completions: list[Completion] = field(default_factory=list)  # when which events were done
-    likely_blocks: int = FIRST_BLOCKS  # that take a quarter to half of the time limit
+    likely_blocks: int = FIRST_BLOCKS  # that take a quarter to half of the time limit, or of a turn
 
     def blocks_a_call(self, left: int) -> int:
         """How many of the blocks that are left the next call of `together` should get. A handler that works
@@ -78,9 +81,10 @@ class HandlerCall:
         began_seconds = self.monotonic()
         failures = self._at_once(deliveries) if deliveries else {}
         took_seconds = self.monotonic() - began_seconds
-        if took_seconds < self.timeout_seconds / 4:
+        most_seconds = min(self.timeout_seconds, TURN_SECONDS)
+        if took_seconds < most_seconds / 4:
             self.likely_blocks = max(self.likely_blocks, 2 * len(deliveries))
-        elif took_seconds > self.timeout_seconds / 2:
+        elif took_seconds > most_seconds / 2:
             self.likely_blocks = max(1, len(deliveries) // 2)
         return failures
 

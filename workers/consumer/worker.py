@@ -20,7 +20,7 @@ from queues.events.block import decode
 from queues.events.unreadable import unreadable
 from queues.segments.segment import Claimed, Segment
 from queues.topology import QueueSpec
-from workers.consumer.attempt import HandlerCall, OutOfTime
+from workers.consumer.attempt import TURN_SECONDS, HandlerCall, OutOfTime
 from workers.consumer.backoff import Backoff
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure
@@ -36,8 +36,8 @@ SPARE_TRIES = 2
 
 
 def time_to_work_seconds(handler_timeout_seconds: float) -> float:
-    """How long a worker begins new calls of its handler: room for a hang, and for separating a block with a
-    few hung events.
+    """How long a worker begins new calls of its handler for what has failed before: room for a hang, and for
+    separating a block with a few hung events. All else it begins within TURN_SECONDS.
     """
     return 4 * handler_timeout_seconds + 10
 
@@ -114,23 +114,27 @@ class Consumer:
         self._began_seconds = monotonic()
         until = self._began_seconds + time_to_work_seconds(spec.handler_timeout_seconds)
         self._attempt = HandlerCall(handler, spec.handler_timeout_seconds, until, monotonic)
-        self._until_seconds = until
+        self._turn_until_seconds = min(until, self._began_seconds + TURN_SECONDS)
         self._keep_alive = KeepAlive(segment, worker_id, alive)
         self._tally, self._completed, self._paused = Tally(), completed, paused
 
     def run(self) -> None:
-        """Work until the quota is used, nothing is left, the queue is paused, or the time is over.
+        """Work until the quota is used, nothing is left, the queue is paused, or the turn is over.
 
-        What it has claimed is finished. Raises NodeUnavailable when the segment's node is away.
+        What it has claimed is finished, but for what it has not begun when its turn is over: the next worker
+        gets that at once, and no try is counted. Raises NodeUnavailable when the segment's node is away.
         """
         left = self._spec.events_per_worker
         with self._keep_alive:
-            while left > 0 and self._monotonic() < self._until_seconds and not self._paused():
+            while left > 0 and not self._is_over() and not self._paused():
                 claimed = self._segment.claim(self._worker_id, min(left, CLAIM_EVENTS), self._idle_seconds)
                 if not claimed:
                     break
                 left -= sum(block.events for block in claimed)
                 self._work(claimed)
+
+    def _is_over(self) -> bool:
+        return self._monotonic() >= self._turn_until_seconds
 
     def _work(self, claimed: Sequence[Claimed]) -> None:
         self._keep_alive.hold([block.entry_id for block in claimed])
@@ -142,11 +146,13 @@ class Consumer:
             # Its workers never came to the point of putting it off: they were killed, each time.
             error = f"its worker was killed or ran out of time {block.tries - 1} times"
             self._dead_letter(block, [(delivery.identified(), error)])
-        while first:
+        while first and not self._is_over():
             count = self._attempt.blocks_a_call(len(first))
             self._settle(first[:count], self._attempt.together([delivery for _, delivery in first[:count]]))
             self._report_completed()
             first = first[count:]
+        for block, _ in first:
+            self._give_back(block)
         for pair in again:
             # One after the other: what fails is separated while there is time, not after all were tried.
             self._settle([pair], self._attempt.alone([pair[1]]))
@@ -184,7 +190,7 @@ class Consumer:
 
     def _fail(self, block: Claimed, delivery: Delivery, failure: Failure) -> None:
         if failure.untried:
-            self._segment.retry(block, self._worker_id, 0.0, untried=True)
+            self._give_back(block)
             return
         if not failure.poison and block.tries < self._spec.tries:
             self._put_off(block, failure.delay_seconds)
@@ -193,6 +199,10 @@ class Consumer:
             self._dead_letter(block, self._attempt.separate(delivery, failure))
         except OutOfTime:
             self._put_off(block)
+
+    def _give_back(self, block: Claimed) -> None:
+        """The next worker gets it at once."""
+        self._segment.retry(block, self._worker_id, 0.0, untried=True)
 
     def _put_off(self, block: Claimed, at_least_seconds: float = 0.0) -> None:
         delay_seconds = self._backoff.delay_seconds(block.block_id, block.tries)
