@@ -47,7 +47,7 @@ def _one_for_all(
 
 # After which a worker begins nothing more: others wait for its place, and who follows it has the handler as
 # it is then. A call of many blocks is to be well within it.
-TURN_SECONDS = 20.0
+BEGINS_WITHIN_SECONDS = 20.0
 UNTRIED = Failure(0, "the worker ran out of time before its turn", untried=True)
 
 
@@ -81,7 +81,7 @@ class HandlerCall:
         began_seconds = self.monotonic()
         failures = self._at_once(deliveries) if deliveries else {}
         took_seconds = self.monotonic() - began_seconds
-        most_seconds = min(self.timeout_seconds, TURN_SECONDS)
+        most_seconds = min(self.timeout_seconds, BEGINS_WITHIN_SECONDS)
         if took_seconds < most_seconds / 4:
             self.likely_blocks = max(self.likely_blocks, 2 * len(deliveries))
         elif took_seconds > most_seconds / 2:

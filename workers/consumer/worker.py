@@ -20,7 +20,7 @@ from queues.events.block import decode
 from queues.events.unreadable import unreadable
 from queues.segments.segment import Claimed, Segment
 from queues.topology import QueueSpec
-from workers.consumer.attempt import TURN_SECONDS, HandlerCall, OutOfTime
+from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, HandlerCall, OutOfTime
 from workers.consumer.backoff import Backoff
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure
@@ -37,7 +37,7 @@ SPARE_TRIES = 2
 
 def time_to_work_seconds(handler_timeout_seconds: float) -> float:
     """How long a worker begins new calls of its handler for what has failed before: room for a hang, and for
-    separating a block with a few hung events. All else it begins within TURN_SECONDS.
+    separating a block with a few hung events. All else it begins within BEGINS_WITHIN_SECONDS.
     """
     return 4 * handler_timeout_seconds + 10
 
@@ -114,7 +114,7 @@ class Consumer:
         self._began_seconds = monotonic()
         until = self._began_seconds + time_to_work_seconds(spec.handler_timeout_seconds)
         self._attempt = HandlerCall(handler, spec.handler_timeout_seconds, until, monotonic)
-        self._turn_until_seconds = min(until, self._began_seconds + TURN_SECONDS)
+        self._begins_until_seconds = min(until, self._began_seconds + BEGINS_WITHIN_SECONDS)
         self._keep_alive = KeepAlive(segment, worker_id, alive)
         self._tally, self._completed, self._paused = Tally(), completed, paused
 
@@ -134,7 +134,7 @@ class Consumer:
                 self._work(claimed)
 
     def _is_over(self) -> bool:
-        return self._monotonic() >= self._turn_until_seconds
+        return self._monotonic() >= self._begins_until_seconds
 
     def _work(self, claimed: Sequence[Claimed]) -> None:
         self._keep_alive.hold([block.entry_id for block in claimed])

@@ -33,7 +33,7 @@ def test_the_key_in_an_address_is_shown_to_those_alone_who_may_change_it_and_is_
 ):
     administrator = browsers["administrator"]
     form = {"name": "hook", "channel": "webhook", "enabled": "on", **REASON}
-    for key in ("T0/first", "T0/second"):
+    for key in ("key-of-one", "key-of-two"):
         sent = fetch(
             administrator, "/alerts/receivers/change", {**form, "url": f"https://chat.example/{key}"}
         )
@@ -44,10 +44,10 @@ def test_the_key_in_an_address_is_shown_to_those_alone_who_may_change_it_and_is_
         page = browsers[role].get("/alerts/receivers/?edit=hook").content.decode()
         return page, browsers[role].get("/api/v1/receivers").content.decode()
 
-    assert all("https://chat.example/T0/second" in text for text in seen_by("administrator"))
+    assert all("https://chat.example/key-of-two" in text for text in seen_by("administrator"))
     for role in ("viewer", "operator"):
         for text in seen_by(role):
-            assert "https://chat.example/" in text and "T0" not in text
+            assert "https://chat.example/" in text and "key-of-" not in text
     audited = [entry.after for entry in AuditEntry.objects.filter(action="receiver.change").order_by("pk")]
     assert {each["url"] for each in audited} == {"https://chat.example/…"}
     assert audited[0]["url_fingerprint"] != audited[1]["url_fingerprint"]
