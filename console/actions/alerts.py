@@ -4,12 +4,12 @@ Each function asks whether the actor may, changes, and writes the audit in the s
 happens or nothing. All raise PermissionDenied, and BadInput naming the field.
 """
 
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.utils.crypto import salted_hmac
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
@@ -22,6 +22,7 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Messag
 from workers.alerts.lifecycle.reported import StoredReport
 from workers.alerts.rules import rules, silences
 from workers.alerts.rules.matching import in_words
+from workers.host.shown_address import shown_address
 
 FINGERPRINT_DIGITS = 12
 
@@ -139,17 +140,15 @@ def define_receiver(
     demand(actor, "receiver.change")
     text = _reason(reason)
     known = Receiver.objects.filter(name=name).first() if isinstance(name, str) else None
-    before = described(known) if known else None
-    noted = audit_document(known) if known else None
-    if before is not None:
-        demand_unchanged(str(name), before, digest)
-    more = {flag: before[flag] for flag in switches if before is not None}
+    before = audit_document(known) if known else None
+    more = {flag: getattr(known, flag) for flag in switches if known}
+    if known:
+        demand_unchanged(str(name), described(known), digest)
     more |= {flag: value for flag, value in switches.items() if value is not None}
     with audit_log.noting_refused(actor, "receiver.change", str(name), ("url", "secret_environment")):
         made = receivers.define(name, channel, settings, **more)
-    audit_log.record(
-        actor, "receiver.change", made.name, reason=text, before=noted, after=audit_document(made)
-    )
+    after = audit_document(made)
+    audit_log.record(actor, "receiver.change", made.name, reason=text, before=before, after=after)
     return made
 
 
@@ -192,16 +191,18 @@ def described_for(actor: Actor, receiver: Receiver) -> dict[str, Any]:
     """A receiver as the actor may have it."""
     found = described(receiver)
     if "url" in found and not actor.may("receiver.change"):
-        found["url"] = receivers.shown_address(found["url"])
+        found["url"] = shown_address(found["url"])
     return found
 
 
 def audit_document(receiver: Receiver) -> dict[str, Any]:
-    """A receiver as the audit keeps it, for good: by its fingerprint one sees that an address has changed."""
+    """A receiver as the audit keeps it, for good. By its fingerprint one sees that an address has changed;
+    nobody can try which it is, as it is made with WEIR_SECRET_KEY.
+    """
     found = described(receiver)
     if url := found.get("url"):
-        fingerprint = hashlib.sha256(url.encode()).hexdigest()[:FINGERPRINT_DIGITS]
-        found |= {"url": receivers.shown_address(url), "url_fingerprint": fingerprint}
+        fingerprint = salted_hmac("receiver url", url).hexdigest()[:FINGERPRINT_DIGITS]
+        found |= {"url": shown_address(url), "url_fingerprint": fingerprint}
     return found
 
 

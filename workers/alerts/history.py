@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Case, Count, Q, QuerySet, When
 from django.utils import timezone
 
 from controllers.framework.reason import counted
@@ -101,11 +101,16 @@ class Response:
 
 def outcome(alert: Alert) -> AlertOutcome:
     """What loops did about it, counted."""
-    done = actions(alert)
-    verdicts = _verdicts(done.filter(at__gte=alert.began_at))
-    before = done.filter(at__lt=alert.began_at).count()
-    count, effective = sum(verdicts.values()), verdicts["effective"]
-    return AlertOutcome(count, effective, before, _words(count, effective, before, verdicts))
+    is_before = Case(When(at__lt=alert.began_at, then=True), default=False)
+    rows = actions(alert).order_by().values_list("verdict", is_before).annotate(Count("pk"))
+    verdicts, before = Counter[str](), 0
+    for verdict, early, count in rows:
+        if early:
+            before += count
+        else:
+            verdicts[verdict] += count
+    done = sum(verdicts.values())
+    return AlertOutcome(done, verdicts["effective"], before, _words(done, before, verdicts))
 
 
 def response(alert: Alert) -> Response:
@@ -135,7 +140,7 @@ def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
     return Counter(dict(entries.order_by().values_list("verdict").annotate(Count("pk"))))
 
 
-def _words(count: int, effective: int, before: int, verdicts: Counter[str]) -> str:
+def _words(count: int, before: int, verdicts: Counter[str]) -> str:
     if not count:
         earlier = f"; {counted(before, 'action')} in the 5 minutes before" if before else ""
         return f"No loop has acted since it began{earlier}."
@@ -149,5 +154,5 @@ def _words(count: int, effective: int, before: int, verdicts: Counter[str]) -> s
         )
         if verdicts[name]
     ]
-    head = f"{effective} of {count} action{'s' if count != 1 else ''} had an effect"
+    head = f"{verdicts['effective']} of {count} action{'s' if count != 1 else ''} had an effect"
     return f"{head}; {', '.join(rest)}." if rest else f"{head}."

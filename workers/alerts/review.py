@@ -166,7 +166,7 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
     )
 
 
-def length(seconds: float) -> str:
+def duration_words(seconds: float) -> str:
     """In minutes, or in seconds where it is less than one."""
     return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
@@ -180,4 +180,4 @@ def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
     count = counted(len(incidents), "incident")
     count += f" with {counted(alerts, 'alert')}" if alerts > len(incidents) else ""
     rest = f"{still} {'is' if still == 1 else 'are'} still open" if still else "all are resolved"
-    return f"{count}; {rest}. The worst: {worst.alert.title}, {length(worst.seconds)}."
+    return f"{count}; {rest}. The worst: {worst.alert.title}, {duration_words(worst.seconds)}."

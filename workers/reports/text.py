@@ -6,7 +6,7 @@ from django.conf import settings
 
 from controllers.framework.reason import counted
 from workers.alerts.delivery.channels.plain_text import one_line
-from workers.alerts.review import Row, length
+from workers.alerts.review import Row, duration_words
 from workers.reports.week import WeekReport
 
 PATH = "/reports/"
@@ -57,7 +57,7 @@ def _incident(row: Row) -> str:
     who = f"acknowledged by {row.acknowledged_by}" if row.acknowledged_by else "acknowledged by nobody"
     at = f"{row.alert.fired_at:%a %H:%M}" if row.alert.fired_at else ""
     still = "" if row.alert.resolved_at else "still open, so far "
-    lasted = f"{still}{length(row.seconds)}, {who}. {row.outcome.words}"
+    lasted = f"{still}{duration_words(row.seconds)}, {who}. {row.outcome.words}"
     return f"- {at} {row.alert.title} ({row.alert.shown_severity}), {lasted}"
 
 

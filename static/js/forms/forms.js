@@ -1,5 +1,5 @@
 // Forms that steer: what is and what would be, the difference in words, errors beside their field, undo after.
-import { formatted, timestamp, words } from "../values/format.js";
+import { clockOrDay, formatted, words } from "../values/format.js";
 import { copied } from "./clipboard.js";
 import { refreshAll } from "../values/refresh.js";
 import { NOT_TYPED, newKey, send, valuesOf } from "./sending.js";
@@ -52,7 +52,7 @@ function differ(form) {
 function ending(form) {
   const { minutes, expires_at: at } = form.elements;
   if (minutes.value === "endless") return "until it is ended";
-  if (minutes.value === "until") return at.value ? `until ${clockOrDay(at.value)}` : "until…";
+  if (minutes.value === "until") return at.value ? `until ${clockOrDay(new Date(at.value), "minute")}` : "until…";
   return minutes.value ? `for ${minutes.selectedOptions[0].textContent.trim().replace(/^in /, "")}` : "";
 }
 
@@ -65,13 +65,6 @@ function expire(choice) {
 }
 
 const localTime = (instant) => new Date(instant - instant.getTimezoneOffset() * 60e3).toISOString().slice(0, 16);
-
-/** Of a field's local time: of today the clock alone. */
-function clockOrDay(text) {
-  const at = new Date(text), clock = timestamp(at, "minute");
-  return at.toDateString() === new Date().toDateString() ? clock : `${timestamp(at, "day")} ${clock}`;
-}
-
 const labelOf = (field) => words(field.dataset.name);
 
 function effect(form, different, verb) {

@@ -1,7 +1,7 @@
 // The strip: connection and data age, overrides with the nearest countdown, alerts. Ticks honestly.
 import { style, write } from "../values/bind.js";
 import { calling } from "../values/derived.js";
-import { SEVERITY_STATES, age, countdown, healthWord, timestamp, words } from "../values/format.js";
+import { SEVERITY_STATES, age, clockOrDay, countdown, healthWord, words } from "../values/format.js";
 import { ageSeconds } from "./live.js";
 import { isPast } from "./past.js";
 import { store, subscribe } from "../values/store.js";
@@ -45,7 +45,7 @@ function showTime(snapshot, old) {
   if (!old) return;
   const { at, health } = snapshot;
   for (const element of document.querySelectorAll('[data-bind="health.sentence"]')) {
-    write(element, `At ${timeOf(at)}: ${health.sentence}`);
+    write(element, `At ${clockOrDay(new Date(at * 1000))}: ${health.sentence}`);
   }
   for (const element of document.querySelectorAll('[data-bind="health"]')) element.toggleAttribute("data-stale", true);
 }
@@ -61,18 +61,12 @@ function showBar(state, seconds, since, word) {
 
 function asOf() {
   if (!store.snapshot) return "Nothing is known yet.";
-  return `The plant is shown as of ${timeOf(store.snapshot.at)}.`;
-}
-
-/** A clock's time is of today; what is older has its day, as a page may stand open for days. */
-function timeOf(at) {
-  const date = new Date(at * 1000);
-  return timestamp(date, date.toDateString() === new Date().toDateString() ? "clock" : "date");
+  return `The plant is shown as of ${clockOrDay(new Date(store.snapshot.at * 1000))}.`;
 }
 
 function sentence(state, seconds, since) {
   if (state === "silent") return `${OLD.silent} for ${age(seconds ?? 0)}`;
-  return `${OLD.down} since ${timeOf(since / 1000)}`;
+  return `${OLD.down} since ${clockOrDay(new Date(since))}`;
 }
 
 function overrides(snapshot) {

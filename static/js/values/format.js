@@ -73,6 +73,12 @@ export function timestamp(date, name = "clock") {
   return TIMESTAMP_FORMATS[name].format(date);
 }
 
+/** Of today the clock alone; of another day with the day, as a page may stand open for days. */
+export function clockOrDay(date, name = "clock") {
+  const clock = timestamp(date, name);
+  return date.toDateString() === new Date().toDateString() ? clock : `${timestamp(date, "day")}, ${clock}`;
+}
+
 /** UTC, for the hover. */
 export function utc(date) {
   return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;

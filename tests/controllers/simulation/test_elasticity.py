@@ -222,6 +222,19 @@ def test_on_a_bursty_hour_nobody_fails_less_with_about_as_many_tasks(seed):
         assert ours["error_rate"] <= each["error_rate"] or each["tasks_mean"] > 1.15 * ours["tasks_mean"]
 
 
+def course_of(trace, **given_):
+    settings_ = SCENARIO.read_settings(given_)
+    return Course(settings_, elasticity._fresh(settings_, 1, trace), 86_400 / settings_["compression"], 1)
+
+
+def last_weeks(file, column, days):
+    """Two at most of a trace that covers so many days, and how many days that are."""
+    if not (DATA / file).exists():
+        pytest.skip(f"{file} is not there")
+    trace, last = read_trace(str(DATA / file), column), min(days, 14)
+    return trace[-round(trace.size * last / days) :], last
+
+
 def rg_of_what_came(course, steered):
     """RG as a law that could be: trained anew at each decision, on what WT did with the events until then."""
     windows = []
@@ -246,8 +259,7 @@ def rg_of_what_came(course, steered):
 
 def assert_only_knowledge_of_it_wins(trace, **given_):
     """RG fails less than the joint law with about as many tasks; trained on what came so far, it does not."""
-    settings_ = SCENARIO.read_settings(given_)
-    course = Course(settings_, elasticity._fresh(settings_, 1, trace), 86_400 / settings_["compression"], 1)
+    course = course_of(trace, **given_)
     ours, trained_on_it, causal = (
         elasticity._outcome(elasticity.steered(make(course, elasticity.steered), course)).metrics
         for make in (LAWS_OF_THE_LAB["joint"], LAWS_OF_THE_LAB["rg"], rg_of_what_came)
@@ -273,17 +285,13 @@ def test_where_rg_wins_a_bursty_hour_or_week_it_knew_what_comes():
     ],
 )
 def test_where_rg_wins_on_a_real_trace_it_knew_what_comes(file, days, compression):
-    if not (DATA / file).exists():
-        pytest.skip(f"{file} is not there")
-    trace, last = read_trace(str(DATA / file), "value"), min(days, 14)
-    trace = trace[-round(trace.size * last / days) :]
+    trace, last = last_weeks(file, "value", days)
     assert_only_knowledge_of_it_wins(trace, days=last, compression=compression)
 
 
 def decisions_behind(trace, **given_):
     """The longest row of decisions with more waiting than the tasks that are in force work off in time."""
-    settings_ = SCENARIO.read_settings(given_)
-    course = Course(settings_, elasticity._fresh(settings_, 1, trace), 86_400 / settings_["compression"], 1)
+    course = course_of(trace, **given_)
     law, behind, longest = LAWS_OF_THE_LAB["joint"](course, elasticity.steered), 0, 0
 
     def watched(seen, past):
@@ -316,10 +324,7 @@ def test_in_a_week_of_sudden_bursts_what_waits_beyond_its_deadline_is_answered_w
 def test_on_real_weeks_less_fails_than_under_any_other_rule_with_no_more_tasks_than_the_fewest_of_them(
     file, column, days
 ):
-    if not (DATA / file).exists():
-        pytest.skip(f"{file} is not there")
-    trace, last = read_trace(str(DATA / file), column), min(days, 14)
-    trace = trace[-round(trace.size * last / days) :]
+    trace, last = last_weeks(file, column, days)
     ours, *others = (
         run(law, trace=trace, days=last, compression=12, common_share=0.99)
         for law in ("joint", "wt", "rg", "ds2", "hpa")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.workers.snapshots import snapshot_of
-from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.conditions.evidence import Evidence, LedgerTick, LoopFacts
 from workers.alerts.evaluation import evaluator
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Receiver
 from workers.alerts.rules import rules
@@ -93,6 +93,25 @@ def rule(name: str = "node-lost", **fields: Any) -> Any:
 def lost(name: str = "n1", seconds: float = 14.0) -> dict[str, Any]:
     nodes = {**plant()["nodes"], name: node("OFFLINE", seconds)}
     return plant(nodes=nodes)
+
+
+def loop_facts(looks: Looks, ticks: list[tuple[str | None, str, float | None]]) -> LoopFacts:
+    """A loop whose last ticks had (limited_by, verdict, value), one each 5 s, the last just now."""
+    times = [looks.now - 5.0 * (len(ticks) - 1 - at) for at in range(len(ticks))]
+    rows = [
+        LedgerTick(at, time, True, value, limit, verdict)
+        for at, (time, (limit, verdict, value)) in enumerate(zip(times, ticks, strict=True))
+    ]
+    return LoopFacts(
+        1,
+        "worker_rate/alert/n1",
+        "worker_rate",
+        {"queue": "alert", "node": "n1"},
+        5.0,
+        5.0,
+        looks.now,
+        ticks=rows,
+    )
 
 
 def the_alert(**fields: Any) -> Alert:

@@ -8,19 +8,17 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, queue, rule, the_alert
+from tests.workers.alerts.checks import Looks, kinds, loop_facts, lost, node, plant, queue, rule, the_alert
 from workers.alerts.conditions.evidence import (
     Ended,
     Failing,
     Gatherer,
-    LedgerTick,
     LoopFacts,
     facts_of_loops,
 )
 from workers.alerts.delivery import outbox
-from workers.alerts.evaluation import evaluator, notifying
+from workers.alerts.evaluation import evaluator, impact, notifying
 from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
-from workers.alerts.evaluation.impact import recorded
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.alerts.rules import rules
@@ -68,7 +66,16 @@ def test_what_is_over_is_said_as_it_was_at_its_worst(looks):
     looks.snapshot = plant()
     looks.pass_seconds(14)
     alert = the_alert(state="resolved")
-    assert "for 90 s" in alert.worst_sentence and "It holds 1,000 points" in recorded(alert)
+    assert "for 90 s" in alert.worst_sentence and "It holds 1,000 points" in impact.recorded(alert)
+
+
+def test_the_sentence_of_its_worst_stays_where_no_impact_is_known(looks, monkeypatch):
+    monkeypatch.setattr(impact.Impacts, "of", lambda self, alert: "")
+    rule()
+    for seconds in (14.0, 90.0, 20.0):
+        looks.snapshot = lost(seconds=seconds)
+        looks.look()
+    assert "for 90 s" in the_alert().worst_sentence
 
 
 def test_before_it_has_held_for_long_enough_nothing_is_shown(looks):
@@ -262,66 +269,6 @@ def test_the_notice_of_failed_notifying_does_not_go_the_failed_way(looks):
     looks.more = {"failing": [Failing("desk", 4, 0, "no route")]}
     looks.look()
     assert the_alert().state == "firing" and not Delivery.objects.exists()
-
-
-def loop_facts(looks: Looks, ticks: list[tuple[str | None, str, float | None]]) -> LoopFacts:
-    """A loop whose last ticks had (limited_by, verdict, value), one each 5 s, the last just now."""
-    times = [looks.now - 5.0 * (len(ticks) - 1 - at) for at in range(len(ticks))]
-    rows = [
-        LedgerTick(at, time, True, value, limit, verdict)
-        for at, (time, (limit, verdict, value)) in enumerate(zip(times, ticks, strict=True))
-    ]
-    return LoopFacts(
-        1,
-        "worker_rate/alert/n1",
-        "worker_rate",
-        {"queue": "alert", "node": "n1"},
-        5.0,
-        5.0,
-        looks.now,
-        ticks=rows,
-    )
-
-
-@pytest.mark.parametrize(
-    ("condition", "ticks", "value"),
-    [
-        ("loop_oscillation", [(None, "no action", value) for value in (0, 10, 0, 10, 0, 10)], 4),
-        ("loop_saturated", [("maximum_rate", "no action", 1.0)] * 60, 50),
-        ("loop_saturated", [("stale measurement", "no action", 1.0)] * 60, 0),
-        (
-            "loop_ineffective",
-            [(None, each, 1.0) for each in ("harmful", "effective", "ineffective", "harmful")],
-            2,
-        ),
-        ("loop_harmful", [(None, each, 1.0) for each in ("harmful", "effective", "harmful")], 2),
-        ("loop_stale", [(None, "no action", 1.0)] + [("stale measurement", "no action", None)] * 7, 30),
-    ],
-)
-def test_conditions_of_loops_read_their_ticks(condition, ticks, value, looks):
-    reading = next(
-        evaluator.CONDITIONS[condition].read(
-            replace(looks.evidence(), loops=[loop_facts(looks, ticks)]), 600.0
-        )
-    )
-    assert reading.value == value
-    assert reading.labels == {"loop": "worker_rate/alert/n1", "queue": "alert", "node": "n1"}
-
-
-@pytest.mark.parametrize(
-    ("limited_by", "seconds", "value"),
-    [(None, 40.0, 0), ("nothing to decide", 40.0, 0), (None, 20.0, 3), ("executed workers", 40.0, 3)],
-)
-def test_actions_without_effect_are_over_once_a_loop_has_wanted_nothing_for_half_a_minute(
-    limited_by, seconds, value, looks
-):
-    """A busy host kept workers of one queue waiting; a minute after it was over, the alert fired."""
-    facts = loop_facts(looks, [(None, "ineffective", 1.0)] * 3)
-    last = facts.ticks[-1]
-    ticks = [replace(each, at=each.at - seconds) for each in facts.ticks]
-    ticks.append(replace(last, at=looks.now, acted=False, limited_by=limited_by, verdict="no action"))
-    evidence = replace(looks.evidence(), loops=[replace(facts, ticks=ticks)])
-    assert next(evaluator.CONDITIONS["loop_ineffective"].read(evidence, 600.0)).value == value
 
 
 def test_conditions_of_records_fire(looks):

@@ -119,9 +119,9 @@ def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
         count = next(
             (at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged)
         )
-        if _is_at_rest(loop, evidence.now):
-            count = 0
         what = INEFFECTIVE.get(count, f"its last {count} actions had no effect")
+        if count and _is_at_rest(loop, evidence.now):
+            count, what = 0, f"{what}, and it has wanted nothing since"
         yield _reading(evidence, loop, count, f"{_name(loop)}: {what}.")
 
 

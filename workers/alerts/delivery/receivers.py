@@ -4,7 +4,6 @@ off while a schedule names them for when nobody is on call.
 
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -28,15 +27,6 @@ SETTINGS = {
     "apprise": ("secret_environment", "answers_environment"),
     "schedule": ("secret_environment", "otherwise"),
 }
-
-
-def shown_address(url: str) -> str:
-    """Where a message goes, for those who may not change it: in a path or a query there may be the key to it,
-    as in the addresses that chats give out.
-    """
-    parts = urlsplit(url)
-    whole = parts.path in ("", "/") and not parts.query
-    return url if whole else f"{parts.scheme}://{parts.netloc}/…"
 
 
 def define(

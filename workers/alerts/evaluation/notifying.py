@@ -30,7 +30,7 @@ def notify(this: AlertCheck, evidence: Evidence) -> None:
     for alert in shown:
         if impacts is not None and alert.resolved_at is None:
             alert.impact = impacts.of(alert)
-            if alert.value == alert.worst or not alert.worst_impact:
+            if alert.value == alert.worst or not alert.worst_sentence:
                 alert.worst_sentence, alert.worst_impact = alert.sentence, alert.impact
         _take_steps(this, alert, receivers)
     this.owed += outbox.ends([alert for alert in shown if alert.resolved_at == this.at], this.at)

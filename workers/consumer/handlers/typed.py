@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from workers.consumer.handlers import sql_address
 from workers.host import own_code
+from workers.host.shown_address import HIDDEN, shown_address
 
 PYTHON = "python:"
 PLAIN = frozenset({"table", "takes", "per", "distribution", "compression"})  # texts that are no secret
-HIDDEN = "…"
 
 
 def check(handler: str, options: Any, data: Path) -> None:
@@ -33,13 +32,4 @@ def _shown(name: str, value: Any) -> Any:
         return dict.fromkeys(value, HIDDEN)
     if not isinstance(value, str) or name in PLAIN or name.endswith("_environment"):
         return HIDDEN if isinstance(value, list) else value
-    return _host(value) if name == "url" else HIDDEN
-
-
-def _host(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return HIDDEN
-    return f"{parts.scheme}://{parts.hostname or ''}{port}/{HIDDEN}" if parts.scheme else HIDDEN
+    return shown_address(value) if name == "url" else HIDDEN

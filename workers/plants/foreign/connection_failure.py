@@ -6,14 +6,14 @@ REASONS = {
     "connection refused": "nothing listens at its port",
     "no route to host": "there is no route to its host",
     "network is unreachable": "there is no route to its network",
-    "connection reset by peer": "it ended the connection",
-    "broken pipe": "it ended the connection",
+    "connection reset by peer": "it ends the connection",
+    "broken pipe": "it ends the connection",
     "connection timed out": "its host does not answer",
     "name or service not known": "no such host is known",
     "no address associated with hostname": "no such host is known",
     "temporary failure in name resolution": "the name of its host can't be resolved at present",
 }
-MOST_LETTERS = 200
+MOST_CHARACTERS = 200
 
 
 def reason(error: object) -> str:
@@ -24,4 +24,4 @@ def reason(error: object) -> str:
         if system in lower:
             return plain
     line = (text.splitlines() or [type(error).__name__])[0]
-    return line[:MOST_LETTERS].rstrip(".")
+    return line[:MOST_CHARACTERS].rstrip(".")

@@ -55,27 +55,29 @@ def test_an_action_of_one_form_leaves_what_is_typed_in_another(open_page, observ
     expect(steer.get_by_label("Reason")).to_have_value("the next")
 
 
-def test_the_button_says_the_day_of_an_end_that_is_not_today(open_page, observer, worker_loop):
-    page = open_page(worker_loop)
+def with_an_end_at_a_time(open_page, observer, loop):
+    """The loop's page and its form, with another limit until a time that is still to be said."""
+    page = open_page(loop)
     live(page, observer)
     steer = page.locator("#steer")
     page.get_by_label("Upper limit").fill("650")
     steer.get_by_label("Expires").select_option("until")
+    return page, steer
+
+
+def test_the_button_says_the_day_of_an_end_that_is_not_today(open_page, observer, worker_loop):
+    page, steer = with_an_end_at_a_time(open_page, observer, worker_loop)
     button = steer.locator("button.primary")
     steer.get_by_label("Until").fill("2030-01-02T14:30")
-    expect(button).to_have_text("Override upper limit to 650 until Wed 2 Jan 14:30")
+    expect(button).to_have_text("Override upper limit to 650 until Wed 2 Jan, 14:30")
     steer.get_by_label("Until").fill(page.evaluate("new Date().toLocaleDateString('sv') + 'T14:30'"))
     expect(button).to_have_text("Override upper limit to 650 until 14:30")
 
 
 @pytest.mark.thorough
 def test_an_end_at_a_time_stays_chosen_where_the_form_is_written_anew(open_page, observer, worker_loop):
-    page = open_page(worker_loop)
-    live(page, observer)
-    steer = page.locator("#steer")
-    page.get_by_label("Upper limit").fill("650")
+    page, steer = with_an_end_at_a_time(open_page, observer, worker_loop)
     steer.get_by_label("Reason").fill("until a time")
-    steer.get_by_label("Expires").select_option("until")
     end = page.evaluate("new Date(Date.now() + 5400e3 - new Date().getTimezoneOffset() * 60e3).toISOString()")
     steer.get_by_label("Until").fill(end[:16])
     page.evaluate("document.activeElement.blur(); document.getElementById('steer').dataset.before = 'anew'")

@@ -10,7 +10,7 @@ import redis
 from kombu import Connection
 
 from tests.servers import free_port
-from workers.plants.foreign.connection_failure import MOST_LETTERS, reason
+from workers.plants.foreign.connection_failure import MOST_CHARACTERS, reason
 
 UNLISTENED = "nothing listens at its port"
 
@@ -52,4 +52,4 @@ def test_a_name_that_nobody_knows_is_said_so():
 def test_any_other_error_is_its_first_line_of_bounded_length():
     assert reason(ValueError("Server disconnected.\nmore")) == "Server disconnected"
     assert reason(ValueError()) == "ValueError"
-    assert len(reason("x" * 1000)) == MOST_LETTERS
+    assert len(reason("x" * 1000)) == MOST_CHARACTERS
