@@ -47,7 +47,7 @@ def _one_for_all(
 
 # After which a worker begins nothing more: others wait for its place, and who follows it has the handler as
 # it is then. A call of many blocks is to be well within it.
-BEGINS_WITHIN_SECONDS = 20.0
+BEGINS_WITHIN_SECONDS = 10.0
 UNTRIED = Failure(0, "the worker ran out of time before its turn", untried=True)
 
 

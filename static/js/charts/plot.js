@@ -2,7 +2,7 @@
 import { formatted } from "../values/format.js";
 
 export const TOP = 32, BOTTOM = 28, NARROW = 520;
-const RIGHT = 108, LEFT = 56, LABEL_HEIGHT = 15;
+const RIGHT = 132, LEFT = 56, LABEL_HEIGHT = 15;
 
 const COLOURS = ["text", "muted", "line", "surface", "raised", "toobusy", "accent", "expected", "fill", "band"];
 const HUES = [1, 2, 3, 4, 5, 6, 7, 8].map((place) => `hue-${place}`);

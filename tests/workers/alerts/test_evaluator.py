@@ -69,8 +69,18 @@ def test_what_is_over_is_said_as_it_was_at_its_worst(looks):
     assert "for 90 s" in alert.worst_sentence and "It holds 1,000 points" in impact.recorded(alert)
 
 
+def test_what_is_said_of_its_worst_is_not_that_others_kept_up_then(looks):
+    """They were behind for most of the incident, and kept up again in its worst second."""
+    rule("waits", condition="queue_wait", title="{queue} waits", threshold=5, clear_threshold=5)
+    looks.snapshot = plant(queues={"alert": queue(wait_seconds=9.0), "telemetry": queue()})
+    looks.look()
+    assert "The other queues keep up" in the_alert().impact
+    assert "take effect 9 s late" in the_alert().worst_impact
+    assert "queues" not in the_alert().worst_impact
+
+
 def test_the_sentence_of_its_worst_stays_where_no_impact_is_known(looks, monkeypatch):
-    monkeypatch.setattr(impact.Impacts, "of", lambda self, alert: "")
+    monkeypatch.setattr(impact.Impacts, "of", lambda self, alert, with_others=True: "")
     rule()
     for seconds in (14.0, 90.0, 20.0):
         looks.snapshot = lost(seconds=seconds)

@@ -417,7 +417,7 @@ def test_a_slow_handler_s_worker_leaves_its_place_after_its_turn_and_the_next_ge
     while len(handler.handled) < 700:
         assert work(segment, handler, spec, monotonic=lambda: now[0]).failed == 0
         workers += 1
-    assert len(set(handler.handled)) == 700 and workers <= 7 and not dead_values(segment)
+    assert len(set(handler.handled)) == 700 and workers <= 14 and not dead_values(segment)
 
 
 def test_a_handler_that_grows_slow_gets_fewer_blocks_a_call_and_one_that_is_not_divided_all() -> None:
@@ -433,7 +433,7 @@ def test_a_handler_that_grows_slow_gets_fewer_blocks_a_call_and_one_that_is_not_
     call = HandlerCall(Posting(), 30.0, 1e9, monotonic=lambda: now[0])
     deliveries = [delivery_of(1, f"{number:032x}") for number in range(64)]
     most = []
-    for seconds[0], count in [(0.0, 4), (0.0, 16), (0.0, 32), (0.1, 64), (0.3, 64), (0.3, 32), (20.0, 1)]:
+    for seconds[0], count in [(0.0, 4), (0.0, 16), (0.0, 32), (0.05, 64), (0.3, 64), (0.15, 32), (20.0, 1)]:
         assert call.together(deliveries[:count]) == {}
         most.append(call.blocks_a_call(1000))
     assert most == [16, 32, 64, 64, 32, 32, 1]

@@ -26,13 +26,14 @@ class Impacts:
         states = snapshot.states.values()
         self._behind = [each.name for each in states if falls_behind(each)]
 
-    def of(self, alert: Alert) -> str:
+    def of(self, alert: Alert, *, with_others: bool = True) -> str:
+        """with_others: what the other queues do, too."""
         if "node" in alert.labels and alert.condition.startswith("node_"):
             return self._of_node(alert.labels["node"])
         if alert.condition.startswith(BURN) and (said := self._of_budget(alert)):
             return said
         if "queue" in alert.labels and alert.condition not in GENERAL:
-            return self._of_queue(alert.labels["queue"], alert.condition)
+            return self._of_queue(alert.labels["queue"], alert.condition, with_others)
         return GENERAL.get(alert.condition, "")
 
     def _of_budget(self, alert: Alert) -> str:
@@ -64,7 +65,7 @@ class Impacts:
             return "No other node takes its new events"
         return f"{joined(others)} take{'s' if len(others) == 1 else ''} new events"
 
-    def _of_queue(self, name: str, condition: str) -> str:
+    def _of_queue(self, name: str, condition: str, with_others: bool) -> str:
         queue = self._queues.get(name)
         if queue is None:
             return "The queue is no longer part of the plant."
@@ -77,7 +78,7 @@ class Impacts:
         waits = queue.latency_p95_seconds if slow else queue.wait_seconds
         whose = f"5 % of the events of {name}" if slow else f"Events of {name}"
         said = "" if waits is None else f"{whose} take effect {waits:,.0f} s late. "
-        return f"{said}{self._others(name)}{SAFE}"
+        return f"{said}{self._others(name) if with_others else ''}{SAFE}"
 
     def _others(self, name: str) -> str:
         """What the other queues do; nothing where there is none."""

@@ -31,7 +31,9 @@ def notify(this: AlertCheck, evidence: Evidence) -> None:
         if impacts is not None and alert.resolved_at is None:
             alert.impact = impacts.of(alert)
             if alert.value == alert.worst or not alert.worst_sentence:
-                alert.worst_sentence, alert.worst_impact = alert.sentence, alert.impact
+                # The others are worst at other times, and have alerts of their own.
+                alert.worst_impact = impacts.of(alert, with_others=False)
+                alert.worst_sentence = alert.sentence
         _take_steps(this, alert, receivers)
     this.owed += outbox.ends([alert for alert in shown if alert.resolved_at == this.at], this.at)
 
