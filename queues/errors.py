@@ -63,3 +63,33 @@ class QueuePaused(WeirError):  # noqa: N818
 
     def __reduce__(self) -> tuple[type, tuple[str, str, int]]:
         return type(self), (self.queue, self.reason, self.retry_seconds)
+
+
+# What the system says of a connection, with a number before it or an address behind (`[Errno 111] Connection
+# refused`), and what a page says.
+CONNECTION_REASONS = {
+    "connection refused": "nothing listens at its port",
+    "no route to host": "there is no route to its host",
+    "network is unreachable": "there is no route to its network",
+    "connection reset by peer": "it ends the connection",
+    "broken pipe": "it ends the connection",
+    "timed out": "it took too long",
+    "timeout": "it took too long",
+    "name or service not known": "no such host is known",
+    "no address associated with hostname": "no such host is known",
+    "temporary failure in name resolution": "the name of its host can't be resolved at present",
+}
+MOST_CHARACTERS = 200
+
+
+def connection_reason(error: object) -> str:
+    """Why a server can't be reached, in plain words, whichever client found it out."""
+    text = (str(error).strip() or type(error).__name__).lower()
+    plain = (words for system, words in CONNECTION_REASONS.items() if system in text)
+    return next(plain, first_line(error))
+
+
+def first_line(error: object) -> str:
+    """Of what an error says, such as a server's own words; its kind, where it says nothing."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:MOST_CHARACTERS].rstrip(".")

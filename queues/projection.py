@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from queues import keys
 from queues import points as thousand
-from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue, WeirError
+from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue, WeirError, connection_reason
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
 
@@ -60,7 +60,7 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
             control.set(keys.TOPOLOGY, document)
         except (redis.RedisError, OSError) as error:
             raise NodeUnavailable(
-                f"The control server does not answer ({error}); nothing was changed."
+                f"The control server does not answer ({connection_reason(error)}); nothing was changed."
             ) from error
     return topology
 

@@ -21,7 +21,14 @@ import redis
 
 from queues import keys, pausing
 from queues.control.connection import connect
-from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable, QueuePaused
+from queues.errors import (
+    BadInput,
+    NoContainerAvailable,
+    NodeFull,
+    NodeUnavailable,
+    QueuePaused,
+    connection_reason,
+)
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.login import logged_in
 from queues.publishing.gates import Gates
@@ -252,7 +259,9 @@ class Client:
             # Nobody can be asked: a pause then ends by our own clock.
             self._paused = {n: each for n, each in self._paused.items() if self._clock() < each.until}
             if self._known.latest is None:
-                raise NodeUnavailable(f"The control server does not answer ({error}).") from error
+                raise NodeUnavailable(
+                    f"The control server does not answer ({connection_reason(error)})."
+                ) from error
             return
         self._refreshed_at = self._monotonic()
         self._paused = pausing.read(self._published_to, pauses)

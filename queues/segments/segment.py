@@ -18,7 +18,7 @@ from redis.typing import EncodableT, FieldT
 
 from queues import keys
 from queues.control.refused import know_of_refused_writes
-from queues.errors import BadInput, NodeFull, NodeUnavailable
+from queues.errors import BadInput, NodeFull, NodeUnavailable, connection_reason
 from queues.events.block import TIME_MOST_US, Block, EncodedBlock, decode, newest_time_us
 from queues.redis_types import Entries
 from queues.segments.flush import Flush
@@ -393,7 +393,7 @@ def _errors(node: redis.Redis) -> Iterator[None]:
     try:
         yield
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-        raise NodeUnavailable(f"{_address(node)} does not answer ({error}).") from error
+        raise NodeUnavailable(f"{_address(node)} does not answer ({connection_reason(error)}).") from error
     except redis.ResponseError as error:
         if _says_full(error):
             raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error

@@ -31,7 +31,7 @@ import httpx
 from django.conf import settings
 
 from queues import environment as variables
-from queues.errors import BadInput, Forbidden
+from queues.errors import BadInput, Forbidden, connection_reason
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -246,7 +246,7 @@ def addresses_of(
     except BadInput as error:
         raise AddressRefused(f"{host}: {error.message}") from None
     except (OSError, UnicodeError, ValueError) as error:
-        raise AddressRefused(f"{host} can't be resolved: {error}") from None
+        raise AddressRefused(f"{host} can't be resolved: {connection_reason(error)}") from None
     if why:
         raise AddressRefused(f"{host} {why}")
     return list(addresses)

@@ -12,7 +12,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from console.accounts.submissions import AnsweredError
-from queues.errors import BadInput, BadTopology, NodeUnavailable, QueuePaused, UnknownQueue
+from queues.errors import BadInput, BadTopology, NodeUnavailable, QueuePaused, UnknownQueue, connection_reason
 
 RETRY_AFTER_SECONDS = 2
 WORDS = {"extra_forbidden": "is not known here.", "missing": "is missing."}
@@ -54,7 +54,7 @@ def no_snapshot() -> RefusedError:
 
 
 def _of_control(request: HttpRequest, error: redis.RedisError) -> RefusedError:
-    message = f"The control server does not answer ({error}); try again shortly."
+    message = f"The control server does not answer ({connection_reason(error)}); try again shortly."
     return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)
 
 

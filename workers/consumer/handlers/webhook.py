@@ -24,7 +24,7 @@ import orjson
 
 from queues import checks
 from queues import environment as variables
-from queues.errors import BadInput
+from queues.errors import BadInput, connection_reason
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Place
@@ -114,7 +114,7 @@ class Webhook:
             ) as response:
                 said = egress.read(response, MOST_READ_BYTES).decode("utf-8", "replace")
         except httpx.TransportError as error:
-            return Failure(place, f"{self._host} did not answer: {error!r}", transient=True)
+            return Failure(place, f"{self._host} did not answer: {connection_reason(error)}", transient=True)
         return self._judge(place, delivery.events, response, said)
 
     def _judge(self, place: int, events: int, response: httpx.Response, said: str) -> Outcome | Failure:

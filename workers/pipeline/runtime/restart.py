@@ -15,7 +15,7 @@ from typing import IO, cast
 import redis
 
 from queues import keys
-from queues.errors import BadInput, WeirError
+from queues.errors import BadInput, WeirError, connection_reason
 from queues.private_files import write_private
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.faults import FaultStore
@@ -126,7 +126,7 @@ def lacking(folder: Path, control: redis.Redis) -> str:
     try:
         control.ping()
     except redis.RedisError as error:
-        return f"the control server does not answer ({error})"
+        return f"the control server does not answer ({connection_reason(error)})"
     probe = folder / "room"
     try:
         probe.write_bytes(bytes(ROOM_BYTES))

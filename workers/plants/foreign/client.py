@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import orjson
 
+from queues.errors import connection_reason
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
-from workers.plants.foreign.connection_failure import reason
 from workers.plants.plant import PlantConfused, PlantSilent
 
 MOST_BYTES = 8 * 2**20
@@ -66,7 +66,7 @@ class PlantClient:
         except httpx.TimeoutException as error:
             raise PlantSilent(f"{self.name} did not answer within {self._timeout_seconds:g} s.") from error
         except httpx.TransportError as error:
-            raise PlantSilent(f"{self.name} can't be reached ({reason(error)}).") from error
+            raise PlantSilent(f"{self.name} can't be reached ({connection_reason(error)}).") from error
         except (httpx.DecodingError, httpx.InvalidURL) as error:
             raise PlantConfused(f"{self.name} answers what can't be unpacked ({error}).") from error
         return response.status_code, answer

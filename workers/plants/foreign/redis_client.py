@@ -8,8 +8,8 @@ from typing import Any, cast
 import redis
 from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection, parse_url
 
+from queues.errors import connection_reason, first_line
 from workers.plants.foreign.answer_limit import AnswerLimit, answer_seconds
-from workers.plants.foreign.connection_failure import reason
 from workers.plants.plant import PlantConfused
 
 MOST_BYTES = 2**20
@@ -106,7 +106,7 @@ def said(error: Exception) -> str:
     if isinstance(error, redis.TimeoutError) or isinstance(cause, TimeoutError):
         return f"no whole answer within {answer_seconds():g} s"
     if isinstance(cause, OSError):
-        return reason(cause.strerror or cause)
+        return connection_reason(cause.strerror or cause)
     if isinstance(error, redis.ConnectionError) and not isinstance(error, redis.AuthenticationError):
         return "it ends the connection"
-    return reason(error)
+    return first_line(error)

@@ -14,7 +14,7 @@ import orjson
 from django.conf import settings
 
 from queues import environment as variables
-from queues.errors import BadInput
+from queues.errors import BadInput, connection_reason
 from workers.alerts.delivery.channels.channel import (
     TIMEOUT_SECONDS,
     Failed,
@@ -48,7 +48,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
             status, said = response.status_code, egress.read(response, LONGEST_ANSWER)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     except httpx.HTTPError as error:
-        raise Failed(f"{server_of(url)} did not answer: {error!r}") from None
+        raise Failed(f"{server_of(url)} did not answer: {connection_reason(error)}.") from None
     if status != 200:
         why = said.decode(errors="replace").strip()
         raise Failed(f"{server_of(url)} answered {status}: {why}", for_good=status in FOR_GOOD)

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 
+from queues.errors import connection_reason
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.delivery.channels.message_text import lines, subject
 from workers.alerts.lifecycle.models import Message
@@ -41,7 +42,9 @@ def send(message: Message, now_seconds: float) -> str:
     except smtplib.SMTPRecipientsRefused as error:
         raise Failed(f"The mail server refused every address: {error.recipients}") from None
     except (smtplib.SMTPException, OSError) as error:
-        raise Failed(f"The mail server {settings.EMAIL_HOST} did not take it: {error!r}") from None
+        raise Failed(
+            f"The mail server {settings.EMAIL_HOST} did not take it: {connection_reason(error)}."
+        ) from None
 
 
 def _left_out(refused: Refused) -> str:

@@ -17,7 +17,7 @@ import orjson
 from django.conf import settings
 
 from queues import environment as variables
-from queues.errors import BadInput
+from queues.errors import BadInput, connection_reason
 from workers.alerts.delivery.channels.channel import (
     TIMEOUT_SECONDS,
     Failed,
@@ -86,7 +86,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         ):
             status = response.status_code  # what else it says is of no interest, and not read
     except httpx.HTTPError as error:
-        raise Failed(f"{server_of(url)} did not answer: {error!r}") from None
+        raise Failed(f"{server_of(url)} did not answer: {connection_reason(error)}.") from None
     if not 200 <= status < 300:
         for_good = 400 <= status < 500 and status not in TRY_AGAIN
         raise Failed(f"{server_of(url)} answered {status}.", for_good)

@@ -22,13 +22,13 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.connection import Connection, SSLConnection
 
+from queues.errors import connection_reason
 from workers.host import egress
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.celery_app import bounded_transports
 from workers.plants.foreign.celery_app.outside import count_of
 from workers.plants.foreign.client import PlantClient
-from workers.plants.foreign.connection_failure import reason
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -225,7 +225,7 @@ class RedisBroker:
         except redis.ResponseError as error:
             raise PlantConfused(f"{self._name} refuses us: {error}.") from None
         except (redis.RedisError, OSError) as error:
-            raise PlantSilent(f"{self._name} can't be reached ({reason(error)}).") from None
+            raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
 
 
 def keys_of(queue: str, separators: Sequence[str], prefix: str = "") -> list[tuple[int, str]]:
@@ -275,7 +275,7 @@ class AmqpBroker:
         except AMQPError as error:
             raise PlantConfused(f"{self._name} refuses us: {error}.") from None
         except FAILURES as error:
-            raise PlantSilent(f"{self._name} can't be reached ({reason(error)}).") from None
+            raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         return QueueLength(int(found.message_count), consumers=int(found.consumer_count))
 
     def _managed(self, queue: str, declared: QueueLength) -> QueueLength:

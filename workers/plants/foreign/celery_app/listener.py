@@ -12,6 +12,7 @@ from typing import Any
 
 from celery import Celery
 
+from queues.errors import connection_reason
 from workers.plants.foreign.celery_app.broker import FAILURES
 from workers.plants.foreign.celery_app.task_events import TaskEvents
 
@@ -63,7 +64,7 @@ class EventListener:
             try:
                 self._receive()
             except FAILURES as error:
-                self.error = f"they can't be received ({error})"
+                self.error = f"they can't be received ({connection_reason(error)})"
             except Exception as error:  # what a driver raises besides must not end the listening
                 logger.exception("Listening to events of Celery failed.")
                 self.error = f"they can't be received ({type(error).__name__})"

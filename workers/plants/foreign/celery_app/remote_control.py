@@ -15,9 +15,9 @@ from typing import Any
 
 from kombu.exceptions import ContentDisallowed, DecodeError
 
+from queues.errors import connection_reason
 from workers.plants.foreign.celery_app.broker import FAILURES, MOST_QUEUES
 from workers.plants.foreign.celery_app.outside import LONGEST_NAME, count_of, name_of, seconds_of, text_of
-from workers.plants.foreign.connection_failure import reason
 from workers.plants.foreign.redaction import redacted
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -161,7 +161,7 @@ class RemoteControl:
         except (ContentDisallowed, DecodeError) as error:
             raise PlantConfused(f"{self._name} answers what can't be read: {error}.") from None
         except FAILURES as error:
-            raise PlantSilent(f"{self._name} can't be reached ({reason(error)}).") from None
+            raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         found = (item for each in answers or () if isinstance(each, Mapping) for item in each.items())
         known = [(name_of(worker), answer) for worker, answer in islice(found, MOST_WORKERS)]
         return [(worker, answer) for worker, answer in known if worker]

@@ -19,7 +19,7 @@ from typing import Any
 
 import psycopg
 
-from workers.plants.foreign.connection_failure import reason
+from queues.errors import connection_reason, first_line
 from workers.plants.plant import PlantConfused, PlantSilent
 
 SQL_SECONDS = 2.0
@@ -96,9 +96,9 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     except psycopg.OperationalError as error:
         if ended.is_set():
             raise late from None
-        raise PlantSilent(f"{name}: the database can't be asked ({reason(error)}).") from None
+        raise PlantSilent(f"{name}: the database can't be asked ({connection_reason(error)}).") from None
     except psycopg.Error as error:
-        raise PlantConfused(f"{name}: {reason(error)}.") from None
+        raise PlantConfused(f"{name}: {first_line(error)}.") from None
 
 
 def _connected(name: str, address: str, options: str) -> "psycopg.Connection[Any]":

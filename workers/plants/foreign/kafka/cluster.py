@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from queues.errors import BadInput
+from queues.errors import BadInput, connection_reason
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
-from workers.plants.foreign.connection_failure import reason
 from workers.plants.foreign.kafka.reading import (
     UNKNOWN,
     ClusterReading,
@@ -272,7 +271,7 @@ class KafkaCluster:
 
     def _wrong(self, error: "KafkaError") -> Exception:
         if error.name() in SILENT:
-            return PlantSilent(f"{self.name} can't be reached ({reason(error.str())}).")
+            return PlantSilent(f"{self.name} can't be reached ({connection_reason(error.str())}).")
         return PlantConfused(f"{self.name} refuses us ({error.name()}): {error.str()}")
 
     def _connected(self) -> "AdminClient":

@@ -9,8 +9,8 @@ import pytest
 import redis
 from kombu import Connection
 
+from queues.errors import MOST_CHARACTERS, connection_reason
 from tests.servers import free_port
-from workers.plants.foreign.connection_failure import MOST_CHARACTERS, reason
 
 UNLISTENED = "nothing listens at its port"
 
@@ -40,16 +40,21 @@ def by_sql(port):
 def test_a_port_at_which_nothing_listens_is_said_so_without_a_number_or_an_address(ask):
     with pytest.raises(Exception, match="refused") as failed:
         ask(free_port())
-    assert reason(failed.value) == UNLISTENED
+    assert connection_reason(failed.value) == UNLISTENED
+
+
+def test_what_takes_too_long_is_said_so_though_the_error_has_no_words():
+    assert connection_reason(httpx.ReadTimeout("")) == "it took too long"
+    assert connection_reason(TimeoutError("timed out")) == "it took too long"
 
 
 def test_a_name_that_nobody_knows_is_said_so():
     with pytest.raises(OSError, match=r"not known|resolution|hostname") as failed:
         socket.getaddrinfo("weir.invalid", 1)
-    assert "host" in reason(failed.value) and "[" not in reason(failed.value)
+    assert "host" in connection_reason(failed.value) and "[" not in connection_reason(failed.value)
 
 
 def test_any_other_error_is_its_first_line_of_bounded_length():
-    assert reason(ValueError("Server disconnected.\nmore")) == "Server disconnected"
-    assert reason(ValueError()) == "ValueError"
-    assert len(reason("x" * 1000)) == MOST_CHARACTERS
+    assert connection_reason(ValueError("Server disconnected.\nmore")) == "Server disconnected"
+    assert connection_reason(ValueError()) == "ValueError"
+    assert len(connection_reason("x" * 1000)) == MOST_CHARACTERS
