@@ -17,15 +17,22 @@ from workers.models import LedgerEntry, Loop, Plan
 BEFORE = timedelta(minutes=5)
 AFTER = timedelta(minutes=2)
 MOST_ACTIONS, MOST_PLANS = 12, 20
+UNSTEERED = frozenset({"receiver", "task", "plan", "override"})  # labels of what no loop steers
 UNJUDGED = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.NO_ACTION)
 
 
 def loops_of(alert: Alert) -> QuerySet[Loop]:
-    """The loops that steer what the alert is about, and those that steer the whole plant."""
+    """The loops that steer what the alert is about, and those that steer the whole plant; of an attached
+    plant its own.
+    """
     labels = alert.labels
     whole = Q(target={})
     if "loop" in labels:
         return Loop.objects.filter(name=labels["loop"])
+    if labels.keys() & UNSTEERED:
+        return Loop.objects.none()
+    if "plant" in labels:
+        return Loop.objects.filter(target__plant=labels["plant"])
     if "queue" in labels:
         return Loop.objects.filter(whole | Q(target__queue=labels["queue"]))
     if "node" in labels:
@@ -63,6 +70,8 @@ def plans(alert: Alert) -> list[Plan]:
 
 def _is_relevant(plan: Plan, labels: dict[str, str]) -> bool:
     """Whether a plan moves points of the alert's queue, or from or to its node; all do for a whole plant."""
+    if labels.keys() & (UNSTEERED | {"plant"}):
+        return False
     names = {name for move in plan.moves for name in (move["queue"], move["from"], move["to"])}
     about = {labels[key] for key in ("queue", "node") if key in labels}
     return not about or bool(about & (names | {plan.empties}))

@@ -15,6 +15,7 @@ from console.pages.alerts import alert_view
 from console.pages.alerts.alerts import view_of
 from tests.console.pages.alerts.checks import audited, fetch, look, opened
 from tests.workers.alerts.checks import lost, queue, rule
+from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import SERIES_LABELS
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Receiver
@@ -212,6 +213,33 @@ def test_what_loops_did_before_its_onset_is_no_answer_to_it(operator, alert):
     words = "No loop has acted since it began; 2 actions in the 5 minutes before."
     assert page.context["alert"].response.outcome.words == words
     assert "as ever" in page.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("labels", "by"),
+    [
+        ({"receiver": "chat"}, set()),
+        ({"task": "retention"}, set()),
+        ({"plant": "east"}, {"parallelism_joint/east"}),
+        ({"plant": "east", "queue": "alert"}, {"parallelism_joint/east"}),
+        ({"queue": "alert"}, {"rebalancing", "worker_rate/alert/n2"}),
+    ],
+)
+def test_only_loops_that_steer_what_an_alert_is_about_have_done_something_about_it(
+    labels, by, operator, alert
+):
+    """Of a receiver that failed it said that 52 of 59 actions had an effect."""
+    for name, target in (
+        ("rebalancing", {}),
+        ("worker_rate/alert/n2", {"queue": "alert", "node": "n2"}),
+        ("parallelism_joint/east", {"plant": "east"}),
+    ):
+        loop = Loop.objects.create(name=name, law=name.split("/")[0], target=target)
+        entry = {"action": {"x": 1}, "verdict": "effective", "parameters": {}, "reason": ""}
+        LedgerEntry.objects.create(loop=loop, mode="auto", at=alert.began_at, **entry)
+    Alert.objects.filter(pk=alert.pk).update(labels=labels)
+    found = history.response(Alert.objects.get(pk=alert.pk))
+    assert {each.loop.name for each in found.entries} == by and found.outcome.count == len(by)
 
 
 def test_a_resolved_alert_says_of_its_impact_that_it_is_over(operator, alert):
