@@ -148,10 +148,16 @@ def kind_records(
 ) -> dict[str, KindRecord]:
     """Kind → how often such changes came before incidents of this condition, and by chance. kinds: with how
     many were found in the REACH before the onset.
+
+    What another explains is no incident of its own, and what began together with this one may turn out to be
+    explained: neither says anything that is not counted already.
     """
     kept = (
         Incident.objects.filter(
-            alert__condition=condition, alert__began_at__lte=onset, changes_at__isnull=False
+            alert__condition=condition,
+            alert__under__isnull=True,
+            alert__began_at__lte=onset - timedelta(seconds=SLACK_SECONDS),
+            changes_at__isnull=False,
         )
         .exclude(alert=but)
         .order_by("-alert__began_at")

@@ -61,7 +61,8 @@ class ControlRecord:
 
 def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEFORE) -> ControlRecord:
     """What is recorded at this instant: nine queries, however many there are of each, and two for each loop
-    without a valid measurement. before: the loops of the snapshot before.
+    without a valid measurement. before: the loops of the snapshot before; one that is not among them begins
+    anew: its target has come back.
     """
     rows = list(soonest_first(in_force(now).select_related("loop", "node", "owner")))
     loops = list(active_loops().order_by("name").annotate(last=Subquery(ledger.last_entry_ids())))
@@ -70,10 +71,10 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
     overridden = {
         loop.pk: {row.name: row.value for row in counted(loop, held[loop.pk], now)} for loop in loops
     }
-    documents = {
-        loop.name: _loop(loop, entries.get(loop.last), overridden[loop.pk], before.get(loop.name))
-        for loop in loops
-    }
+    documents = {}
+    for loop in loops:
+        entry, known = entries.get(loop.last), before.get(loop.name)
+        documents[loop.name] = _loop(loop, entry, overridden[loop.pk], known, bool(before))
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
     in_force_now = override_document.statuses(rows)
     limits = limits_of(AlertRule.objects.order_by("pk"))
@@ -138,7 +139,11 @@ def _run(row: Run) -> RunStatus:
 
 
 def _loop(
-    loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any], before: LoopStatus | None
+    loop: Any,
+    entry: LedgerEntry | None,
+    overridden: dict[str, Any],
+    before: LoopStatus | None,
+    others_before: bool,
 ) -> LoopStatus:
     """An override shows at once, though the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
@@ -160,7 +165,7 @@ def _loop(
         terms=_terms(display, entry),
         interval_seconds=loop.interval_seconds,
         limited_by=entry.limited_by if entry else None,
-        blind_since=_blind_since(entry, before) if entry and entry.limited_by == STALE else None,
+        blind_since=_blind_since(entry, before, others_before) if entry else None,
         late_seconds=about.get("late_seconds"),
         cause=about.get("cause"),
         last_mode=entry.mode if entry else None,
@@ -175,10 +180,15 @@ def _caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) ->
     return {queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]}
 
 
-def _blind_since(entry: LedgerEntry, before: LoopStatus | None) -> float:
-    """When the first of the decisions in a row was that had no valid measurement. What was known a second
-    ago is not read again: it may be a row of weeks.
+def _blind_since(entry: LedgerEntry, before: LoopStatus | None, others_before: bool) -> float | None:
+    """When the first of the decisions in a row was that had no valid measurement; None: the last had one.
+    What was known a second ago is not read again: it may be a row of weeks. While its target was gone a loop
+    was not blind.
     """
+    if entry.limited_by != STALE:
+        return None
+    if before is None and others_before:
+        return float(entry.at.timestamp())
     entries = LedgerEntry.objects.filter(loop=entry.loop_id, at__lte=entry.at)
     known = None
     if before is not None and before.at is not None and before.at <= entry.at.timestamp():

@@ -242,6 +242,20 @@ def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: 
     assert changes.changes_of(Alert.objects.order_by("pk").last()) == rows
 
 
+def test_alerts_of_the_same_outage_say_nothing_of_how_often_a_change_came_before(
+    people, loop, tmp_path: Path
+):
+    """What another explains, and what began together with this and may be explained in a while."""
+    an_override(people["operator"], loop, 3 * MINUTE)
+    first = an_alert(4 * MINUTE, state="resolved", resolved_at=NOW)
+    explained = an_alert(4 * MINUTE, under=first, state="resolved", resolved_at=NOW)
+    for alert in (first, explained, an_alert(labels={"queue": "telemetry"})):
+        kept = [{"kind": "override upper_limit", "steps": 1, "at": NOW.isoformat(), "ref": f"o:{alert.pk}"}]
+        Incident.objects.create(alert=alert, changes_at=NOW, changes=kept)
+    rows = changes.keep_changes(an_alert(), tmp_path, NOW)
+    assert [(row.before, row.incidents) for row in rows] == [(1, 1)]
+
+
 def test_what_was_found_at_the_start_stays_where_the_snapshots_of_then_are_gone_at_the_end(
     people, loop, tmp_path: Path
 ):

@@ -357,6 +357,17 @@ def test_nine_loops_without_measurement_on_one_busy_host_are_one_incident(looks)
     assert not notified.exists(), "nobody is called for each loop"
 
 
+def test_a_pipeline_that_fails_as_a_node_is_lost_is_no_incident_of_its_own(looks):
+    shipped("node-lost", "pipeline-down")
+    nodes = {"n1": node(), "n2": node("OFFLINE", 14.0)}
+    for _ in range(20):
+        failed = {"state": "failed", "error": "n2 does not answer"}
+        part = {"state": "failed", "since": looks.now - 60}
+        looks.snapshot = plant(nodes=nodes, pipeline=failed, parts={"pipeline": part})
+        looks.look()
+    assert the_alert(condition="pipeline_down").under == the_alert(condition="node_lost")
+
+
 def test_a_few_late_loops_or_a_load_that_delays_nobody_is_no_incident(looks):
     shipped("host-overloaded")
     for count, load in ((3, 9.0), (0, 9.0)):

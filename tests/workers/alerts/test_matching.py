@@ -79,6 +79,16 @@ def test_what_a_lost_node_has_explained_stays_below_it_while_its_backlog_is_work
     assert causes([replace(over, ended_seconds=LINGER_SECONDS + 1.0), behind]) == {}
 
 
+@pytest.mark.parametrize("condition", ["pipeline_down", "pipeline_stalled", "pipeline_lag"])
+def test_a_lost_node_explains_that_the_pipeline_which_reads_it_fails_and_what_that_explains(condition):
+    lost = Party(1, "node_lost", "critical", {"node": "n1"})
+    fails = Party(2, condition, "critical", {"pipeline": "main"}, {"nodes": ["n1", "n2"]})
+    lags = Party(3, "pipeline_lag", "warning", {"pipeline": "main"}, {"nodes": ["n1", "n2"]})
+    assert causes([lost, fails, lags]) == {2: 1, 3: 1}
+    silent, elsewhere = replace(fails, touches={}), replace(fails, touches={"nodes": ["n2"]})
+    assert causes([lost, silent]) == causes([lost, elsewhere]) == {}
+
+
 @pytest.mark.parametrize("cause", ["order_unreached", "sensor_silent"])
 def test_what_makes_the_loops_of_an_attached_plant_hold_explains_them_and_no_others(cause):
     unreached = Party(1, cause, "warning", {"plant": "east", "sensor": "jobs"})

@@ -544,6 +544,22 @@ def test_ticks_read_what_the_observer_published(control: redis.Redis, plant: Loc
     assert plain(published.observe()) == snapshot
 
 
+def test_a_loop_whose_target_comes_back_has_not_been_without_a_measurement_meanwhile(
+    plant: LocalPlant, times: Times
+) -> None:
+    Loop.objects.create(name="worker_rate", law="worker_rate", target={})
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    given = {"mode": "auto", "parameters": {}, "reason": "a test", "limited_by": "stale measurement"}
+    for seconds, target in ((-60, {}), (-40, {"retired_at": "revision 3"}), (-10, {})):
+        at = datetime.fromtimestamp(NOW + seconds, UTC)
+        Loop.objects.filter(pk=loop.pk).update(target=target, ticked_at=at, decided_at=at)
+        if not target:
+            LedgerEntry.objects.create(loop=loop, at=at, **given)
+        seen = plant.observe().loops.get("rebalancing")
+        times.pass_by(1)
+    assert seen is not None and seen.blind_since == pytest.approx(NOW - 10, abs=0.01)
+
+
 def test_since_when_a_loop_is_without_a_valid_measurement_is_not_sought_anew_each_second(
     plant: LocalPlant, times: Times
 ) -> None:

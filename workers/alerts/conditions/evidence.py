@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -171,6 +171,8 @@ class Gatherer:
         silent = self._silent_seconds(snapshot, now, monotonic_seconds)
         fresh = snapshot if silent is not None and silent <= FRESH_SECONDS else None
         self._read_ledger(now, monotonic_seconds)
+        loops = facts_of_loops(now, self._ticks, self._blind_since)
+        self._forget_others({each.id for each in loops})
         since = datetime.fromtimestamp(now - LONGEST_WINDOW_SECONDS, UTC)
         published = self._published(now, monotonic_seconds)
         silent_for = {name: min(ages.values()) for name, ages in published.items()}
@@ -179,7 +181,7 @@ class Gatherer:
             snapshot=fresh,
             silent_seconds=silent,
             started_seconds=monotonic_seconds - self._began_seconds,
-            loops=facts_of_loops(now, self._ticks, self._blind_since),
+            loops=loops,
             producers=silent_for,
             published_to={
                 name: sorted(queue for queue, age in ages.items() if age <= silent_for[name] + SAME_SECONDS)
@@ -235,6 +237,14 @@ class Gatherer:
             # Later than now: before a clock was set back.
             while ticks and not now - window_seconds <= ticks[0].at <= now + LATE_SECONDS:
                 self._checking.discard(ticks.popleft().id)
+
+    def _forget_others(self, loops: Collection[int]) -> None:
+        """What the loops did whose targets are gone: with its target one begins anew, and has not been blind
+        or without an effect in between.
+        """
+        for loop in self._ticks.keys() - loops:
+            self._checking -= {tick.id for tick in self._ticks.pop(loop)}
+            self._blind_since.pop(loop, None)
 
     def _settle(self, until_seconds: float) -> None:
         """Nothing comes any more before the newest entry that is so old."""

@@ -142,12 +142,21 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
     if not _needs_pipeline(evidence):
         return
     age = pipeline.age_seconds
-    said = f"The pipeline last reported {age or 0:,.0f} s ago."
+    said, touches = f"The pipeline last reported {age or 0:,.0f} s ago.", {}
     if age is None:  # it has been silent since its time to start was over
         said, age = "The pipeline has never reported.", _seconds_in("silent", evidence)
     if pipeline.state == FAILED:
         said, age = f"The pipeline failed: {pipeline.error}", _failed_seconds(evidence)
-    yield Reading({"pipeline": "main"}, age, said)
+        touches = _read_by_the_pipeline(evidence)
+    yield Reading({"pipeline": "main"}, age, said, touches)
+
+
+def _read_by_the_pipeline(evidence: Evidence) -> dict[str, Any]:
+    """The nodes that hold its queues: without one of them it can't finish a batch, and fails in time. (Its
+    process is silent for reasons of its own.)
+    """
+    names = [name for name, queue in evidence.plant.queues.items() if queue.kind == "pipeline"]
+    return {"nodes": sorted({node for name in names for node in _touched(evidence, name)["nodes"]})}
 
 
 def _failed_seconds(evidence: Evidence) -> float:
@@ -169,7 +178,7 @@ def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Rea
     for name, row in evidence.plant.pipeline.applications.items():
         stalled = row.state == STALLED
         said = f"{name} is stalled: {row.hindrance}." if stalled else f"{name} makes progress."
-        yield Reading({"pipeline": name}, float(stalled), said)
+        yield Reading({"pipeline": name}, float(stalled), said, _read_by_the_pipeline(evidence))
 
 
 def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -178,7 +187,8 @@ def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading
         if _needs_pipeline(evidence):
             yield Reading({"pipeline": "main"}, None, "The pipeline's watermark is not known.")
     elif (lag := pipeline.watermark_lag_seconds) is not None:
-        yield Reading({"pipeline": "main"}, lag, f"The pipeline's watermark is {lag:,.0f} s behind.")
+        said = f"The pipeline's watermark is {lag:,.0f} s behind."
+        yield Reading({"pipeline": "main"}, lag, said, _read_by_the_pipeline(evidence))
 
 
 def _has_unknown_lag(pipeline: PipelineStatus) -> bool:

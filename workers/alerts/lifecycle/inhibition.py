@@ -24,10 +24,15 @@ LOOPS = frozenset(
 # What a loop says whose queue has all the workers that there are, or waits for them.
 POWERLESS = frozenset({"loop_saturated", "loop_ineffective"})
 
-OF_PARTS = frozenset(
-    {"observer_silent", "loops_stopped", "workers_missing", "workers_saturated", "pool_refuses"}
-    | {"pipeline_down", "pipeline_stalled", "pipeline_lag", "producer_silent"}
-)
+OF_THE_PIPELINE = frozenset({"pipeline_down", "pipeline_stalled", "pipeline_lag"})
+OF_PARTS = OF_THE_PIPELINE | {
+    "observer_silent",
+    "loops_stopped",
+    "workers_missing",
+    "workers_saturated",
+    "pool_refuses",
+    "producer_silent",
+}
 
 OF_A_PLANT = frozenset(
     {"workers_missed", "queue_unserved", "sensor_silent", "consumer_lag", "order_unreached"}
@@ -46,7 +51,10 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     ),
     "observer_silent": ((QUEUES | OF_A_NODE | LOOPS, "any"),),
     "loops_stopped": ((LOOPS, "any"), (QUEUES | {"workers_missing"}, "jobs")),
-    "node_lost": ((QUEUES | OF_A_NODE | LOOPS, "node"), (frozenset({"workers_saturated"}), "any")),
+    "node_lost": (
+        (QUEUES | OF_A_NODE | LOOPS | OF_THE_PIPELINE, "node"),
+        (frozenset({"workers_saturated"}), "any"),
+    ),
     "workers_missing": ((QUEUES | LOOPS, "jobs"), (frozenset({"workers_saturated"}), "any")),
     "pipeline_down": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_stalled", "pipeline_lag"}), "any")),
     "pipeline_stalled": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_lag"}), "any")),

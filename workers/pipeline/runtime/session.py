@@ -13,6 +13,7 @@ from workers.host.java import archive_options, spark_environment
 from workers.host.spark_privacy import admit_this_user_only, java_options, private_settings
 from workers.pipeline.intra_event.event_source import EventSource
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
+from workers.pipeline.runtime.source_calls import answer_sources
 from workers.pipeline.runtime.worker_start import interpreter
 
 _JAVA_OPTIONS = (
@@ -66,6 +67,7 @@ def start_session(
     variables.PROCESS.update(spark_environment(folder / "java"))
     if master.startswith("local"):
         variables.PROCESS["PYSPARK_PYTHON"] = interpreter(folder / "python")
+        answer_sources(folder / "python")
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
     more = archive_options(variables.PROCESS["JAVA_HOME"]) if java is None else java
     settings = {

@@ -1,11 +1,16 @@
 """Begins the Python workers of a local Spark: its PYSPARK_PYTHON calls `main` with `-m MODULE ARGUMENTS`.
 
 Spark waits 10 seconds for the worker behind a streaming source to call back, and that worker calls when it
-has imported PySpark: on a loaded host too late, at every try. Here it calls first, and imports then.
+has imported PySpark: on a loaded host too late, at every try. Here the call goes to the process that has the
+session (`source_calls`); where none takes it, this one calls first and imports then. What plans a query is
+needed again when another begins, so a daemon of such workers ends when it has had none for a while: Spark
+starts it anew.
 """
 
+import json
 import os
 import runpy
+import signal
 import socket
 import struct
 import sys
@@ -13,14 +18,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
+
+import psutil
 
 from queues import environment as variables
 from queues.private_files import private_folder, write_private
 from workers.pipeline.runtime.worker_daemon import prefer_installed
 
 SOURCE_WORKER = "pyspark.sql.streaming.python_streaming_source_runner"
+DAEMON = "pyspark.daemon"
 CONNECT_SECONDS = 15.0
+CALLS = "calls"  # the socket that takes the calls of sources
+TAKEN_SECONDS = 5.0
+IDLE_SECONDS = 60.0  # Spark ends a worker that has had nothing to do for as long
 _START = "#!{python}\nfrom workers.pipeline.runtime.worker_start import main\n\nmain()\n"
 
 
@@ -37,10 +48,14 @@ def interpreter(folder: Path) -> str:
 
 def main() -> None:
     """Runs MODULE as `python -m` would."""
-    module, sys.argv = sys.argv[2], sys.argv[2:]
+    folder, module, sys.argv = Path(sys.argv[0]).parent, sys.argv[2], sys.argv[2:]
     prefer_installed()
+    if module == DAEMON:
+        end_when_idle(IDLE_SECONDS)
     if module == SOURCE_WORKER:
-        connection = called_back()
+        if handed_over(folder):
+            return
+        connection = called_back(*_call())
 
         @contextmanager
         def as_called(timeout: int | None = -1) -> Iterator[IO[bytes]]:
@@ -51,20 +66,61 @@ def main() -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def called_back() -> IO[bytes]:
+def end_when_idle(seconds: float) -> None:
+    """This process ends itself once it has had no worker at two looks in a row, so long apart."""
+    idle = False
+
+    def check(*_: Any) -> None:
+        nonlocal idle
+        was_idle, idle = idle, not psutil.Process().children()
+        if idle and was_idle:
+            signal.raise_signal(signal.SIGTERM)
+
+    signal.signal(signal.SIGALRM, check)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # not for those that are forked
+
+
+@contextmanager
+def calls_address(folder: Path) -> Iterator[str]:
+    """The socket's address in a folder whose path may be longer than an address."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{opened}/{CALLS}"
+    finally:
+        os.close(opened)
+
+
+def handed_over(folder: Path) -> bool:
+    """Whether the process that has the session calls Spark back in the place of this one."""
+    asked = json.dumps(dict(zip(("port", "secret"), _call(), strict=True)))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, calls_address(folder) as address:
+        connection.settimeout(TAKEN_SECONDS)
+        try:
+            connection.connect(address)
+            connection.sendall(asked.encode())
+            return connection.recv(2) == b"ok"
+        except OSError:
+            return False
+
+
+def _call() -> tuple[int, str]:
+    """The port where Spark waits for the worker, and the secret that it knows the worker by."""
+    environment = variables.PROCESS
+    return int(environment[variables.SPARK_CALLBACK_PORT]), environment[variables.SPARK_CALLBACK_SECRET]
+
+
+def called_back(port: int, secret: str) -> IO[bytes]:
     """The connection that the worker's module would make: authenticated, this process's id said."""
-    port, secret = (
-        variables.PROCESS[name] for name in (variables.SPARK_CALLBACK_PORT, variables.SPARK_CALLBACK_SECRET)
-    )
-    connection = socket.create_connection(("127.0.0.1", int(port)), timeout=CONNECT_SECONDS)
-    stream = connection.makefile("rwb", 65536)
-    said = secret.encode()
-    stream.write(struct.pack("!i", len(said)) + said)
-    stream.flush()
-    (length,) = struct.unpack("!i", stream.read(4))
-    if stream.read(length) != b"ok":
-        raise ConnectionRefusedError("Spark does not know this worker")
-    stream.write(struct.pack("!i", os.getpid()))
-    stream.flush()
-    connection.settimeout(None)
+    # Closed once the stream is.
+    with socket.create_connection(("127.0.0.1", port), timeout=CONNECT_SECONDS) as connection:
+        stream = connection.makefile("rwb", 65536)
+        said = secret.encode()
+        stream.write(struct.pack("!i", len(said)) + said)
+        stream.flush()
+        (length,) = struct.unpack("!i", stream.read(4))
+        if stream.read(length) != b"ok":
+            raise ConnectionRefusedError("Spark does not know this worker")
+        stream.write(struct.pack("!i", os.getpid()))
+        stream.flush()
+        connection.settimeout(None)
     return cast(IO[bytes], stream)

@@ -58,6 +58,18 @@ def test_a_loop_that_is_blind_for_longer_than_any_rule_goes_back_is_so_for_all_o
     assert reading.value == 29 * 60
 
 
+def test_a_loop_whose_target_was_gone_was_not_blind_meanwhile(control, looks, loop):
+    """A node is lost, its containers are emptied, and come back with it."""
+    gatherer, blind = Gatherer(control), CONDITIONS["loop_stale"]
+    for target in ({}, {"retired_at": "revision 3"}, {}):
+        Loop.objects.filter(pk=loop.pk).update(target=target)
+        if not target:
+            tick(loop, looks.at, limited_by=STALE)
+        evidence = gatherer.gather(looks.now, looks.now)
+        assert [each.value for each in blind.read(evidence, 600.0)] == [] if target else [0.0]
+        looks.now += 120.0
+
+
 def test_a_loop_that_only_advises_on_one_pool_of_a_silent_plant_is_not_one_alert_more(control, looks, loop):
     target = {"plant": "shop", "operator": "celery@one"}
     gatherer, values = Gatherer(control), {}

@@ -1,31 +1,42 @@
-"""A worker behind a source calls Spark back at once: Spark waits 10 seconds, and imports may take longer."""
+"""A worker behind a source calls Spark back at once: Spark waits 10 seconds, and imports may take longer.
+The process that has the session takes its call, where it can.
+"""
 
 import os
 import socket
 import struct
 import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from workers.pipeline.runtime.worker_start import SOURCE_WORKER, interpreter
+from workers.pipeline.runtime.source_calls import answer_sources
+from workers.pipeline.runtime.worker_start import CALLS, SOURCE_WORKER, interpreter
 
 ROOT = Path(__file__).resolve().parents[4]
 
 
+def begun(folder: Path, server: socket.socket) -> subprocess.Popen:
+    """A process as Spark starts one, which is to call that server back."""
+    server.settimeout(60)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
+        "PYTHON_WORKER_FACTORY_SECRET": "a secret of Spark",
+    }
+    command = [interpreter(folder), "-m", SOURCE_WORKER]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
 @pytest.fixture
 def asked(tmp_path: Path):
-    """A process as Spark starts one, and the connection on which it calls back."""
+    """Such a process, and the connection on which it calls back."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(60)
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
-            "PYTHON_WORKER_FACTORY_SECRET": "a secret of Spark",
-        }
-        command = [interpreter(tmp_path), "-m", SOURCE_WORKER]
-        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        process = begun(tmp_path, server)
         try:
             connection, _ = server.accept()
             with connection:
@@ -53,6 +64,64 @@ def test_without_the_answer_that_it_is_known_it_ends(asked):
     process, connection = asked
     connection.sendall(struct.pack("!i", 2) + b"no")
     assert process.wait(60) != 0
+
+
+def proves_itself(connection: socket.socket) -> int:
+    """The process that it says it is, once it is known."""
+    (length,) = struct.unpack("!i", received(connection, 4))
+    assert received(connection, length) == b"a secret of Spark"
+    connection.sendall(struct.pack("!i", 2) + b"ok")
+    (pid,) = struct.unpack("!i", received(connection, 4))
+    return pid
+
+
+def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs_up(tmp_path: Path):
+    place = tmp_path / ("long" * 40)
+    interpreter(place)
+    answer_sources(place)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = begun(place, server)
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(60)
+            assert proves_itself(connection) == os.getpid()
+            assert process.communicate(timeout=60) == (None, "")
+            assert process.returncode == 0
+            answering = [each for each in threading.enumerate() if each.name == "source"]
+            assert len(answering) == 1
+        answering[0].join(60)
+        assert not answering[0].is_alive()
+
+
+def test_where_nobody_is_behind_the_socket_it_answers_by_itself(tmp_path: Path):
+    interpreter(tmp_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gone:
+        gone.bind(str(tmp_path / CALLS))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = begun(tmp_path, server)
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(60)
+            assert proves_itself(connection) == process.pid
+        process.kill()
+        process.communicate()
+
+
+def test_what_plans_queries_ends_once_it_has_had_no_worker_for_a_while():
+    lines = (
+        "from workers.pipeline.runtime.worker_start import end_when_idle",
+        "import os, signal, time",
+        "signal.signal(signal.SIGTERM, lambda *_: os._exit(7))",
+        "end_when_idle(0.2)",
+        "child = os.fork()",
+        "time.sleep(1.0) if child else time.sleep(0.6)",
+        "os._exit(0) if not child else os.waitpid(child, 0)",
+        "time.sleep(60)",
+    )
+    begun_at = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, timeout=60, check=False)
+    assert ended.returncode == 7
+    assert time.monotonic() - begun_at > 1.0, "it has ended beside a worker of its"
 
 
 def test_nobody_else_may_change_what_spark_starts(tmp_path: Path):

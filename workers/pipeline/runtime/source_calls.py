@@ -1,0 +1,53 @@
+"""Streaming sources answer Spark in the process that has the session: by itself Spark starts a process for
+each of them, which takes 65 MB and a second or more to import PySpark, and does little but wait.
+
+What Spark starts (`worker_start`) hands its call over here, by a socket in a folder of this user alone, and
+ends. Each source is answered by a thread until Spark hangs up.
+"""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pyspark.sql.streaming import python_streaming_source_runner as runner
+
+from workers.pipeline.runtime.worker_start import called_back, calls_address
+
+MOST_BYTES = 4_096
+HAND_OVER_SECONDS = 5.0
+
+
+def answer_sources(folder: Path) -> None:
+    """From now on, those whose calls come through that folder, until this process ends."""
+    with calls_address(folder) as address:
+        Path(address).unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(address)
+    listener.listen()
+    threading.Thread(target=_accept, args=(listener,), daemon=True, name="sources").start()
+
+
+def _accept(listener: socket.socket) -> None:
+    while True:
+        connection, _ = listener.accept()
+        with suppress(OSError, ValueError, KeyError), _taken(connection) as (port, secret):
+            threading.Thread(target=_answer, args=(port, secret), daemon=True, name="source").start()
+
+
+@contextmanager
+def _taken(connection: socket.socket) -> Iterator[tuple[int, str]]:
+    """The call that somebody hands over; it is taken once a thread has it."""
+    with connection:
+        connection.settimeout(HAND_OVER_SECONDS)
+        asked = json.loads(connection.recv(MOST_BYTES))
+        yield int(asked["port"]), str(asked["secret"])
+        connection.sendall(b"ok")
+
+
+def _answer(port: int, secret: str) -> None:
+    # Spark hangs up when its query ends; what fails before that, it has been sent.
+    with suppress(OSError, SystemExit), called_back(port, secret) as stream:
+        runner.main(stream, stream)
