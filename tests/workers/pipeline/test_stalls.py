@@ -85,8 +85,8 @@ def test_workers_that_hang_are_reported_and_a_new_start_loses_nothing(
     running.start()
     with steadily(control_server.url) as published:
         until(lambda: running.works_past(2), START_SECONDS)
-        named = [" ".join(each.cmdline()) for each in psutil.Process(running.process.pid).children(recursive=True)]
-        assert not [each for each in named if "source_runner" in each], "a process for each source"
+        below = psutil.Process(running.process.pid).children(recursive=True)
+        assert "source_runner" not in " ".join(part for each in below for part in each.cmdline())
         with frozen("worker_daemon", running.process.pid):
             until(lambda: running.status()["state"] == "stalled", 60)
             said = running.status()["applications"]["exact"]["hindrance"]
