@@ -1,7 +1,8 @@
 """The page of docs that says how fast Weir is: made of one run of every bench, `bin/performance FILE`.
 
 FILE is what `manage.py bench --all --json` has put out, or several of them: of a bench that stands in two,
-the last counts. Nothing on the page is typed by hand but what each row is.
+the last counts. What none of them has stays as the page before has it, with a mark. Nothing on the page is
+typed by hand but what each row is.
 """
 
 import json
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+COLUMNS = 5
 BAR, FULL = "█", 8  # a full bar: the target is just reached
 MOST_BARS = 2 * FULL
 HEAD = """# How fast it is
@@ -19,6 +21,10 @@ Every figure was measured by `manage.py bench NAME --json` on {machine}.
 `bin/performance` has made this page of it. Others' figures are of the same run, but for those that say
 *published*. The bar shows a figure against its target: eight blocks are the target, and more blocks are
 better, also where little of a thing is wanted. A row without a target has none yet.
+"""
+EARLIER = "°"
+EARLIER_SAID = f"""
+A figure with {EARLIER} is of a run before, on a host of as many cores that may have been quicker or slower.
 """
 
 
@@ -154,8 +160,8 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
 }
 
 
-def page(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Raises ValueError where no bench of any row is there."""
+def page(documents: Iterable[Mapping[str, Any]], before: str = "") -> str:
+    """before: the page that there is. Raises ValueError where no bench of any row is in the documents."""
     benches: dict[str, Mapping[str, Any]] = {}
     for document in documents:
         for bench in document.get("benches", [document]):
@@ -163,12 +169,38 @@ def page(documents: Iterable[Mapping[str, Any]]) -> str:
     known = [bench["machine"] for bench in benches.values()]
     if not known:
         raise ValueError("there is no bench in it")
+    earlier = _rows_of(before)
+    shown = {
+        row: _line(row, benches[row.bench]) if _has(row, benches) else earlier.get(_name(row))
+        for rows in SECTIONS.values()
+        for row in rows
+    }
     lines = [HEAD.format(machine=_host(known))]
+    if any(EARLIER in line for line in shown.values() if line):
+        lines[0] += EARLIER_SAID
     for title, rows in SECTIONS.items():
-        if found := [_line(row, benches[row.bench]) for row in rows if _has(row, benches)]:
+        if found := [line for row in rows if (line := shown[row])]:
             lines += [f"## {title}\n", "| What | Measured | Target | Beside it | |", "|---|---|---|---|---|"]
             lines += [*found, ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _name(row: Row) -> tuple[str, str]:
+    """What no two rows share: what it is, and beside whom."""
+    return row.what, row.peer[0] if row.peer else ""
+
+
+def _rows_of(page_before: str) -> dict[tuple[str, str], str]:
+    """Its lines by name, each marked as of an earlier run."""
+    found: dict[tuple[str, str], str] = {}
+    for line in page_before.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == COLUMNS and cells[1] not in ("Measured", "---"):
+            marked = (
+                line if EARLIER in cells[1] else line.replace(f" {cells[1]} ", f" {cells[1]}{EARLIER} ", 1)
+            )
+            found[cells[0], cells[3].partition(":")[0]] = marked
+    return found
 
 
 def _has(row: Row, benches: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -178,8 +210,14 @@ def _has(row: Row, benches: Mapping[str, Mapping[str, Any]]) -> bool:
 def _host(known: list[Mapping[str, Any]]) -> str:
     loads = [each["load1"] for each in known]
     memory = known[0]["memory_bytes"] / 2**30
-    first, load = known[0], f"load {min(loads):.1f} to {max(loads):.1f}"
+    first, load = known[0], f"load {min(loads):.1f} to {max(loads):.1f}{_speed(known)}"
     return f"{first['cores']} cores\n({memory:.0f} GiB, {first['system']}, Python {first['python']}, {load})"
+
+
+def _speed(known: list[Mapping[str, Any]]) -> str:
+    """How quick the host was meanwhile: the same host may be three times as slow on another day."""
+    took = [each["loop_seconds"] for each in known if "loop_seconds" in each]
+    return f";\nten million additions in Python took {min(took):.1f} to {max(took):.1f} s" if took else ""
 
 
 def _line(row: Row, bench: Mapping[str, Any]) -> str:
@@ -206,4 +244,6 @@ def human(value: float, unit: str) -> str:
 
 
 if __name__ == "__main__":
-    print(page(json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:]), end="")
+    old, *names = map(Path, sys.argv[1:])
+    page_before = old.read_text(encoding="utf-8") if old.exists() else ""
+    print(page((json.loads(name.read_text(encoding="utf-8")) for name in names), page_before), end="")

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import platform
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,17 +49,24 @@ BENCHES = {
 }
 
 MOST_SECONDS = 43_200  # a night
+ADDITIONS = 10_000_000
 # What is installed has none: they are measured in a checkout.
 HAS_BENCHES = importlib.util.find_spec("bench") is not None
 
 
 def machine() -> dict[str, Any]:
+    """What it is, and how quick: a host may be three times as slow on another day."""
+    began, total = time.perf_counter(), 0
+    for number in range(ADDITIONS):
+        total += number
+    loop_seconds = time.perf_counter() - began
     return {
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "load1": os.getloadavg()[0],
+        "loop_seconds": loop_seconds,
     }
 
 

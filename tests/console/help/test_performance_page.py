@@ -43,6 +43,22 @@ def test_what_was_not_measured_has_no_row_and_the_last_run_counts():
         page([{"benches": []}])
 
 
+def test_what_was_not_measured_again_stays_with_a_mark_and_is_marked_once():
+    first, second = page([document(1.0)]), document(2.0)
+    of_ticks = [each for each in second["benches"] if each["name"] == "tick"]
+    made = page([{"benches": of_ticks}], first)
+    assert "| a tick of 100 loops | 2 s |" in made and "| 1,000 sockets, 95 % hear within | 1 s° |" in made
+    assert len(re.findall(r"^\| (?!What|---)", made, re.MULTILINE)) == len(ROWS)
+    again = page([{"benches": of_ticks}], made)
+    assert again == made and "°°" not in again
+    assert "°" not in page([document(3.0)], again)
+
+
+def test_it_says_how_quick_the_host_was():
+    quick = {**document(1.0)["benches"][0], "machine": {**MACHINE, "loop_seconds": 0.7}}
+    assert "ten million additions in Python took 0.7 to 0.7 s" in page([quick])
+
+
 def test_a_full_bar_is_the_target_whether_more_or_less_is_wanted():
     for row in ROWS:
         if row.target is not None:
