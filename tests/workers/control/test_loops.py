@@ -341,17 +341,6 @@ def test_a_queues_changed_events_per_worker_reaches_its_loops_and_keeps_the_rest
     assert loop.parameters == {"events_per_worker": 900, "upper_limit": 70}
 
 
-def test_the_loop_of_an_archive_begins_with_a_longer_wait_and_keeps_what_a_person_sets(control):
-    """Each of its workers makes a file."""
-    plain = jobs_topology(alert={"n1": 1000}, process={"n1": 1000})
-    archive = replace(plain.queues["process"], handler="parquet")
-    topology = replace(plain, queues={**plain.queues, "process": archive})
-    waits = {each.name: each.parameters.get("max_wait_seconds") for each in ensured(control, JOBS, topology)}
-    assert waits == {"worker_rate/alert/n1": None, "worker_rate/process/n1": 12.0}
-    Loop.objects.filter(name="worker_rate/process/n1").update(parameters={"max_wait_seconds": 3.0})
-    assert ensured(control, JOBS, topology)[1].parameters["max_wait_seconds"] == 3.0
-
-
 def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
     ensured(control, JOBS, jobs_topology(alert={"n1": 500, "n2": 500}))
     plant.put("alert", "n1", 10)

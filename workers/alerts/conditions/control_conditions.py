@@ -3,7 +3,7 @@ measurement or don't tick; overrides, plans, tasks, and the delivery of alerts.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 from controllers.framework.guard import reversals
@@ -14,6 +14,7 @@ from queues import pausing
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import STALE, Ended, Evidence, LedgerTick, LoopFacts
 from workers.alerts.conditions.loop_words import loop_words
+from workers.control.kinds.registry import display_of
 from workers.control.parts.quality import HOST
 from workers.documents.loops import OverrideStatus
 from workers.models import Loop
@@ -126,16 +127,32 @@ def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
 
 
 def _is_at_rest(loop: LoopFacts, now: float) -> bool:
-    """Whether it ticks, and has for a while neither acted nor been kept from acting."""
+    """Whether it ticks, and has for a while neither acted nor been kept from acting. A law that sets its
+    actuator at each tick has not acted where it only lets what there is last on; a level of the ladder that
+    lasts on is an act.
+    """
     if not loop.ticks:
         return False
-    wanted = next((each for each in reversed(loop.ticks) if _wanted(each)), loop.ticks[0])
+    lasts_on = loop.law != ladder.LAW.name and not display_of(loop.law).is_news
+    pairs = list(pairwise(loop.ticks))
+    wanted = next(
+        (
+            tick
+            for before, tick in reversed(pairs)
+            if _wanted(tick) and not (lasts_on and _is_the_same(before, tick))
+        ),
+        loop.ticks[0],
+    )
     newest = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at  # at rest it writes no entry
     return min(newest, now) - wanted.at >= AT_REST_SECONDS + loop.interval_seconds
 
 
 def _wanted(tick: LedgerTick) -> bool:
     return tick.acted or tick.limited_by not in WANTS_NOTHING
+
+
+def _is_the_same(before: LedgerTick, tick: LedgerTick) -> bool:
+    return tick.acted and tick.limited_by in WANTS_NOTHING and tick.value == before.value
 
 
 def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

@@ -29,9 +29,6 @@ from workers.steering.stopped import why_all_drained
 # As often as there is a snapshot: at 2 s events waited twice as long (p99 at 20,000/s: 2.5, not 1.6 s).
 INTERVAL_SECONDS = 1
 CUMULATIVE = ("removed_events", "workers_started")
-# By handler, how a loop begins otherwise. Each worker of an archive makes a file, and nobody waits for that:
-# at the law's own 4 s an idle plant wrote 1,900 files an hour. What waits so long is not late by any rule.
-BEGINS_WITH: Mapping[str, Mapping[str, Any]] = {"parquet": {"max_wait_seconds": 12.0}}
 
 
 def sensor(
@@ -140,7 +137,6 @@ def targets(present: Present) -> Targets:
     found = {
         f"{LAW.name}/{queue.name}/{node}": LoopStart(
             {"queue": queue.name, "node": node},
-            parameters=BEGINS_WITH.get(queue.handler, {}),
             follows={"events_per_worker": queue.events_per_worker},
         )
         for queue in topology.queues.values()

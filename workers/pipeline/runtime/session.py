@@ -66,7 +66,8 @@ def start_session(
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it reports every connection
     variables.PROCESS.update(spark_environment(folder / "java"))
     if master.startswith("local"):
-        variables.PROCESS["PYSPARK_PYTHON"] = interpreter(folder / "python")
+        python = interpreter(folder / "python")
+        variables.PROCESS.update({"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python})
         answer_sources(folder / "python")
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
     more = archive_options(variables.PROCESS["JAVA_HOME"]) if java is None else java

@@ -57,3 +57,18 @@ def test_actions_without_effect_are_over_once_a_loop_has_wanted_nothing_for_half
     assert reading.value == value
     assert reading.sentence.startswith("Worker rate of alert on n1: its last 3 actions had no effect")
     assert reading.sentence.endswith("it has wanted nothing since." if value == 0 else "no effect.")
+
+
+@pytest.mark.parametrize(
+    ("law", "kept", "value"),
+    [("flow", 7.0, 0), ("flow", None, 3), ("ladder", 7.0, 3), ("worker_rate", 7.0, 3)],
+)
+def test_a_limit_that_only_lasts_on_is_no_act_while_a_ladders_level_and_each_start_of_workers_is(
+    law, kept, value, looks
+):
+    """Flow sets its limit at each tick: after a node had come back, its alert stayed for half an hour."""
+    ticks = [(None, "ineffective", 7.0)] * 3
+    ticks += [(None, "no action", kept if kept is not None else float(number)) for number in range(8)]
+    facts = replace(loop_facts(looks, ticks), law=law, target={"application": "flow", "queue": "alert"})
+    evidence = replace(looks.evidence(), loops=[facts])
+    assert next(evaluator.CONDITIONS["loop_ineffective"].read(evidence, 600.0)).value == value
