@@ -20,10 +20,9 @@ from django.contrib.auth.models import AnonymousUser, Group, User
 from django.core.exceptions import SuspiciousOperation
 from django.db import transaction
 from django.http import HttpRequest
-from django.utils import timezone
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 
-from console.accounts import sessions, tokens
+from console.accounts import people
 from console.accounts.access import Actor, role_of
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
@@ -264,7 +263,6 @@ def _follow(user: User, role: str | None, actor: Actor) -> None:
     if role == "administrator":  # a limit to some queues is never on one
         QueueLimit.objects.filter(user=user).delete()
     if role is None:
-        sessions.end_all(user)
-        tokens.revoke_all(user, timezone.now())
+        people.end_access(user)
     noted = {"before": {"role": before}, "after": {"role": role}}
     audit_log.record(actor, "user.role", user.get_username(), reason="As the provider's groups say.", **noted)

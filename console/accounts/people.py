@@ -101,7 +101,9 @@ def remove_second_factor(actor: Actor, user: User, reason: str) -> None:
 
 @transaction.atomic
 def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
-    """Let somebody log in, or no more: then every session and token of theirs ends at once, and for good."""
+    """Let somebody log in, or no more: then every session, token and shared link of theirs ends at once, and
+    for good.
+    """
     demand(actor, "user.manage")
     why = read_reason(reason)
     if user.is_active == on:
@@ -112,27 +114,30 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
         _keep_an_administrator(user)
     User.objects.filter(pk=user.pk).update(is_active=on)
     if not on:
-        _end_all(user)
+        end_access(user)
     state = {"before": {"enabled": not on}, "after": {"enabled": on}}
     audit_log.record(actor, "user.enable" if on else "user.disable", user.get_username(), reason=why, **state)
 
 
 @transaction.atomic
 def reset_password(actor: Actor, user: User, reason: str, password: str = "") -> str:
-    """A new password to hand over, shown this once; their sessions and tokens end for good."""
+    """A new password to hand over, shown this once; their sessions, tokens and shared links end for good."""
     demand(actor, "user.manage")
     why = read_reason(reason)
     _check_local(user, "username", "logs in at its provider and has no password here.")
     given = _set_password(user, password)
     user.save(update_fields=["password"])
-    _end_all(user)
+    end_access(user)
     audit_log.record(actor, "user.reset", user.get_username(), reason=why)
     return given
 
 
-def _end_all(user: User) -> None:
+def end_access(user: User) -> None:
+    """What somebody has opened ends for good: sessions, tokens, and links shared by them or with a token."""
+    now = timezone.now()
     sessions.end_all(user)
-    tokens.revoke_all(user, timezone.now())
+    tokens.revoke_all(user, now)
+    tokens.end_links([user.get_username()], now)
 
 
 def _set_password(user: User, password: str) -> str:

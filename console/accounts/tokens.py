@@ -5,13 +5,14 @@ neither role, queues nor actions, and no later expiry; it dies with it, and make
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 
 from console.accounts.access import (
     ACTIONS,
@@ -27,7 +28,7 @@ from console.accounts.access import (
 )
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
-from console.models import ApiToken
+from console.models import ApiToken, SharedLink
 from controllers.framework.parameter import Parameter
 from queues import checks
 from queues.errors import BadInput
@@ -156,11 +157,11 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
     descendants, or anybody's for a person who manages users.
     """
     demand(actor, "token.mint" if is_own(actor, token) else "user.manage")
-    if not ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
+    if not _ended(ApiToken.objects.filter(pk=token.pk), now):
         return False
     audit_log.record(actor, "token.revoke", token.name, before={"role": token.role})
     for child in token.children.filter(revoked_at=None):
-        ApiToken.objects.filter(pk=child.pk).update(revoked_at=now)
+        _ended(ApiToken.objects.filter(pk=child.pk), now)
         audit_log.record(actor, "token.revoke", child.name, reason=f"It was made with {token.name}.")
     return True
 
@@ -198,4 +199,15 @@ def is_own(actor: Actor, token: ApiToken) -> bool:
 
 def revoke_all(owner: User, now: datetime) -> int:
     """End all tokens of somebody for good; how many there were."""
-    return ApiToken.objects.filter(owner=owner, revoked_at=None).update(revoked_at=now)
+    return _ended(ApiToken.objects.filter(owner=owner), now)
+
+
+def _ended(tokens: QuerySet[ApiToken], now: datetime) -> int:
+    """How many of them were not over; what was shared with one of them opens nothing any more."""
+    end_links((f"token:{name}" for name in tokens.values_list("name", flat=True)), now)
+    return tokens.filter(revoked_at=None).update(revoked_at=now)
+
+
+def end_links(authors: Iterable[str], now: datetime) -> None:
+    """Links to an instant that these have shared, as the audit names them."""
+    SharedLink.objects.filter(author__in=list(authors), ended_at=None).update(ended_at=now)

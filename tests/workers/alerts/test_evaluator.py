@@ -357,13 +357,17 @@ def test_nine_loops_without_measurement_on_one_busy_host_are_one_incident(looks)
     assert not notified.exists(), "nobody is called for each loop"
 
 
-def test_a_pipeline_that_fails_as_a_node_is_lost_is_no_incident_of_its_own(looks):
+@pytest.mark.parametrize(
+    "pipeline",
+    [{"state": "failed", "error": "n2 does not answer"}, {"state": "offline", "age_seconds": 40.0}],
+    ids=["fails", "starts anew"],
+)
+def test_a_pipeline_that_fails_as_a_node_is_lost_is_no_incident_of_its_own(looks, pipeline):
     shipped("node-lost", "pipeline-down")
     nodes = {"n1": node(), "n2": node("OFFLINE", 14.0)}
     for _ in range(20):
-        failed = {"state": "failed", "error": "n2 does not answer"}
-        part = {"state": "failed", "since": looks.now - 60}
-        looks.snapshot = plant(nodes=nodes, pipeline=failed, parts={"pipeline": part})
+        part = {"state": pipeline["state"], "since": looks.now - 60}
+        looks.snapshot = plant(nodes=nodes, pipeline=pipeline, parts={"pipeline": part})
         looks.look()
     assert the_alert(condition="pipeline_down").under == the_alert(condition="node_lost")
 

@@ -142,18 +142,17 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
     if not _needs_pipeline(evidence):
         return
     age = pipeline.age_seconds
-    said, touches = f"The pipeline last reported {age or 0:,.0f} s ago.", {}
+    said = f"The pipeline last reported {age or 0:,.0f} s ago."
     if age is None:  # it has been silent since its time to start was over
         said, age = "The pipeline has never reported.", _seconds_in("silent", evidence)
     if pipeline.state == FAILED:
         said, age = f"The pipeline failed: {pipeline.error}", _failed_seconds(evidence)
-        touches = _read_by_the_pipeline(evidence)
-    yield Reading({"pipeline": "main"}, age, said, touches)
+    yield Reading({"pipeline": "main"}, age, said, _read_by_the_pipeline(evidence))
 
 
 def _read_by_the_pipeline(evidence: Evidence) -> dict[str, Any]:
-    """The nodes that hold its queues: without one of them it can't finish a batch, and fails in time. (Its
-    process is silent for reasons of its own.)
+    """The nodes that hold its queues: without one of them it can't finish a batch, fails in time, and is
+    silent while it starts anew.
     """
     names = [name for name, queue in evidence.plant.queues.items() if queue.kind == "pipeline"]
     return {"nodes": sorted({node for name in names for node in _touched(evidence, name)["nodes"]})}

@@ -1,4 +1,5 @@
-"""Begins the Python workers of a local Spark: its PYSPARK_PYTHON calls `main` with `-m MODULE ARGUMENTS`.
+"""Begins the Python workers of a local Spark: its PYSPARK_PYTHON calls `main` with `-m MODULE ARGUMENTS`, and
+with `-c CODE` to ask for Python's version.
 
 Spark waits 10 seconds for the worker behind a streaming source to call back, and that worker calls when it
 has imported PySpark: on a loaded host too late, at every try. Here the call goes to the process that has the
@@ -47,7 +48,9 @@ def interpreter(folder: Path) -> str:
 
 
 def main() -> None:
-    """Runs MODULE as `python -m` would."""
+    """Runs MODULE as `python -m` would; anything else is Python's own matter."""
+    if sys.argv[1] != "-m":
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     folder, module, sys.argv = Path(sys.argv[0]).parent, sys.argv[2], sys.argv[2:]
     prefer_installed()
     if module == DAEMON:

@@ -15,11 +15,12 @@ from django.test import Client
 from django.utils import timezone
 from PIL import Image, ImageDraw
 
+from console.accounts import tokens
 from console.accounts.access import Actor
 from console.actions.timeline import shared_links
 from console.display import plant_picture
 from console.display.plant_picture import HEIGHT, WIDTH, PlantCard, png
-from console.models import AuditEntry, QueueLimit, SharedLink
+from console.models import ApiToken, AuditEntry, QueueLimit, SharedLink
 from console.pages.records import shared_link
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
@@ -333,6 +334,32 @@ def test_the_same_by_the_api(kept, browsers):
     assert operator.get("/api/v1/shared-links").json()["links"] == []
     missing = operator.post("/api/v1/shared-links/9/end", {"reason": "x"}, content_type="application/json")
     assert missing.status_code == 404
+
+
+def test_what_somebody_has_shared_ends_with_their_access_and_others_links_stay(
+    kept, browsers, people, secrets
+):
+    """By themselves or with a token of theirs; a token that is revoked alone takes its own along."""
+
+    def opens(*links: SharedLink) -> list[bool]:
+        return [Client().get(shared_links.address_of(each)).status_code == 200 for each in links]
+
+    own, by_token = (
+        shared(actor=Actor("operator", "operator")),
+        shared(actor=Actor("token:of-operator", "operator")),
+    )
+    others = shared(actor=Actor("token:of-administrator", "administrator"))
+    tokens.revoke(Actor("operator", "operator", user=people["operator"]), of("of-operator"), timezone.now())
+    assert opens(own, by_token, others) == [True, False, True]
+    again = shared(actor=Actor("token:of-viewer", "operator"))
+    ApiToken.objects.filter(name="of-viewer").update(owner=people["operator"])
+    posted = {"change": "disable", "reason": "she has left"}
+    browsers["administrator"].post(f"/settings/users/{people['operator'].pk}", posted)
+    assert opens(own, again, others) == [False, False, True]
+
+
+def of(name: str) -> ApiToken:
+    return ApiToken.objects.get(name=name)
 
 
 def test_links_that_are_long_over_are_forgotten_and_stay_in_the_audit(kept):

@@ -124,6 +124,13 @@ def test_what_plans_queries_ends_once_it_has_had_no_worker_for_a_while():
     assert time.monotonic() - begun_at > 1.0, "it has ended beside a worker of its"
 
 
+def test_spark_is_answered_which_python_it_is(tmp_path: Path):
+    command = [interpreter(tmp_path), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert (said.stdout, said.stderr) == (f"{sys.version_info.major}.{sys.version_info.minor}\n", "")
+
+
 def test_nobody_else_may_change_what_spark_starts(tmp_path: Path):
     file = Path(interpreter(tmp_path / "python"))
     assert file.stat().st_mode & 0o777 == 0o700
