@@ -210,14 +210,19 @@ def _has(row: Row, benches: Mapping[str, Mapping[str, Any]]) -> bool:
 def _host(known: list[Mapping[str, Any]]) -> str:
     loads = [each["load1"] for each in known]
     memory = known[0]["memory_bytes"] / 2**30
-    first, load = known[0], f"load {min(loads):.1f} to {max(loads):.1f}{_speed(known)}"
+    first, load = known[0], f"load {_range(loads)}{_speed(known)}"
     return f"{first['cores']} cores\n({memory:.0f} GiB, {first['system']}, Python {first['python']}, {load})"
 
 
 def _speed(known: list[Mapping[str, Any]]) -> str:
     """How quick the host was meanwhile: the same host may be three times as slow on another day."""
     took = [each["loop_seconds"] for each in known if "loop_seconds" in each]
-    return f";\nten million additions in Python took {min(took):.1f} to {max(took):.1f} s" if took else ""
+    return f";\nten million additions in Python took {_range(took)} s" if took else ""
+
+
+def _range(values: list[float]) -> str:
+    least, most = f"{min(values):.1f}", f"{max(values):.1f}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _line(row: Row, bench: Mapping[str, Any]) -> str:

@@ -375,7 +375,7 @@ def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Ac
         ApiToken.objects.filter(pk=token.pk).update(used_at=now)
     of_owner = queues_of(token.owner)
     return Actor(
-        name=f"token:{token.name}",
+        name=acts_as(token.name),
         role=role,
         user=token.owner,
         token=token,
@@ -383,6 +383,11 @@ def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Ac
         queues=_common(of_owner, limited(*(each.queues for each in line))),
         actions=_common_actions([each.actions for each in line]),
     )
+
+
+def acts_as(token_name: str) -> str:
+    """As whom the audit names who acts with a token."""
+    return f"token:{token_name}"
 
 
 def _line(token: ApiToken) -> Iterator[ApiToken]:

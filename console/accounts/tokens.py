@@ -20,6 +20,7 @@ from console.accounts.access import (
     PRODUCER,
     SESSIONS_ONLY,
     Actor,
+    acts_as,
     create_token,
     demand,
     demand_confirmed,
@@ -204,10 +205,11 @@ def revoke_all(owner: User, now: datetime) -> int:
 
 def _ended(tokens: QuerySet[ApiToken], now: datetime) -> int:
     """How many of them were not over; what was shared with one of them opens nothing any more."""
-    end_links((f"token:{name}" for name in tokens.values_list("name", flat=True)), now)
+    end_links(map(acts_as, tokens.values_list("name", flat=True)), now)
     return tokens.filter(revoked_at=None).update(revoked_at=now)
 
 
 def end_links(authors: Iterable[str], now: datetime) -> None:
-    """Links to an instant that these have shared, as the audit names them."""
-    SharedLink.objects.filter(author__in=list(authors), ended_at=None).update(ended_at=now)
+    """Links to an instant that these have shared, as the audit names them; not those that are over."""
+    links = SharedLink.objects.filter(author__in=list(authors), ended_at=None, expires_at__gt=now)
+    links.update(ended_at=now)
