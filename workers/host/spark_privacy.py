@@ -6,6 +6,7 @@
 | Py4J's gateway | who knows the token that Spark gives its own Python process |
 | Py4J's callbacks (`admit_this_user_only`) | processes of this user: Spark's Java knows no token for them |
 | daemons of Python workers, accumulators | who knows the secret that Spark gives its own Python processes |
+| calls of streaming sources (`pipeline/python/calls`) | this user: the folder is closed to others |
 """
 
 import os

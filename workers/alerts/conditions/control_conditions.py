@@ -134,11 +134,11 @@ def _is_at_rest(loop: LoopFacts, now: float) -> bool:
     if not loop.ticks:
         return False
     lasts_on = loop.law != ladder.LAW.name and not display_of(loop.law).is_news
-    pairs = list(pairwise(loop.ticks))
+    latest_first = pairwise(reversed(loop.ticks))
     wanted = next(
         (
             tick
-            for before, tick in reversed(pairs)
+            for tick, before in latest_first
             if _wanted(tick) and not (lasts_on and _is_the_same(before, tick))
         ),
         loop.ticks[0],

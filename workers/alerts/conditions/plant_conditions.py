@@ -174,10 +174,11 @@ def _seconds_in(state: str, evidence: Evidence) -> float | None:
 
 
 def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    touches = _read_by_the_pipeline(evidence)
     for name, row in evidence.plant.pipeline.applications.items():
         stalled = row.state == STALLED
         said = f"{name} is stalled: {row.hindrance}." if stalled else f"{name} makes progress."
-        yield Reading({"pipeline": name}, float(stalled), said, _read_by_the_pipeline(evidence))
+        yield Reading({"pipeline": name}, float(stalled), said, touches)
 
 
 def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

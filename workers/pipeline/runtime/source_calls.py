@@ -33,7 +33,8 @@ def answer_sources(folder: Path) -> None:
 def _accept(listener: socket.socket) -> None:
     while True:
         connection, _ = listener.accept()
-        with suppress(OSError, ValueError, KeyError), _taken(connection) as (port, secret):
+        # Whatever comes, the next is answered; who was not calls Spark by itself.
+        with suppress(OSError, ValueError, KeyError, TypeError), _taken(connection) as (port, secret):
             threading.Thread(target=_answer, args=(port, secret), daemon=True, name="source").start()
 
 

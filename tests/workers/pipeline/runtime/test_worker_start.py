@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,26 @@ def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs
             assert len(answering) == 1
         answering[0].join(60)
         assert not answering[0].is_alive()
+
+
+def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path: Path):
+    interpreter(tmp_path)
+    answer_sources(tmp_path)
+    for nonsense in (b"", b"[1]", b"{}", b'{"port": "x", "secret": 1}', b"\xff" * 9_000):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+            caller.settimeout(60)
+            caller.connect(str(tmp_path / CALLS))
+            with suppress(OSError):  # what is too long is not read to its end
+                caller.sendall(nonsense)
+                caller.shutdown(socket.SHUT_WR)
+                assert caller.recv(2) == b""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = begun(tmp_path, server)
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(60)
+            assert proves_itself(connection) == os.getpid()
+        process.communicate(timeout=60)
 
 
 def test_where_nobody_is_behind_the_socket_it_answers_by_itself(tmp_path: Path):
