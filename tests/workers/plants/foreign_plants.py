@@ -8,6 +8,15 @@ from urllib.parse import parse_qs
 
 import httpx
 
+from workers.plants.foreign.client import PlantClient
+
+PATIENCE_SECONDS = 3_600.0
+
+
+def client_of(name: str, url: str, transport: httpx.BaseTransport) -> PlantClient:
+    """Of what answers from memory: no pause of a busy host makes it late."""
+    return PlantClient(name, url, timeout_seconds=PATIENCE_SECONDS, transport=transport)
+
 
 class FakeFlink:
     """A session cluster with one job of three vertices, that rescales at once. error: what it answers."""

@@ -23,7 +23,7 @@ from tests.console.pipeline_sample import sample_application
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from tests.workers.plants.foreign.declared.examples import DeclaredRig
 from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, cluster
-from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
+from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron, client_of
 from workers.documents.plants import PoolSamples
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.examples import EXAMPLES
@@ -135,7 +135,7 @@ class FlinkRig(Rig):
 
     def __init__(self):
         self.far = FakeFlink(slots=64)
-        client = PlantClient("flink", "http://flink", transport=self.far.transport())
+        client = client_of("flink", "http://flink", self.far.transport())
         self.plant = FlinkPlant(client, "hashes")
 
     def vanish(self, operator):
@@ -174,7 +174,7 @@ class HeronRig(Rig):
 
     def __init__(self):
         self.far = FakeHeron()
-        client = PlantClient("heron", "http://tracker", transport=self.far.transport())
+        client = client_of("heron", "http://tracker", self.far.transport())
         self.plant = HeronPlant(client, self.options, self.far.run)
 
     def vanish(self, operator):

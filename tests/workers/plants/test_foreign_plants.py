@@ -7,8 +7,7 @@ import httpx
 import pytest
 
 from queues.errors import BadInput, WeirError
-from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
-from workers.plants.foreign.client import PlantClient
+from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron, client_of
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant, check_options
 from workers.plants.foreign.remote import RemotePlant
@@ -26,7 +25,7 @@ def flink():
 def job(flink):
     """Looked at once in 2 s."""
     seconds = count(0, 2)
-    client = PlantClient("flink", "http://flink", transport=flink.transport())
+    client = client_of("flink", "http://flink", flink.transport())
     return FlinkPlant(client, "hashes", lambda: 1_790_000_000.0, lambda: float(next(seconds)))
 
 
@@ -127,7 +126,7 @@ def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink,
         is_wrong = request.url.path in ("/overview", f"/jobs/{flink.job}/resource-requirements")
         return httpx.Response(200, json=wrong) if is_wrong else answers(request)
 
-    confused = FlinkPlant(PlantClient("flink", "http://flink", transport=httpx.MockTransport(answer)))
+    confused = FlinkPlant(client_of("flink", "http://flink", httpx.MockTransport(answer)))
     for ask in (confused.topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
         with pytest.raises(PlantConfused, match="what Flink does not"):
             ask()
@@ -152,14 +151,14 @@ def test_what_is_said_of_a_cluster_of_very_many_jobs_fits_into_a_ledger_entry(fl
 )
 def test_what_another_weir_says_without_end_fits_into_a_ledger_entry(status, document):
     answer = httpx.MockTransport(lambda _: httpx.Response(status, json=document))
-    plant = RemotePlant(PlantClient("east", "http://east", transport=answer))
+    plant = RemotePlant(client_of("east", "http://east", answer))
     with pytest.raises(WeirError) as refused:
         plant.set_parallelism({"parse": 2})
     assert len(str(refused.value)) < 3_000
 
 
 def flink_of(flink):
-    return FlinkPlant(PlantClient("flink", "http://flink", transport=flink.transport()), "hashes")
+    return FlinkPlant(client_of("flink", "http://flink", flink.transport()), "hashes")
 
 
 def test_a_job_of_many_subtasks_is_asked_for_their_metrics_in_parts():
@@ -346,7 +345,7 @@ def heron():
 
 @pytest.fixture
 def topology_of_heron(heron):
-    client = PlantClient("heron", "http://tracker", transport=heron.transport())
+    client = client_of("heron", "http://tracker", heron.transport())
     return HeronPlant(client, OPTIONS, heron.run, lambda: 1_790_000_000.0)
 
 
@@ -417,7 +416,7 @@ def test_an_update_that_fails_says_why(heron, run, error, said):
             raise run
         return run(arguments)
 
-    client = PlantClient("heron", "http://tracker", transport=heron.transport())
+    client = client_of("heron", "http://tracker", heron.transport())
     with pytest.raises(error, match=said):
         HeronPlant(client, OPTIONS, failing).set_parallelism({"exclaim": 3})
 
@@ -456,7 +455,7 @@ def test_what_the_command_line_could_take_for_something_else_is_refused(options,
 
 def test_a_flink_job_that_the_kubernetes_operator_scales_is_not_steered_as_well():
     far = FakeFlink()
-    plant = FlinkPlant(PlantClient("flink", "http://flink", transport=far.transport()), "hashes")
+    plant = FlinkPlant(client_of("flink", "http://flink", far.transport()), "hashes")
     plant.set_parallelism({"Calc[2]": 3})
     far.config["job.autoscaler.enabled"] = "true"
     assert "autoscaler" in plant.topology().operators["Calc[2]"].fixed
