@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.alerts.checks import Looks, lost, rule, the_alert
+from tests.workers.alerts.checks import Looks, lost, node, rule, the_alert
 from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.conditions import plant_conditions
 from workers.alerts.conditions.evidence import Evidence
@@ -64,6 +64,22 @@ def test_the_share_that_is_shed_is_one_of_what_patterns_could_use():
     evidence = Evidence(now=1.0, snapshot=snapshot_of({"totals": {"shed_share": 0.5}}))
     (reading,) = plant_conditions._shedding(evidence, 0.0)
     assert reading.sentence.startswith("50.00 % of the events that patterns could use are shed")
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        (0, "It holds no points, so no new events go to it. Nothing acknowledged is lost."),
+        (3, "It holds 3 points of a. n2 takes new events. Nothing acknowledged is lost."),
+    ],
+)
+def test_of_a_lost_node_that_was_emptied_nobody_is_said_to_take_no_events(points, said):
+    """Soon after a node is lost its points are moved: then *no other node takes its new events* was false."""
+    nodes = {"n1": node("OFFLINE", 14.0) | {"points": points}, "n2": node() | {"points": 1_000}}
+    rows = {"n1": {"points": points, "waiting_events": 0}, "n2": {"points": 1_000 - points}}
+    snapshot = snapshot_of({"at": 1.0, "nodes": nodes, "queues": {"a": CALM | {"containers": rows}}})
+    alert = SimpleNamespace(condition="node_lost", labels={"node": "n1"})
+    assert Impacts(snapshot).of(alert) == said
 
 
 def test_what_an_alert_meant_is_not_said_of_its_end(db):

@@ -50,14 +50,16 @@ class Impacts:
         if node is None:
             return "The node is no longer part of the plant."
         queues = [queue for queue, row in self._queues.items() if _container(row, name).points]
-        held = f"It holds {counted(node.points or 0, 'point')} of {joined(queues)}." if queues else ""
-        held = held or "It holds no points."
+        held = "It holds no points, so no new events go to it."
+        if queues:
+            held = f"It holds {counted(node.points or 0, 'point')} of {joined(queues)}."
         if node.state != OFFLINE:
             return f"{held} Its events wait longer. {SAFE}"
         waiting = sum(_container(row, name).waiting_events or 0 for row in self._queues.values())
         verb = "waits" if waiting == 1 else "wait"
         left = f" {counted(waiting, 'event')} {verb} there until it returns." if waiting else ""
-        return f"{held} {self._served(name)}.{left} {SAFE}"
+        served = f" {self._served(name)}." if queues else ""
+        return f"{held}{served}{left} {SAFE}"
 
     def _served(self, lost: str) -> str:
         others = takers(self._snapshot, lost)
