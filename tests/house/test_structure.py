@@ -23,6 +23,7 @@ NOT_OF_THE_CODE = (
     "tests/production",
     "tests/protocols",
     "tests/security",
+    "tests/real_inputs",
     "tests/console/browser",
     "tests/house",
 )
