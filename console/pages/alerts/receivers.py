@@ -43,6 +43,7 @@ class OnCall:
     until: datetime | None
     read_at: datetime | None
     error: str
+    broken: list[str]  # the events that can't be read
     holds_until: datetime | None  # while the feed fails
 
 
@@ -163,6 +164,7 @@ def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
         until=schedule.next_change(shifts, now),
         read_at=feed.read_at,
         error=feed.error,
+        broken=feed.broken,
         holds_until=feed.read_at + VALID_FOR if feed.read_at else None,
     )
 

@@ -159,7 +159,7 @@ def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
         (calendar(*[event("a", ":20200105T000000Z", ":20200106T000000Z")] * 501), "more than 500 events"),
         (
             b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART:never\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n",
-            "no iCalendar",
+            "no event that can be read: Event 1 has DTSTART never",
         ),
     ],
 )
@@ -188,7 +188,7 @@ def rota(db, feed) -> Receiver:
     return receivers.define("rota", "schedule", {"secret_environment": NAME, "otherwise": "desk"})
 
 
-def reader(feed, read=schedule.shifts) -> FeedReader:
+def reader(feed, read=schedule.read_rota) -> FeedReader:
     """In this process; `test_a_calendar_is_read_by_a_process_of_its_own` takes the real one."""
     return FeedReader({NAME: f"http://127.0.0.1:{feed.port}/basic.ics"}, read)
 
@@ -241,9 +241,9 @@ def test_a_schedule_that_names_another_calendar_calls_nobody_by_the_one_before(r
 
 
 def test_what_was_being_read_while_a_schedule_got_another_calendar_is_not_kept(rota, feed):
-    def slowly(text: bytes, now: datetime) -> list[schedule.Shift]:
+    def slowly(text: bytes, now: datetime) -> schedule.Rota:
         with_another_calendar()
-        return schedule.shifts(text, now)
+        return schedule.read_rota(text, now)
 
     reader(feed, slowly).step(NOW)
     assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["desk"]
@@ -282,6 +282,19 @@ def test_a_feed_takes_no_more_core_time_than_its_bound():
         schedule_process.read(COSTLY, NOW)
     took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - spent
     assert took < schedule_process.MOST_CORE_SECONDS + 2
+
+
+def test_an_unreadable_event_is_named_until_it_is_fixed(rota, feed):
+    feed.body = calendar(
+        event("anna", ":20260105T000000Z", ":20260106T000000Z"),
+        event("old", ":20260105T000000Z", ":20260104T000000Z"),
+    )
+    reader(feed).step(NOW)
+    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["anna"]
+    assert OnCallFeed.objects.get().broken == ['Event 2 "old" (UID 1) ends before it begins.']
+    feed.body = WEEKLY
+    reader(feed).step(NOW + timedelta(hours=1))
+    assert OnCallFeed.objects.get().broken == []
 
 
 def test_who_is_no_receiver_leaves_it_to_the_other_one(rota, feed):

@@ -1,30 +1,36 @@
 """Who is on call, by a calendar: an iCalendar text becomes shifts, and a shift names people.
 
 Pure. A shift is an event of the calendar, recurring ones expanded by their rules, exceptions and time zones;
-one that was cancelled is none. It names the people of its summary ("anna" or "anna, ben") and the e-mail
-addresses of its attendees, but for those who declined. A time without a zone, and the midnight at which an
-event of whole days begins and ends, are of the calendar's own zone (X-WR-TIMEZONE, by its IANA or its Windows
-name), or UTC where it has none. One that nobody knows matters only where such a time is; so does the zone of
-a time (TZID) that nobody knows: read as of another zone, it would call the wrong people.
+one that was cancelled is none. It names the people of its summary ("anna" or "anna, ben") and its attendees,
+by their e-mail addresses or else their names, but for those who declined (`schedule_people`). A time without
+a zone, and the midnight at which an event of whole days begins and ends, are of the calendar's own zone
+(X-WR-TIMEZONE, by its IANA or its Windows name), or UTC where it has none. One that nobody knows matters only
+where such a time is; so does the zone of a time (TZID) that nobody knows: read as of another zone, it would
+call the wrong people.
+
+An event that can't be read is named, and the others count (`schedule_events`).
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from queues.errors import BadInput
+from workers.alerts.delivery import schedule_events
 from workers.alerts.delivery.channels.plain_text import one_line
+from workers.alerts.delivery.schedule_events import BrokenEvent
+from workers.alerts.delivery.schedule_people import people_of
 
 BEHIND, AHEAD = timedelta(days=1), timedelta(days=14)  # so far shifts are known around now
-MOST_EVENTS, MOST_SHIFTS, MOST_PEOPLE = 500, 5_000, 10
-LONGEST_NAME = 120
-# A rule that gives thousands of shifts a day is no rota.
-_TOO_OFTEN = frozenset({"SECONDLY", "MINUTELY", "HOURLY"})
+MOST_EVENTS, MOST_SHIFTS = 500, 5_000
+MAX_SHIFTS_OF_AN_EVENT = 500
+MAX_BROKEN_NAMED = 20
 _UNKNOWN_ZONE = "X-WEIR-UNKNOWN-ZONE"  # what an event of the calendar has from then on
-_WITHIN_A_DAY = ("BYSECOND", "BYMINUTE", "BYHOUR")
+_OWN_ZONE = "X-WR-TIMEZONE"
 
 
 @dataclass(frozen=True)
@@ -50,40 +56,90 @@ def shift_of(document: Mapping[str, Any]) -> Shift:
     return Shift(since, until, tuple(document["people"]))
 
 
+@dataclass(frozen=True)
+class Rota:
+    """The shifts of a calendar around now, in order; and the events that can't be read, each in a sentence."""
+
+    shifts: list[Shift]
+    broken: list[str]
+
+
 def shifts(text: bytes, now: datetime) -> list[Shift]:
-    """The shifts of a calendar around now, in order. Raises BadInput saying what the calendar must be."""
+    """Return the shifts of a calendar around now, in order. Raises BadInput as `read_rota` does."""
+    return read_rota(text, now).shifts
+
+
+def read_rota(
+    text: bytes,
+    now: datetime,
+    bounded: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Rota:
+    """Read a calendar. Raises BadInput saying what the calendar must be, and when no event can be read.
+
+    `bounded` is entered for the events of each UID: what it raises as BrokenEvent ends these alone.
+    """
     import icalendar  # here: half a second that only who reads a feed should pay
-    import recurring_ical_events
 
     try:
         calendar = icalendar.Calendar.from_ical(text)
-        components = calendar.walk()
-        if sum(each.name == "VEVENT" for each in components) > MOST_EVENTS:
-            raise BadInput("calendar", f"has more than {MOST_EVENTS} events.")
-        if any(map(_recurs_within_a_day, components)):
-            raise BadInput("calendar", "has a rule that recurs within a day; a shift recurs daily at most.")
+        events = calendar.walk("VEVENT")
         zone = _own_zone(calendar)
-        _mark_unknown_zones(components)
-        events = recurring_ical_events.of(calendar).between(now - BEHIND, now + AHEAD)
-        if len(events) > MOST_SHIFTS:
-            raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
-        found = [_shift(event, zone) for event in events if not _is(event.get("STATUS"), "CANCELLED")]
-    except BadInput:
-        raise
     except Exception as error:  # whatever is wrong with what comes from outside
         raise BadInput(
             "calendar", f"is no iCalendar that can be read: {one_line(str(error))[:120]}"
         ) from None
-    return sorted((each for each in found if each.people), key=lambda each: (each.since, each.until))
+    if len(events) > MOST_EVENTS:
+        raise BadInput("calendar", f"has more than {MOST_EVENTS} events.")
+    broken: list[str] = []
+    series = defaultdict(list)
+    for number, event in enumerate(events, 1):
+        try:
+            schedule_events.check(event)
+        except BrokenEvent as error:
+            broken.append(f"{schedule_events.title_of(event, number)} {error}")
+        else:
+            series[str(event.get("UID", f"event {number}"))].append((number, event))
+    found: list[Shift] = []
+    read = 0
+    for members in series.values():
+        for together in schedule_events.split_series(members):
+            number, event = together[0]
+            try:
+                with bounded():
+                    found += _shifts_of([each for _, each in together], calendar, zone, now)
+                read += 1
+            except BadInput:
+                raise
+            except Exception as error:
+                why = str(error) if isinstance(error, BrokenEvent) else f"can't be read: {error}"
+                broken.append(f"{schedule_events.title_of(event, number)} {one_line(why)[:200]}")
+            if len(found) > MOST_SHIFTS:
+                raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
+    if broken and not read:
+        raise BadInput("calendar", f"has no event that can be read: {broken[0]}")
+    ordered = sorted((each for each in dict.fromkeys(found) if each.people), key=_in_order)
+    return Rota(ordered, broken[:MAX_BROKEN_NAMED])
 
 
-def _recurs_within_a_day(component: Any) -> bool:
-    rules = component.get("RRULE", [])
-    for rule in rules if isinstance(rules, list) else [rules]:
-        often = {str(each).upper() for each in rule.get("FREQ", [])} & _TOO_OFTEN
-        if often or any(name in rule for name in _WITHIN_A_DAY):
-            return True
-    return False
+def _in_order(shift: Shift) -> tuple[datetime, datetime]:
+    return shift.since, shift.until
+
+
+def _shifts_of(events: list[Any], calendar: Any, zone: tzinfo | str, now: datetime) -> list[Shift]:
+    """Return the shifts around now of one event with its exceptions. Raises BrokenEvent."""
+    import icalendar  # here: see `read_rota`
+    import recurring_ical_events
+
+    alone = icalendar.Calendar()
+    if _OWN_ZONE in calendar:
+        alone[_OWN_ZONE] = calendar[_OWN_ZONE]
+    _mark_unknown_zones(events)
+    for each in schedule_events.normalized(events, zone, _OWN_ZONE in calendar):
+        alone.add_component(each)
+    occurrences = recurring_ical_events.of(alone).between(now - BEHIND, now + AHEAD)
+    if len(occurrences) > MAX_SHIFTS_OF_AN_EVENT:
+        raise BrokenEvent(f"has more than {MAX_SHIFTS_OF_AN_EVENT} shifts within two weeks.")
+    return [_shift(each, zone) for each in occurrences if not _is(each.get("STATUS"), "CANCELLED")]
 
 
 def on_call(known: Iterable[Shift], now: datetime) -> list[str]:
@@ -103,13 +159,13 @@ def _own_zone(calendar: Any) -> tzinfo | str:
     """
     from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON  # here: see `shifts`
 
-    if (name := str(calendar.pop("X-WR-TIMEZONE", "")).strip()) == "":
+    if (name := str(calendar.pop(_OWN_ZONE, "")).strip()) == "":
         return UTC
     try:
         zone = ZoneInfo(WINDOWS_TO_OLSON.get(name, name))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return f"X-WR-TIMEZONE ({one_line(name)[:40]})"
-    calendar["X-WR-TIMEZONE"] = zone.key
+    calendar[_OWN_ZONE] = zone.key
     return zone
 
 
@@ -128,15 +184,7 @@ def _shift(event: Any, own_zone: tzinfo | str) -> Shift:
     zone = str(event[_UNKNOWN_ZONE]) if _UNKNOWN_ZONE in event else own_zone
     begin = _instant(event["DTSTART"].dt, zone)
     end = _instant(event["DTEND"].dt, zone) if "DTEND" in event else begin + _length(event)
-    attendees = event.get("ATTENDEE", [])
-    people = [
-        str(each)[len("mailto:") :]
-        for each in (attendees if isinstance(attendees, list) else [attendees])
-        if str(each).lower().startswith("mailto:") and not _is(each.params.get("PARTSTAT"), "DECLINED")
-    ]
-    people += re.split(r"\s*[,;&]\s*", str(event.get("SUMMARY", "")).strip())
-    named = dict.fromkeys(filter(None, (one_line(name)[:LONGEST_NAME] for name in people)))
-    return Shift(begin, end, tuple(named)[:MOST_PEOPLE])
+    return Shift(begin, end, people_of(event))
 
 
 def _is(value: Any, word: str) -> bool:
@@ -157,5 +205,5 @@ def _instant(at: date | datetime, zone: tzinfo | str) -> datetime:
     if at.tzinfo is not None:
         return at.astimezone(UTC)
     if isinstance(zone, str):
-        raise BadInput("calendar", f"names no known time zone in {zone}; write one as Europe/Berlin.")
+        raise BrokenEvent(f"names no known time zone in {zone}; write one as Europe/Berlin.")
     return at.replace(tzinfo=zone).astimezone(UTC)

@@ -18,7 +18,7 @@ from queues import environment as variables
 from queues.errors import BadInput
 from workers.alerts.delivery import schedule, schedule_process
 from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS
-from workers.alerts.delivery.schedule import Shift
+from workers.alerts.delivery.schedule import Rota
 from workers.alerts.lifecycle.models import OnCallFeed, Receiver
 from workers.host import egress
 
@@ -64,7 +64,7 @@ class FeedReader:
     def __init__(
         self,
         environment: Mapping[str, str] = variables.PROCESS,
-        read: Callable[[bytes, datetime], list[Shift]] = schedule_process.read,
+        read: Callable[[bytes, datetime], Rota] = schedule_process.read,
     ) -> None:
         self._environment, self._read = environment, read
 
@@ -77,11 +77,20 @@ class FeedReader:
             if feed.tried_at is not None and due < feed.tried_at <= now:
                 continue
             try:
-                shifts = [each.document() for each in self._read(self._text(receiver), now)]
-                kept: dict[str, Any] = {"shifts": shifts, "read_at": now, "error": ""}
+                rota = self._read(self._text(receiver), now)
+                shifts = [each.document() for each in rota.shifts]
+                kept: dict[str, Any] = {
+                    "shifts": shifts,
+                    "broken": rota.broken,
+                    "read_at": now,
+                    "error": "",
+                }
                 read += 1
             except BadInput as error:
                 kept = {"error": f"{error.field} {error.message}"[:500]}
+            if kept.get("broken", feed.broken) != feed.broken:
+                for sentence in kept["broken"]:
+                    logger.warning("On-call schedule %s: %s", receiver.name, sentence)
             # Somebody may have named another calendar meanwhile.
             source = receiver.settings["secret_environment"]
             same = OnCallFeed.objects.filter(receiver=receiver, receiver__settings__secret_environment=source)

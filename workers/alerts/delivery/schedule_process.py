@@ -3,15 +3,21 @@
 A calendar comes from outside, and a few lines of it can ask for a year of arithmetic: so it is read by a
 process of its own, with a bound on time and memory, and never by the one that notifies.
 
-Standard input: {"calendar", "now"}; standard output: {"shifts", "error"}.
+Standard input: {"calendar", "now"}; standard output: {"shifts", "broken", "error"}. One event that takes too
+much time is named, and the others count; when all of them together take too much, the calendar is refused.
 """
 
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 
 from queues.errors import BadInput
 from workers.alerts.delivery import schedule
-from workers.alerts.delivery.schedule import Shift
+from workers.alerts.delivery.schedule import Rota
+from workers.alerts.delivery.schedule_events import BrokenEvent
 from workers.host import bounded_process
 from workers.host.bounded_process import ProcessFailed
 
@@ -19,10 +25,12 @@ MODULE = "workers.alerts.delivery.schedule_process"
 MOST_MEMORY_BYTES = 1 << 29
 MOST_CORE_SECONDS = 10
 PROCESS_SECONDS = 60.0
+MAX_EVENT_CORE_SECONDS = 1.5
+MAX_EVENTS_CORE_SECONDS = 7.0
 
 
-def read(text: bytes, now: datetime) -> list[Shift]:
-    """`schedule.shifts`, bounded. Raises BadInput as it does."""
+def read(text: bytes, now: datetime) -> Rota:
+    """Return `schedule.read_rota`, bounded. Raises BadInput as it does."""
     order = {"calendar": text.decode("utf-8-sig", "replace"), "now": now.isoformat()}
     try:
         answer = bounded_process.answer_of(MODULE, order, PROCESS_SECONDS)
@@ -30,16 +38,37 @@ def read(text: bytes, now: datetime) -> list[Shift]:
         raise BadInput("calendar", f"can't be read: the process that reads it {error}.") from None
     if answer["error"]:
         raise BadInput("calendar", answer["error"])
-    return [schedule.shift_of(each) for each in answer["shifts"]]
+    return Rota([schedule.shift_of(each) for each in answer["shifts"]], answer["broken"])
 
 
 def _answer(order: dict[str, Any]) -> dict[str, Any]:
     now = datetime.fromisoformat(order["now"])
     try:
-        found = schedule.shifts(order["calendar"].encode(), now)
+        rota = schedule.read_rota(order["calendar"].encode(), now, _core_time_bounds())
     except BadInput as error:
-        return {"shifts": [], "error": error.message}
-    return {"shifts": [each.document() for each in found], "error": ""}
+        return {"shifts": [], "broken": [], "error": error.message}
+    return {"shifts": [each.document() for each in rota.shifts], "broken": rota.broken, "error": ""}
+
+
+def _core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
+    """Return what bounds the core time of one event, and of all of them. This process has one thread."""
+    begun = time.process_time()
+
+    def interrupt(*_: Any) -> None:
+        raise BrokenEvent("takes too much time: its rule rarely or never recurs; give the rule an UNTIL.")
+
+    @contextmanager
+    def bounded() -> Iterator[None]:
+        if time.process_time() - begun > MAX_EVENTS_CORE_SECONDS:
+            raise BadInput("calendar", "takes too much time: many of its rules rarely or never recur.")
+        signal.setitimer(signal.ITIMER_PROF, MAX_EVENT_CORE_SECONDS)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    signal.signal(signal.SIGPROF, interrupt)
+    return bounded
 
 
 if __name__ == "__main__":

@@ -43,11 +43,13 @@ class Receiver(models.Model):
 
 class OnCallFeed(models.Model):
     """What was read last of the calendar of a receiver of channel `schedule`. shifts: as
-    `workers.alerts.delivery.schedule` has them; error: of the last try, "" where it was read.
+    `workers.alerts.delivery.schedule` has them; broken: the events that could not be read, each in a sentence;
+    error: of the last try, "" where it was read.
     """
 
     receiver = models.OneToOneField(Receiver, on_delete=models.CASCADE, primary_key=True, related_name="feed")
     shifts: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    broken: "models.JSONField[Any, Any]" = models.JSONField(default=list, db_default=[])
     read_at = models.DateTimeField(null=True, default=None)
     tried_at = models.DateTimeField(null=True, default=None)
     error = models.TextField(default="", blank=True)

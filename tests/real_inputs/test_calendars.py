@@ -1,0 +1,281 @@
+"""On-call calendars as PagerDuty, Google, Outlook and Nextcloud publish them, whole and with broken events."""
+
+from datetime import datetime
+
+import pytest
+
+from queues.errors import BadInput
+from workers.alerts.delivery import schedule, schedule_process
+from workers.alerts.delivery.schedule import on_call, read_rota, shifts
+
+NOW = datetime.fromisoformat("2026-11-28T10:00:00Z")
+ANNA = ("UID:good", "DTSTART:20261128T080000Z", "DTEND:20261128T200000Z", "SUMMARY:anna")
+
+
+def calendar(*events: tuple[str, ...], head: tuple[str, ...] = ()) -> bytes:
+    lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//case//EN", *head]
+    for event in events:
+        lines += ["BEGIN:VEVENT", "DTSTAMP:20261101T000000Z", *event, "END:VEVENT"]
+    return "\r\n".join([*lines, "END:VCALENDAR", ""]).encode()
+
+
+def people_at(text: bytes, at: str) -> list[str]:
+    now = datetime.fromisoformat(at)
+    return on_call(shifts(text, now), now)
+
+
+@pytest.mark.parametrize(
+    ("attendee", "people"),
+    [
+        ("ATTENDEE:anna@shop.example", ["anna@shop.example"]),
+        ("ATTENDEE;CN=Anna:MAILTO:anna@shop.example", ["anna@shop.example"]),
+        ('ATTENDEE:"mailto:anna@shop.example"', ["anna@shop.example"]),
+        ("ATTENDEE:<anna@shop.example>", ["anna@shop.example"]),
+        ("ATTENDEE:Anna Q <anna@shop.example>", ["anna@shop.example"]),
+        ("ATTENDEE:mailto:anna%40shop.example?subject=rota", ["anna@shop.example"]),
+        ("ATTENDEE;EMAIL=anna@shop.example:urn:uuid:4f0c", ["anna@shop.example"]),
+        ('ATTENDEE;EMAIL="anna@shop.example";CN=Anna:/principals/users/7', ["anna@shop.example"]),
+        (
+            "ATTENDEE:mailto:anna@shop.example,mailto:ben@shop.example",
+            ["anna@shop.example", "ben@shop.example"],
+        ),
+        ("ATTENDEE:anna@shop.example; ben@shop.example", ["anna@shop.example", "ben@shop.example"]),
+        ("ATTENDEE;CN=anna:invalid:nomail", ["anna"]),
+        ('ATTENDEE;CN="Anna, Q":https://shop.example/users/7', ["Anna, Q"]),
+        ("ATTENDEE:anna", ["anna"]),
+        ("ATTENDEE;PARTSTAT=declined:anna@shop.example", []),
+        ("ATTENDEE:urn:uuid:4f0c", ["urn:uuid:4f0c"]),
+        ("ATTENDEE;CN=Anna:mailto:anna@\r\n shop.example", ["anna@shop.example"]),
+        ("ATTENDEE;CN=Anna:mailto:anna@shop.\r\n\texample", ["anna@shop.example"]),
+    ],
+)
+def test_an_attendee_is_read_in_every_notation(attendee, people):
+    text = calendar((*ANNA[:3], "SUMMARY:On Call - Shop primary", attendee))
+    people = [] if people == ["urn:uuid:4f0c"] else people
+    assert people_at(text, "2026-11-28T10:00:00Z") == [*people, "On Call - Shop primary"]
+
+
+BROKEN = {
+    "an impossible UNTIL": ("DTSTART:20101128T080000Z", "DTEND:20101128T200000Z", "RRULE:FREQ=WEEKLY;UNTIL=20101301"),
+    "no DTSTART": ("DTEND:20261128T200000Z",),
+    "two DTSTART": ("DTSTART:20261128T080000Z", "DTSTART:20261129T080000Z"),
+    "a DTSTART that is no time": ("DTSTART:never",),
+    "a rule without FREQ": ("DTSTART:20261128T080000Z", "RRULE:INTERVAL=2"),
+    "a rule of an unknown FREQ": ("DTSTART:20261128T080000Z", "RRULE:FREQ=FORTNIGHTLY"),
+    "a rule by hours": ("DTSTART:20261128T080000Z", "DTEND:20261128T080100Z", "RRULE:FREQ=HOURLY"),
+    "an INTERVAL of 0": ("DTSTART:20261128T080000Z", "DTEND:20261128T090000Z", "RRULE:FREQ=DAILY;INTERVAL=0"),
+    "an end before the start": ("DTSTART:20261128T200000Z", "DTEND:20261128T080000Z"),
+    "an end date before the start": ("DTSTART:20261128T200000Z", "DTEND;VALUE=DATE:20261127"),
+    "an unknown TZID": ("DTSTART;TZID=The Moon:20261128T080000", "DTEND;TZID=The Moon:20261128T200000"),
+    "a bad DURATION": ("DTSTART:20261128T080000Z", "DURATION:12 hours"),
+    "a negative DURATION": ("DTSTART:20261128T080000Z", "DURATION:-PT1H"),
+    "a bad EXDATE": ("DTSTART:20261128T080000Z", "DURATION:PT1H", "RRULE:FREQ=DAILY", "EXDATE:tomorrow"),
+    "too many shifts": ("DTSTART:20200101T080000Z", "DURATION:P2000D", "RRULE:FREQ=DAILY"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", BROKEN.values(), ids=BROKEN)
+def test_one_broken_event_is_named_and_hides_no_other(lines):
+    for events in ((ANNA, ("UID:2", "SUMMARY:old", *lines)), (("UID:2", "SUMMARY:old", *lines), ANNA)):
+        rota = read_rota(calendar(*events), NOW)
+        assert on_call(rota.shifts, NOW) == ["anna"]
+        [sentence] = rota.broken
+        assert '"old" (UID 2)' in sentence
+
+
+@pytest.mark.parametrize("lines", BROKEN.values(), ids=BROKEN)
+def test_a_calendar_without_an_event_that_can_be_read_is_refused(lines):
+    with pytest.raises(BadInput, match=r'no event that can be read: Event 1 "old" \(UID 2\)'):
+        shifts(calendar(("UID:2", "SUMMARY:old", *lines)), NOW)
+
+
+def test_a_broken_exception_leaves_the_event_that_it_is_of():
+    rule = (*ANNA, "RRULE:FREQ=DAILY")
+    broken = ("UID:good", "SUMMARY:ben", "RECURRENCE-ID:20261128T080000Z", "DTSTART:20261399T080000Z")
+    rota = read_rota(calendar(rule, broken), NOW)
+    assert on_call(rota.shifts, NOW) == ["anna"]
+    assert "DTSTART 20261399T080000Z" in rota.broken[0]
+
+
+def test_a_damaged_line_of_no_importance_breaks_nothing():
+    assert read_rota(calendar((*ANNA, "LAST-MODIFIED:yesterday", "no colon")), NOW).broken == []
+
+
+def test_events_that_share_a_uid_are_events_of_their_own_unless_one_is_newer():
+    ben = ("UID:good", "DTSTART:20261128T090000Z", "DTEND:20261128T110000Z", "SUMMARY:ben")
+    assert people_at(calendar(ANNA, ben), "2026-11-28T10:00:00Z") == ["anna", "ben"]
+    newer = (*ben, "SEQUENCE:1")
+    assert people_at(calendar((*ANNA, "SEQUENCE:0"), newer), "2026-11-28T10:00:00Z") == ["ben"]
+
+
+def test_a_rule_that_takes_too_much_time_is_named_and_hides_no_other():
+    never = ("UID:2", "SUMMARY:never", "DTSTART:20200101T080000Z", "DTEND:20200101T090000Z",
+             "RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30")  # fmt: skip
+    rota = schedule_process.read(calendar(never, ANNA), NOW)
+    assert on_call(rota.shifts, NOW) == ["anna"]
+    assert '"never"' in rota.broken[0] and "takes too much time" in rota.broken[0]
+
+
+LONDON = ";TZID=Europe/London"
+NEW_YORK = ";TZID=America/New_York"
+
+
+@pytest.mark.parametrize(
+    ("zone", "start", "end", "until", "last", "after"),
+    [
+        (LONDON, "20261126T140000", "20261126T150000", "20261128",
+         "2026-11-28T14:30:00Z", "2026-11-29T14:30:00Z"),
+        (NEW_YORK, "20261126T220000", "20261126T230000", "20261128",
+         "2026-11-29T03:30:00Z", "2026-11-30T03:30:00Z"),
+        (NEW_YORK, "20261126T220000", "20261126T230000", "20261128T220000",
+         "2026-11-29T03:30:00Z", "2026-11-30T03:30:00Z"),
+        (NEW_YORK, "20261126T220000", "20261126T230000", "20261129T030000Z",
+         "2026-11-29T03:30:00Z", "2026-11-30T03:30:00Z"),
+        ("", "20261126T140000", "20261126T150000", "20261128",
+         "2026-11-28T14:30:00Z", "2026-11-29T14:30:00Z"),
+        ("", "20261126T140000", "20261126T150000", "20261128T140000Z",
+         "2026-11-28T14:30:00Z", "2026-11-29T14:30:00Z"),
+        ("", "20261126T140000Z", "20261126T150000Z", "20261128",
+         "2026-11-28T14:30:00Z", "2026-11-29T14:30:00Z"),
+        (";VALUE=DATE", "20261126", "20261127", "20261128T235959Z",
+         "2026-11-28T14:30:00Z", "2026-11-29T14:30:00Z"),
+        (";VALUE=DATE", "20261126", "20261127", "20261128",
+         "2026-11-28T14:30:00Z", "2026-11-29T14:30:00Z"),
+    ],
+)  # fmt: skip
+def test_until_is_inclusive_whatever_its_form(zone, start, end, until, last, after):
+    text = calendar(
+        ("UID:1", f"DTSTART{zone}:{start}", f"DTEND{zone}:{end}", f"RRULE:FREQ=DAILY;UNTIL={until}",
+         "SUMMARY:anna")
+    )  # fmt: skip
+    assert people_at(text, last) == ["anna"]
+    assert people_at(text, after) == []
+
+
+@pytest.mark.parametrize("start", ["20261126T220000", "20261127T030000Z"])
+def test_a_date_as_until_is_a_day_of_the_calendars_own_zone(start):
+    rule = ("UID:1", f"DTSTART:{start}", "DURATION:PT1H", "RRULE:FREQ=DAILY;UNTIL=20261128", "SUMMARY:anna")
+    text = calendar(rule, head=("X-WR-TIMEZONE:America/New_York",))
+    assert people_at(text, "2026-11-29T03:30:00Z") == ["anna"], "22:30 there, on the 28th"
+    assert people_at(text, "2026-11-30T03:30:00Z") == []
+
+
+@pytest.mark.parametrize(
+    ("start", "excepted"),
+    [
+        (f"{LONDON}:20261126T140000", "EXDATE;VALUE=DATE:20261128"),
+        (f"{LONDON}:20261126T140000", "EXDATE:20261128"),
+        (f"{LONDON}:20261126T140000", f"EXDATE{LONDON}:20261127T140000,20261128T140000"),
+        (f"{LONDON}:20261126T140000", "EXDATE:20261128T140000Z"),
+        (f"{LONDON}:20261126T140000", f"EXDATE{NEW_YORK}:20261128T090000"),
+        (":20261126T140000Z", "EXDATE;VALUE=DATE:20261128"),
+    ],
+)
+def test_an_exception_is_taken_in_every_form(start, excepted):
+    text = calendar(
+        ("UID:1", f"DTSTART{start}", "DURATION:PT1H", "RRULE:FREQ=DAILY", excepted, "SUMMARY:anna")
+    )
+    assert people_at(text, "2026-11-28T14:30:00Z") == []
+    assert people_at(text, "2026-11-29T14:30:00Z") == ["anna"]
+
+
+def test_a_further_date_may_be_a_period_with_a_length_of_its_own():
+    text = calendar(
+        ("UID:1", "DTSTART:20261120T140000Z", "DURATION:PT1H", "SUMMARY:anna",
+         "RDATE;VALUE=PERIOD:20261128T090000Z/PT3H,20261129T090000Z/20261129T110000Z")
+    )  # fmt: skip
+    assert people_at(text, "2026-11-28T11:30:00Z") == ["anna"]
+    assert people_at(text, "2026-11-29T10:30:00Z") == ["anna"]
+    assert people_at(text, "2026-11-29T11:30:00Z") == []
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        f"RECURRENCE-ID{LONDON}:20261128T140000",
+        "RECURRENCE-ID:20261128T140000Z",
+        "RECURRENCE-ID:20261128T140000",
+        "RECURRENCE-ID;VALUE=DATE:20261128",
+        f"RECURRENCE-ID{NEW_YORK}:20261128T090000",
+    ],
+)
+def test_an_exception_replaces_its_occurrence_in_whichever_form_it_names_it(named):
+    rule = ("UID:1", f"DTSTART{LONDON}:20261126T140000", "DURATION:PT1H", "RRULE:FREQ=DAILY", "SUMMARY:anna")
+    moved = ("UID:1", named, f"DTSTART{LONDON}:20261128T140000", "DURATION:PT1H", "SUMMARY:ben")
+    assert people_at(calendar(rule, moved), "2026-11-28T14:30:00Z") == ["ben"]
+    assert people_at(calendar(rule, moved), "2026-11-29T14:30:00Z") == ["anna"]
+
+
+def test_an_exception_of_a_whole_day_may_be_named_by_a_time():
+    rule = (
+        "UID:1",
+        "DTSTART;VALUE=DATE:20261126",
+        "DTEND;VALUE=DATE:20261127",
+        "RRULE:FREQ=DAILY",
+        "SUMMARY:anna",
+    )
+    moved = ("UID:1", "RECURRENCE-ID:20261128T000000Z", "DTSTART;VALUE=DATE:20261128",
+             "DTEND;VALUE=DATE:20261129", "SUMMARY:ben")  # fmt: skip
+    assert people_at(calendar(rule, moved), "2026-11-28T14:30:00Z") == ["ben"]
+
+
+BERLIN_RULES = (
+    "BEGIN:STANDARD", "DTSTART:16010101T030000", "TZOFFSETFROM:+0200", "TZOFFSETTO:+0100",
+    "RRULE:FREQ=YEARLY;BYDAY=-1SU;BYMONTH=10", "END:STANDARD",
+    "BEGIN:DAYLIGHT", "DTSTART:16010101T020000", "TZOFFSETFROM:+0100", "TZOFFSETTO:+0200",
+    "RRULE:FREQ=YEARLY;BYDAY=-1SU;BYMONTH=3", "END:DAYLIGHT",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("zone", "is_defined"),
+    [
+        ("W. Europe Standard Time", False),
+        ("Customized Time Zone", True),
+        ('"tzone://Microsoft/Custom"', True),
+        ("/freeassociation.sourceforge.net/Europe/Berlin", True),
+    ],
+)
+@pytest.mark.parametrize(("first", "rule"), [("20261128", ()), ("20261001", ("RRULE:FREQ=DAILY",))])
+def test_zones_as_outlook_and_evolution_name_them_are_known(zone, is_defined, first, rule):
+    defined = ("BEGIN:VTIMEZONE", f"TZID:{zone.strip(chr(34))}", *BERLIN_RULES, "END:VTIMEZONE")
+    event = ("UID:1", f"DTSTART;TZID={zone}:{first}T090000", f"DTEND;TZID={zone}:{first}T100000", *rule,
+             "SUMMARY:anna")  # fmt: skip
+    text = calendar(event, head=defined if is_defined else ())
+    assert people_at(text, "2026-11-28T07:59:59Z") == []
+    assert people_at(text, "2026-11-28T08:00:00Z") == ["anna"]
+
+
+BERLIN = ";TZID=Europe/Berlin"
+
+
+def test_a_night_shift_over_the_end_of_summer_time_ends_by_the_clock_on_the_wall():
+    text = calendar(
+        ("UID:1", f"DTSTART{BERLIN}:20261020T220000", f"DTEND{BERLIN}:20261021T060000", "RRULE:FREQ=DAILY",
+         "SUMMARY:anna")
+    )  # fmt: skip
+    assert people_at(text, "2026-10-24T20:00:00Z") == ["anna"]
+    assert people_at(text, "2026-10-25T04:59:59Z") == ["anna"], "05:59:59 in winter"
+    assert people_at(text, "2026-10-25T05:00:00Z") == []
+
+
+def test_a_start_within_the_hour_that_summer_time_skips_begins():
+    text = calendar(
+        ("UID:1", f"DTSTART{BERLIN}:20260329T023000", f"DTEND{BERLIN}:20260329T060000", "SUMMARY:anna")
+    )
+    assert people_at(text, "2026-03-29T02:00:00Z") == ["anna"]
+
+
+def test_a_week_of_whole_days_over_a_clock_change_ends_at_midnight_there():
+    text = calendar(
+        ("UID:1", "DTSTART;VALUE=DATE:20261019", "DTEND;VALUE=DATE:20261026", "SUMMARY:anna"),
+        head=("X-WR-TIMEZONE:Europe/Berlin",),
+    )
+    assert people_at(text, "2026-10-25T22:59:59Z") == ["anna"]
+    assert people_at(text, "2026-10-25T23:00:00Z") == []
+
+
+def test_the_own_zone_is_read_for_the_whole_calendar():
+    assert schedule.next_change(shifts(calendar(ANNA), NOW), NOW) == datetime.fromisoformat(
+        "2026-11-28T20:00:00Z"
+    )
