@@ -58,7 +58,7 @@ def shift_of(document: Mapping[str, Any]) -> Shift:
 
 @dataclass(frozen=True)
 class Rota:
-    """The shifts of a calendar around now, in order; and the events that can't be read, each in a sentence."""
+    """The shifts of a calendar around now, in order; and a sentence for each event that can't be read."""
 
     shifts: list[Shift]
     broken: list[str]

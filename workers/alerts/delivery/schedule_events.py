@@ -112,7 +112,7 @@ def _sequence(event: Any) -> int:
 def normalized(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) -> list[Any]:
     """Return copies of the events with each UNTIL and RECURRENCE-ID in the form of the event's start.
 
-    `zone` is the calendar's own, which holds for times without a zone and, where `has_zone`, for times in UTC.
+    `zone` is the calendar's own. It holds for times without a zone and, where `has_zone`, for times in UTC.
     """
     copies = []
     for event in events:
