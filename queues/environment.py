@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from queues.errors import BadInput
+from queues.text.words import split_words
 
 # Of this process.
 PROCESS: MutableMapping[str, str] = os.environ
@@ -42,8 +43,8 @@ class Variable:
         return environment.get(self.name) or self.default
 
     def words(self, environment: Mapping[str, str] = PROCESS) -> list[str]:
-        """Its words, which are separated by spaces."""
-        return self.text(environment).split()
+        """Return its words, which are separated by spaces; quotes hold one with spaces together."""
+        return split_words(self.text(environment), self.name)
 
 
 class Folder(Variable):
@@ -250,7 +251,10 @@ OIDC_CLIENT_ID = Variable(
 OIDC_CLIENT_SECRET = Variable(
     "WEIR_OIDC_CLIENT_SECRET", "what Weir proves itself to the provider with", secret=True
 )
-OIDC_ROLES = Variable("WEIR_OIDC_ROLES", "groups and the roles they give: ops=operator admins=administrator")
+OIDC_ROLES = Variable(
+    "WEIR_OIDC_ROLES",
+    'groups and the roles they give: ops=operator "Domain Admins"=administrator',
+)
 OIDC_GROUPS = Variable("WEIR_OIDC_GROUPS", "the claim that lists somebody's groups", "groups")
 OIDC_SCOPES = Variable("WEIR_OIDC_SCOPES", "the scopes that are asked for", "openid profile email")
 

@@ -7,6 +7,7 @@ login, and without a group that WEIR_OIDC_ROLES maps there is no login.
 """
 
 import functools
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -33,7 +34,16 @@ DISCOVERY = "/.well-known/openid-configuration"
 RETAINED_SECONDS = 3600.0
 TIMEOUT_SECONDS = 10.0
 LEEWAY_SECONDS = 30
-ALGORITHMS = ("RS256", "ES256", "PS256")
+MAX_ANSWER_BYTES = 1 << 20
+MAX_ANSWER_SECONDS = 20.0
+# The key that each signature takes, as (kty, crv). Never one without a key, nor with the client's secret.
+KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
+    **{f"{family}{bits}": ("RSA", None) for family in ("RS", "PS") for bits in (256, 384, 512)},
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
 NOT_OF_A_NAME = re.compile(r"[^\w.@+-]")
 AUTHENTICATED_AT = "weir_oidc_auth_time"  # in a session: when the provider last asked for a proof
 
@@ -71,26 +81,50 @@ def discovered() -> Mapping[str, Any]:
 @functools.lru_cache(maxsize=2)
 def _discovered(issuer: str, hour: int) -> Mapping[str, Any]:
     try:
-        answer = requests.get(issuer + DISCOVERY, timeout=TIMEOUT_SECONDS, allow_redirects=False)
-        answer.raise_for_status()
-        found: dict[str, Any] = answer.json()
+        found = _json_object(requests.get(issuer + DISCOVERY, **_bounds()))
         endpoints = [found[f"{each}_endpoint"] for each in ("authorization", "token", "userinfo")]
         endpoints.append(found["jwks_uri"])
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
         raise ProviderError("The OpenID Connect provider's description can't be read.") from error
-    if found.get("issuer", "").rstrip("/") != issuer:
+    if str(found.get("issuer", "")).rstrip("/") != issuer:
         raise ProviderError("The OpenID Connect provider describes another issuer.")
     if issuer.startswith("https:") and not all(str(each).startswith("https:") for each in endpoints):
         raise ProviderError("The OpenID Connect provider names an address without https.")
     return found
 
 
-def algorithm() -> str:
-    """How its ID tokens are signed; never without a key, nor with the client's secret."""
+def _bounds() -> dict[str, Any]:
+    """Return the arguments by which a request to the provider is bounded in time and size."""
+    deadline = time.monotonic() + MAX_ANSWER_SECONDS
+
+    def read(answer: requests.Response, *_: Any, **__: Any) -> None:
+        content = bytearray()
+        for chunk in answer.iter_content(8_192):
+            content += chunk
+            if len(content) > MAX_ANSWER_BYTES or time.monotonic() > deadline:
+                answer.close()
+                raise ProviderError("The OpenID Connect provider's answer is too large or too slow.")
+        answer._content = bytes(content)
+
+    # Without redirects: a secret or a code goes to the address that the provider names, or nowhere.
+    return {"timeout": TIMEOUT_SECONDS, "allow_redirects": False, "stream": True, "hooks": {"response": read}}
+
+
+def _json_object(answer: requests.Response) -> dict[str, Any]:
+    """Return the JSON object of an answer. Raises ProviderError, or RequestException for a bad status."""
+    answer.raise_for_status()
+    found = answer.json()
+    if not isinstance(found, dict):
+        raise ProviderError("The OpenID Connect provider answers no JSON object.")
+    return found
+
+
+def algorithms() -> list[str]:
+    """Return the signatures that an ID token may have: all that the provider offers and Weir checks."""
     offered = discovered().get("id_token_signing_alg_values_supported") or ["RS256"]
-    found = next((each for each in ALGORITHMS if each in offered), None)
-    if found is None:
-        raise ProviderError(f"The OpenID Connect provider signs by none of {', '.join(ALGORITHMS)}.")
+    found = [each for each in KEY_TYPES if isinstance(offered, list) and each in offered]
+    if not found:
+        raise ProviderError(f"The OpenID Connect provider signs by none of {', '.join(KEY_TYPES)}.")
     return found
 
 
@@ -101,7 +135,6 @@ def setting(attribute: str, *default: Any) -> Any:
         "OIDC_OP_TOKEN_ENDPOINT": lambda: discovered()["token_endpoint"],
         "OIDC_OP_USER_ENDPOINT": lambda: discovered()["userinfo_endpoint"],
         "OIDC_OP_JWKS_ENDPOINT": lambda: discovered()["jwks_uri"],
-        "OIDC_RP_SIGN_ALGO": algorithm,
         "OIDC_RP_CLIENT_ID": lambda: _provider_settings()["client_id"],
         "OIDC_RP_CLIENT_SECRET": lambda: _provider_settings()["client_secret"],
     }
@@ -115,7 +148,9 @@ def proved_at(request: HttpRequest, now: float) -> float:
     provider's own session lets whoever sits at an open browser in without a question: that proves nothing.
     """
     told = request.session.get(AUTHENTICATED_AT)
-    return min(float(told), now) if isinstance(told, int | float) else 0.0
+    if not isinstance(told, int | float) or not math.isfinite(told):
+        return 0.0
+    return min(float(told), now)
 
 
 def end_url(back: str) -> str:
@@ -124,8 +159,10 @@ def end_url(back: str) -> str:
         found = str(discovered().get("end_session_endpoint") or "")
     except ProviderError:
         return ""
+    if urlsplit(found).scheme not in ("https", urlsplit(_provider_settings()["issuer"]).scheme):
+        return ""  # no place of a browser's, or one that is less safe than the provider itself
     query = {"client_id": _provider_settings()["client_id"], "post_logout_redirect_uri": back}
-    return f"{found}?{urlencode(query)}" if found else ""
+    return f"{found}{'&' if urlsplit(found).query else '?'}{urlencode(query)}"
 
 
 class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library has no types
@@ -149,41 +186,75 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         user: User | None = super().authenticate(request, **credentials)
         return user
 
-    def _verify_jws(self, payload: str, key: Any) -> dict[str, Any]:
-        client, issuer = setting("OIDC_RP_CLIENT_ID"), discovered()["issuer"]
-        if jwt.get_unverified_header(payload).get("alg") != algorithm():
-            raise SuspiciousOperation("The ID token is signed in another way than the provider says.")
-        claims = jwt.decode(
-            payload,
-            key,
-            algorithms=[algorithm()],
-            audience=client,
-            issuer=issuer,
-            leeway=LEEWAY_SECONDS,
-            options={"require": ["exp", "iat", "aud", "iss", "sub"]},
-        )
+    def verify_token(self, token: str, **named: Any) -> dict[str, Any]:
+        """Return the claims of an ID token that answers the login with this nonce."""
+        claims = self._verify_jws(token, self.retrieve_matching_jwk(token))
+        if not named.get("nonce") or named["nonce"] != claims.get("nonce"):
+            raise SuspiciousOperation("The ID token answers another login: its nonce is not the one sent.")
+        return claims
+
+    def _verify_jws(
+        self,
+        payload: str,
+        key: jwt.PyJWK,
+        required: tuple[str, ...] = ("exp", "iat", "aud", "iss", "sub"),
+    ) -> dict[str, Any]:
+        client, issuer, algorithm = setting("OIDC_RP_CLIENT_ID"), discovered()["issuer"], _signed_by(payload)
+        if not isinstance(key, jwt.PyJWK) or key.algorithm_name != algorithm:
+            raise SuspiciousOperation("The token is signed in another way than its key is for.")
+        try:
+            claims = jwt.decode(
+                payload,
+                key,
+                algorithms=[algorithm],
+                audience=client,
+                issuer=issuer,
+                leeway=LEEWAY_SECONDS,
+                options={"require": list(required)},
+            )
+        except (OverflowError, TypeError, AttributeError) as error:  # such as a time that is Infinity
+            raise SuspiciousOperation("The token has a claim of another type.") from error
         if isinstance(claims["aud"], list) and len(claims["aud"]) > 1 and claims.get("azp") != client:
             raise SuspiciousOperation("The ID token is for another client.")
         return claims
 
     def retrieve_matching_jwk(self, token: str) -> jwt.PyJWK:
-        """The key that the token names; without a name, the provider's only one for such signatures."""
-        answer = requests.get(setting("OIDC_OP_JWKS_ENDPOINT"), timeout=TIMEOUT_SECONDS)
-        answer.raise_for_status()
-        wanted = jwt.get_unverified_header(token).get("kid")
-        keys = [each for each in jwt.PyJWKSet(answer.json()["keys"]).keys if _signs(each)]
-        found = [each for each in keys if wanted is None or each.key_id == wanted]
+        """Return the key that the token names; without a name, the only one for such signatures."""
+        algorithm, named = _signed_by(token), jwt.get_unverified_header(token).get("kid")
+        answer = _json_object(requests.get(setting("OIDC_OP_JWKS_ENDPOINT"), **_bounds()))
+        listed = answer.get("keys")
+        keys = [each for each in listed if _signs(each, algorithm)] if isinstance(listed, list) else []
+        found = [each for each in keys if named is None or each.get("kid") == named]
         if len(found) != 1:
             raise SuspiciousOperation(
-                "The provider has no key, or several, that the ID token may be signed by."
+                f"The provider has no key, or several, that the token may be signed by ({algorithm})."
             )
-        return found[0]
+        try:
+            return jwt.PyJWK(found[0], algorithm)
+        except (jwt.PyJWTError, TypeError, ValueError, AttributeError) as error:
+            raise SuspiciousOperation("The provider's key can't be read.") from error
+
+    def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return the provider's tokens for a code."""
+        answer = requests.post(setting("OIDC_OP_TOKEN_ENDPOINT"), data=payload, **_bounds())
+        self.raise_token_response_error(answer)
+        return _json_object(answer)
 
     def verify_claims(self, claims: Mapping[str, Any]) -> bool:
         return isinstance(claims.get("sub"), str) and 0 < len(claims["sub"]) <= 255
 
     def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
-        told = super().get_userinfo(access_token, id_token, payload)
+        answer = requests.get(
+            setting("OIDC_OP_USER_ENDPOINT"),
+            headers={"Authorization": f"Bearer {access_token}"},
+            **_bounds(),
+        )
+        answer.raise_for_status()
+        if answer.headers.get("content-type", "").lower().startswith("application/jwt"):
+            key = self.retrieve_matching_jwk(answer.text)
+            told = self._verify_jws(answer.text, key, required=("aud", "iss", "sub"))
+        else:
+            told = _json_object(answer)
         if told.get("sub") != payload["sub"]:
             raise SuspiciousOperation("The user info is about somebody else than the ID token.")
         self.request.session[AUTHENTICATED_AT] = payload.get("auth_time")
@@ -196,9 +267,25 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         return account_of(claims, Actor(name="oidc", role=None, address=self.request.META.get("REMOTE_ADDR")))
 
 
-def _signs(key: jwt.PyJWK) -> bool:
-    """Whether it is a public key for signatures by the provider's algorithm."""
-    return key.algorithm_name == algorithm() and key.public_key_use in (None, "sig") and key.key_type != "oct"
+def _signed_by(token: str) -> str:
+    """Return the algorithm that a token says it is signed by. Raises SuspiciousOperation for another one."""
+    algorithm = jwt.get_unverified_header(token).get("alg")
+    if algorithm not in algorithms():
+        raise SuspiciousOperation("The token is signed in another way than the provider offers.")
+    return str(algorithm)
+
+
+def _signs(key: Any, algorithm: str) -> bool:
+    """Whether it is a public key for signatures by this algorithm."""
+    if not isinstance(key, dict) or key.get("use") not in (None, "sig"):
+        return False
+    if key.get("alg") not in (None, algorithm):
+        return False
+    operations = key.get("key_ops")
+    if isinstance(operations, list) and "verify" not in operations:
+        return False
+    kind, curve = KEY_TYPES[algorithm]
+    return key.get("kty") == kind and (curve is None or key.get("crv") == curve)
 
 
 @transaction.atomic
@@ -224,9 +311,21 @@ def account_of(claims: Mapping[str, Any], actor: Actor) -> User:
 
 
 def role_by_groups(claims: Mapping[str, Any]) -> str | None:
-    """The highest role that a group of theirs is mapped to; None without one."""
+    """The highest role that a group of theirs is mapped to; None without one.
+
+    Raises ProviderError where the provider left the groups out because they are too many (as Entra ID does):
+    what is not known changes no role.
+    """
     provider = _provider_settings()
-    groups = claims.get(provider["groups_claim"]) or []
+    claim = provider["groups_claim"]
+    elsewhere = claims.get("_claim_names")
+    is_elsewhere = (isinstance(elsewhere, dict) and claim in elsewhere) or claims.get("hasgroups") is True
+    if is_elsewhere and not claims.get(claim):
+        raise ProviderError(
+            f"The OpenID Connect provider left out the claim {claim}: somebody has too many groups. Let it "
+            "send the groups assigned to Weir alone, or app roles (WEIR_OIDC_GROUPS=roles)."
+        )
+    groups = claims.get(claim) or []
     groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     roles = {provider["roles"].get(each) for each in groups if isinstance(each, str)}
     return next((role for role in reversed(ROLES) if role in roles), None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from queues import environment as variables
 
@@ -27,14 +27,23 @@ def read(environment: Mapping[str, str]) -> dict[str, Any] | None:
         "client_secret": variables.OIDC_CLIENT_SECRET.text(environment),
         "groups_claim": variables.OIDC_GROUPS.text(environment),
         "scopes": variables.OIDC_SCOPES.text(environment),
-        "roles": _roles(variables.OIDC_ROLES.text(environment)),
+        "roles": _roles(variables.OIDC_ROLES.words(environment)),
     }
 
 
-def _roles(text: str) -> dict[str, str]:
-    pairs = [each.rpartition("=") for each in text.split()]
-    if not pairs or any(not group or role not in ROLES for group, _, role in pairs):
-        raise ValueError(
-            f"WEIR_OIDC_ROLES takes group=role pairs such as ops=operator, of {', '.join(ROLES)}."
-        )
-    return {group: role for group, _, role in pairs}
+def _roles(words: list[str]) -> dict[str, str]:
+    """Return {group: role}. A group may be written in quotes or with %20 for a blank, and may have `=`."""
+    roles: dict[str, str] = {}
+    for word in words:
+        group, _, role = word.rpartition("=")
+        group = unquote(group)
+        if not group or role not in ROLES:
+            raise ValueError(
+                f"WEIR_OIDC_ROLES takes group=role pairs of {', '.join(ROLES)}, not {word[:60]!r}. "
+                'Write ops=operator; put a group with blanks in quotes: "Domain Admins"=administrator.'
+            )
+        if roles.setdefault(group, role) != role:
+            raise ValueError(f"WEIR_OIDC_ROLES gives the group {group[:60]!r} two roles; give it one.")
+    if not roles:
+        raise ValueError("WEIR_OIDC_ROLES takes at least one group=role pair, such as ops=operator.")
+    return roles

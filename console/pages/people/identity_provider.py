@@ -29,6 +29,7 @@ FAILED = (
     "The login at {name} did not work. Try again; if it stays so, an administrator finds why in the audit."
 )
 NO_LOGIN = "the provider led back with an error"
+OTHER_ISSUER = "the answer is of another provider than the one that was asked"
 LONGEST_ERROR = 100
 REFUSED = "{name} knows you, but you have no role here. Ask an administrator of Weir."
 
@@ -97,8 +98,11 @@ class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc] # the library 
         if not request.user.is_authenticated:
             request.session.set_expiry(BEGUN_SECONDS)
         request.session[CONFIRMING] = time.time() if "confirm" in request.GET else None
-        answer: HttpResponse = super().get(request)
-        return answer
+        answer = super().get(request)
+        endpoint = identity_provider.setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
+        if "?" in endpoint:  # which the library does not expect
+            return redirect(answer.url.replace(f"{endpoint}?", f"{endpoint}&", 1))
+        return cast(HttpResponse, answer)
 
     def get_extra_params(self, request: HttpRequest) -> dict[str, str]:
         return {"prompt": "login", "max_age": "0"} if "confirm" in request.GET else {}
@@ -112,7 +116,12 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
 
     def get(self, request: HttpRequest) -> HttpResponse:
         # The library would log out whoever is led here with an error.
-        return self.login_failure() if request.GET.get("error") else super().get(request)
+        if request.GET.get("error"):
+            return self.login_failure()
+        issuer = request.GET.get("iss")
+        if issuer is not None and issuer != identity_provider.discovered()["issuer"]:
+            return _failed(request, FAILED, OTHER_ISSUER, 403, {"issuer": issuer[:LONGEST_ERROR]})
+        return cast(HttpResponse, super().get(request))
 
     def login_failure(self) -> HttpResponse:
         if error := self.request.GET.get("error"):

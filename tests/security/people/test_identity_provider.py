@@ -1,5 +1,6 @@
 """Login by OpenID Connect, end to end against a provider served on this machine."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +10,11 @@ import httpx
 import jwt
 import oidc_provider_mock
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
 from django.test import Client
+from jwt.algorithms import ECAlgorithm
 
 from console.accounts import identity_provider, identity_settings
 from console.accounts.access import CONFIRMED_AT, CONFIRMED_SECONDS
@@ -234,13 +237,82 @@ def test_a_provider_that_does_not_answer_is_said_and_not_raised(settings, db, co
 )
 def test_a_signed_token_for_another_purpose_is_refused(change, error, configured, monkeypatch):
     claims = {"iss": configured, "aud": "weir", "exp": 4_000_000_000, "iat": 1, "sub": "s", "nonce": "n"}
-    key = "a symmetric key of 32 bytes or more, for this test"
-    monkeypatch.setattr(identity_provider, "algorithm", lambda: "HS256")
+    private = ec.generate_private_key(ec.SECP256R1())
+    public = jwt.PyJWK(json.loads(ECAlgorithm.to_jwk(private.public_key())), "ES256")
+    monkeypatch.setattr(identity_provider, "algorithms", lambda: ["ES256"])
     backend = identity_provider.Backend()
-    assert backend._verify_jws(jwt.encode(claims, key, "HS256"), key)["sub"] == "s"
+    assert backend._verify_jws(jwt.encode(claims, private, "ES256"), public)["sub"] == "s"
     wrong = {name: value for name, value in {**claims, **change}.items() if value is not None}
     with pytest.raises(error):
-        backend._verify_jws(jwt.encode(wrong, key, "HS256"), key)
+        backend._verify_jws(jwt.encode(wrong, private, "ES256"), public)
+
+
+def test_groups_that_the_provider_left_out_change_no_role(configured, control):
+    """Entra ID names where the groups are to be asked for, once somebody has more than 200."""
+    known(configured, "s-13", preferred_username="gus", groups=["admins"])
+    browser = Client()
+    log_in(browser, "s-13")
+    known(configured, "s-13", preferred_username="gus", _claim_names={"groups": "src1"})
+    assert log_in(Client(), "s-13").status_code == 502
+    assert browser.get("/settings/users/").status_code == 200
+    entry = AuditEntry.objects.get(action="refused.login")
+    assert "too many groups" in entry.reason
+    known(configured, "s-14", preferred_username="hal", hasgroups=True)
+    assert log_in(Client(), "s-14").status_code == 502
+    assert not User.objects.filter(username="hal").exists()
+
+
+@pytest.mark.parametrize("bound", [{"MAX_ANSWER_BYTES": 100}, {"MAX_ANSWER_SECONDS": -1.0}])
+def test_an_answer_that_is_too_large_or_too_slow_is_read_no_further(bound, configured, control, monkeypatch):
+    known(configured, "s-17", preferred_username="kit", groups=["ops"])
+    browser = Client()
+    address = vouched(begun(browser), "s-17")
+    for name, value in bound.items():
+        monkeypatch.setattr(identity_provider, name, value)
+    assert browser.get(address).status_code == 502
+    assert "too large or too slow" in AuditEntry.objects.get().reason
+
+
+def test_a_group_may_stand_alone_as_a_text(configured, control):
+    known(configured, "s-15", preferred_username="ida", groups="ops")
+    assert log_in(Client(), "s-15").url == "/settings/"
+
+
+def test_an_answer_in_the_name_of_another_issuer_is_refused(configured, control):
+    known(configured, "s-16", preferred_username="jon", groups=["ops"])
+    browser = Client()
+    address = vouched(begun(browser), "s-16")
+    assert browser.get(f"{address}&iss=https://elsewhere.example").status_code == 403
+    issuer = identity_provider.discovered()["issuer"]
+    assert browser.get(address, {"iss": issuer, **query_of(address)}).url == "/settings/"
+
+
+def query_of(address: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "led"),
+    [
+        ("https://id.example/end?policy=b2c", "https://id.example/end?policy=b2c&client_id=weir&"),
+        ("https://id.example/end", "https://id.example/end?client_id=weir&"),
+        ("javascript:alert(1)", ""),
+        ("data:text/html,x", ""),
+        (None, ""),
+    ],
+)
+def test_a_logout_leads_to_an_address_of_the_web_alone(endpoint, led, configured, monkeypatch):
+    described = {**identity_provider.discovered(), "end_session_endpoint": endpoint}
+    monkeypatch.setattr(identity_provider, "discovered", lambda: described)
+    assert identity_provider.end_url("http://testserver/").startswith(led)
+    assert bool(identity_provider.end_url("http://testserver/")) is bool(led)
+
+
+def test_an_authorization_endpoint_with_a_query_keeps_it(configured, control, monkeypatch):
+    described = {**identity_provider.discovered(), "authorization_endpoint": "https://id.example/go?p=b2c"}
+    monkeypatch.setattr(identity_provider, "discovered", lambda: described)
+    asked = parse_qs(urlsplit(begun(Client())).query)
+    assert (asked["p"], asked["response_type"]) == (["b2c"], ["code"])
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ class Receiver(models.Model):
 
 class OnCallFeed(models.Model):
     """What was read last of the calendar of a receiver of channel `schedule`. shifts: as
-    `workers.alerts.delivery.schedule` has them; broken: a sentence for each event that can't be read; error: of
-    the last try, "" where it was read.
+    `workers.alerts.delivery.schedule` has them; broken: a sentence for each event that can't be read; error:
+    of the last try, "" where it was read.
     """
 
     receiver = models.OneToOneField(Receiver, on_delete=models.CASCADE, primary_key=True, related_name="feed")

@@ -1,0 +1,1 @@
+"""Text from outside as values: words, numbers, and tables of cells."""

@@ -1,0 +1,19 @@
+"""Lists of words that a person writes in one line, as in an environment variable."""
+
+import shlex
+
+from queues.errors import BadInput
+
+
+def split_words(text: str, name: str) -> list[str]:
+    """Return the words between blanks. Quotes hold a word with blanks together, as in a shell.
+
+    A backslash stands for itself, since names of Windows domains have it. Raises BadInput naming `name`.
+    """
+    reader = shlex.shlex(text, posix=True)
+    reader.whitespace_split = True
+    reader.commenters = reader.escape = ""
+    try:
+        return list(reader)
+    except ValueError:
+        raise BadInput(name, "has a quotation mark that is not closed.") from None
