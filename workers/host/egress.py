@@ -6,7 +6,7 @@
     user      none: a password in an address would be shown
     host      a name, or an IP address in its usual form
     address   not loopback, link-local, unspecified, multicast, reserved, or a cloud's metadata service,
-              also when it is wrapped in IPv6 (mapped, 6to4, NAT64, Teredo)
+              also when an IPv6 address carries it (`workers.host.carried_addresses`)
 
 Private networks (10/8, 172.16/12, 192.168/16, fc00::/7) are allowed: a console talks to the plants and
 receivers of its own site, and those stand there. What is refused can be allowed by network in the environment
@@ -32,8 +32,8 @@ from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput, Forbidden, connection_reason
+from workers.host.carried_addresses import Address, carried_addresses
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Sequence[str]]
 
@@ -59,11 +59,7 @@ _REFUSED = {
 REFUSED: tuple[tuple[str, Network], ...] = tuple(
     (kind, ipaddress.ip_network(text)) for kind, texts in _REFUSED.items() for text in texts
 )
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)
-# Of printable ASCII, without blanks at its ends: what HTTP takes as the value of a header.
-_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?\Z")
 SECRET_HELP = "takes a name that begins with WEIR_SECRET_ or is WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
 
 
@@ -95,16 +91,6 @@ def check_secret_host(
         listed = ", ".join(sorted(bound))
         raise Forbidden(
             field, f"names {name}, which may be used at {listed} alone, not at {host or 'no host'}."
-        )
-
-
-def check_header_secret(name: str, secret: str, field: str = "secret_environment") -> None:
-    """Raise BadInput for a secret that no header takes: an HTTP library quotes it where it refuses it."""
-    if secret and not _HEADER_VALUE.match(secret):
-        raise BadInput(
-            field,
-            f"names {name}, whose value can't be sent: there is a blank or a line break at an end, or a"
-            " character that is no printable ASCII; set it without.",
         )
 
 
@@ -158,7 +144,8 @@ def _check_host(host: str, field: str) -> None:
 def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
     """Why nobody may be sent to this address, "" when one may."""
     networks = allowed_networks() if allowed is None else tuple(allowed)
-    for each in _meant(address):
+    carried = carried_addresses(address)
+    for each in [address, *carried]:
         kind = next((kind for kind, network in REFUSED if each in network), "")
         if kind and not any(each in network for network in networks):
             return (
@@ -166,22 +153,6 @@ def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
                 " administrator allows networks in WEIR_EGRESS_ALLOW."
             )
     return ""
-
-
-def _meant(address: Address) -> list[Address]:
-    """The address, and the IPv4 address that it carries."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return [address]
-    if address.ipv4_mapped is not None:
-        return [address.ipv4_mapped]
-    carried: list[Address] = [address]
-    if address.sixtofour is not None:
-        carried.append(address.sixtofour)
-    if address.teredo is not None:
-        carried += address.teredo
-    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
-        carried.append(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
-    return carried
 
 
 def allowed_networks() -> tuple[Network, ...]:
@@ -241,15 +212,25 @@ def addresses_of(
     """
     try:
         check_port(port, ports=ports)
-        addresses = _within(seconds, resolve, host, port)
-        why = next(filter(None, (refusal(ipaddress.ip_address(each)) for each in addresses)), "")
+        addresses = [ipaddress.ip_address(each) for each in _within(seconds, resolve, host, port)]
     except BadInput as error:
         raise AddressRefused(f"{host}: {error.message}") from None
     except (OSError, UnicodeError, ValueError) as error:
         raise AddressRefused(f"{host} can't be resolved: {connection_reason(error)}") from None
+    for address in addresses:
+        check_address(host, address, port, ports)
+    return list(map(str, addresses))
+
+
+def check_address(host: str, address: Address, port: int, ports: frozenset[int] = frozenset()) -> None:
+    """Raise AddressRefused for an address that may not be connected to. host: the name that led there."""
+    try:
+        check_port(port, ports=ports)
+        why = refusal(address)
+    except BadInput as error:
+        raise AddressRefused(f"{host}: {error.message}") from None
     if why:
         raise AddressRefused(f"{host} {why}")
-    return list(addresses)
 
 
 def connect(
