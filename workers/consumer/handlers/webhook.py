@@ -29,7 +29,7 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
-from workers.host import egress
+from workers.host import egress, http_headers
 
 NOT_THE_EVENTS_FAULT = frozenset({401, 403, 404, 405, 407, 408, 410, 425, 429})
 LONGEST_RETRY_AFTER_SECONDS = 300.0
@@ -87,6 +87,7 @@ class Webhook:
         self._host = urlsplit(self.url).hostname
         timeout_seconds = options.number("timeout_seconds", 10.0, 0.1, 600.0)
         headers = options.texts("headers")
+        http_headers.check_headers(headers, "handler_options.headers")
         self._secret = self._read_secret(options.text("secret_environment", ""), self.url, environment)
         options.finish()
         self._client = egress.client(

@@ -21,7 +21,7 @@ from workers.documents.plants import (
     SensorStatus,
     UnservedQueue,
 )
-from workers.host import egress
+from workers.host import egress, http_headers
 from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import Elastic, PlantSilent
 from workers.plants.reached import USUAL, Patience
@@ -79,7 +79,7 @@ class PlantAddress:
         """
         egress.check_secret_host(self.secret_name, urlsplit(url or self.url).hostname)
         if not user:
-            egress.check_header_secret(self.secret_name, self.secret)
+            http_headers.check_header_secret(self.secret_name, self.secret)
         return PlantClient(self.name, url or self.url, self.secret, user=user, transport=self.transport)
 
 

@@ -22,7 +22,7 @@ from workers.alerts.delivery.channels.channel import (
     server_of,
 )
 from workers.alerts.lifecycle.models import Message, Receiver
-from workers.host import egress
+from workers.host import egress, http_headers
 from workers.plants.registry import LOCAL
 
 LASTS_SECONDS = 7 * 86_400.0
@@ -125,7 +125,7 @@ def _login(receiver: Receiver, environment: Mapping[str, str] = variables.PROCES
     if not secret:
         raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
     try:
-        egress.check_header_secret(name, secret)
+        http_headers.check_header_secret(name, secret)
     except BadInput as error:
         raise Failed(f"{error.field} {error.message}") from None
     return {"Authorization": f"Bearer {secret}"}

@@ -14,7 +14,7 @@ import httpx
 
 from queues import environment as variables
 from queues.errors import BadInput
-from workers.host import egress
+from workers.host import egress, http_headers
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import JSON, PlantClient
 from workers.plants.foreign.kind import PlantAddress
@@ -37,7 +37,7 @@ class ApiServer:
 
     def _connected(self) -> PlantClient:
         address = self._address
-        egress.check_header_secret(address.secret_name, address.secret)
+        http_headers.check_header_secret(address.secret_name, address.secret)
         self._token = address.secret or _token(address.url, self._account)
         transport = address.transport
         if transport is None and address.url.startswith("https:"):
