@@ -1,7 +1,10 @@
 """Who defines queues and tasks sends workers where the host allows, and names code that it allows."""
 
 import json
+import socket
 import sys
+import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from queues.models import Queue
 from workers.consumer.handlers import sql_address, typed
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.registry import build
+from workers.consumer.handlers.sql import PostgresStore
 from workers.host.egress import AddressRefused, addresses_of
 from workers.models import Task
 
@@ -131,6 +135,65 @@ def test_a_name_is_judged_again_when_a_worker_connects():
     with pytest.raises(psycopg.OperationalError) as caught:
         sql_address.connect("postgresql://db.example:1025/weir", lambda *said, **more: ["127.0.0.1"])
     assert "127.0.0.1" in str(caught.value)  # there, and not where the name leads by now
+
+
+STORED = (
+    "postgresql://127.0.0.1:{port}/weir",
+    "postgresql://weir:word@127.0.0.1:{port}/weir",
+    "postgresql://localhost:{port}/weir",
+    "postgresql://[::ffff:127.0.0.1]:{port}/weir",
+    "postgresql:///weir?host=127.0.0.1&port={port}",
+    "postgresql://db.example:{port}/weir?hostaddr=127.0.0.1",
+    "postgresql://127.0.0.1:{port},localhost:{port}/weir",
+    "host=127.0.0.1,127.0.0.1 port={port} dbname=weir",
+    "hostaddr=,127.0.0.1 host=localhost,db.example port={port}",
+    "postgresql:///weir",
+    "postgresql://%2Fvar%2Frun%2Fpostgresql/weir",
+    "postgresql://@weir/weir?host=@weir",
+    "service=weir",
+    "postgresql://10.1.2.3/weir?service=weir",
+    "postgresql://10.1.2.3/weir?oauth_issuer=https://127.0.0.1:{port}",
+)
+
+
+@pytest.mark.parametrize("url", STORED)
+def test_a_stored_database_that_the_policy_refuses_by_now_is_not_connected_to(url, monkeypatch):
+    """The policy was wider when somebody wrote it. A service file names the same server."""
+    with socket.create_server(("127.0.0.1", 0)) as server, tempfile.NamedTemporaryFile("w") as services:
+        port = server.getsockname()[1]
+        services.write(f"[weir]\nhost=127.0.0.1\nport={port}\ndbname=weir\n")
+        services.flush()
+        monkeypatch.setenv("PGSERVICEFILE", services.name)
+        monkeypatch.setenv("PGHOSTADDR", "127.0.0.1")
+        store = PostgresStore("handled", partial(sql_address.connect, url.format(port=port)))
+        for _ in range(2):  # a connection that was lost is judged again
+            with pytest.raises(AddressRefused, match=r"WEIR_EGRESS_ALLOW|url_environment"):
+                store.insert("alert", [])
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_of_several_servers_those_that_the_policy_allows_are_tried(monkeypatch):
+    tried: list[dict[str, Any]] = []
+    monkeypatch.setattr(psycopg, "connect", lambda url, **more: tried.append(more))
+    names = {"one.example": ["10.0.0.1", "10.0.0.2"], "two.example": ["127.0.0.1"]}
+
+    def resolve(host: str, port: int, ports: frozenset[int]) -> list[str]:
+        return addresses_of(host, port, lambda *said: names[host], ports)
+
+    sql_address.connect("postgresql://two.example,one.example:6432/weir", resolve)
+    assert [(each["host"], each["port"], each["hostaddr"]) for each in tried] == [
+        ("one.example,one.example", "6432,6432", "10.0.0.1,10.0.0.2")
+    ]
+
+
+def test_a_socket_of_this_machine_counts_as_loopback(settings, monkeypatch):
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+    tried: list[dict[str, Any]] = []
+    monkeypatch.setattr(psycopg, "connect", lambda url, **more: tried.append(more))
+    sql_address.connect("postgresql:///weir?host=/run/postgresql")
+    assert [(each["host"], each["hostaddr"]) for each in tried] == [("/run/postgresql", "")]
 
 
 def test_what_the_host_itself_has_set_is_not_judged(browsers, control, monkeypatch, plant):

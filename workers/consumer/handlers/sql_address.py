@@ -6,12 +6,14 @@
 | `postgresql://user@host:port/name` | no password, no parameters, one host, on PostgreSQL's port or another |
 | | that the policy of typed addresses (`workers.host.egress`) lets through |
 
-What has neither form was written by the host itself, in its files or its database, or stands in a variable of
-its environment: that is not judged, since it may be anything that the host likes.
+The host's own files and database may hold more forms. The egress policy judges each of them at every
+connection, with every server that it names; a socket of this machine counts as loopback. An address in a
+variable of the environment (`url_environment`) is the host's own and is not judged.
 """
 
+import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,6 +28,14 @@ PORT = 5432
 SCHEMES = {"postgres": PORT, "postgresql": PORT}
 FOLDER, FILE = "handled", "handled.sqlite3"
 CONNECT_SECONDS = 10
+SOCKETS = ("/", "@")
+LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
+# Options of libpq that bring in hosts which the address does not name.
+NAMES_HOSTS = frozenset({"service", "servicefile", "oauth_issuer"})
+HIDES_HOSTS = (
+    "may lead to any host; name the host in the address, or move the address to a variable that"
+    " url_environment names."
+)
 UNREADABLE = (
     "PostgreSQL can't read the address; write what is no letter or digit in its password as in any URL:"
     " @ as %40, % as %25, / as %2F, [ as %5B."
@@ -75,32 +85,77 @@ def server_of(url: str) -> tuple[str, int]:
 
 
 def open_own(url: str) -> psycopg.Connection:
-    """A connection to what the host itself has set. Raises psycopg.OperationalError, in which no password is:
-    PostgreSQL quotes what it can't read, and takes what follows an @ in a password for the host.
-    """
-    try:
-        host = str(conninfo_to_dict(url).get("host", ""))
-    except (psycopg.ProgrammingError, UnicodeDecodeError):
-        raise psycopg.OperationalError(UNREADABLE) from None
-    if "@" in host[1:]:  # one that begins with it is a socket of this machine
-        raise psycopg.OperationalError(UNREADABLE)
+    """Connect to what the environment holds. Raises psycopg.OperationalError, which quotes no password."""
+    _parameters_of(url)
     return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS)
 
 
 def connect(url: str, addresses_of: Callable[..., list[str]] = egress.addresses_of) -> psycopg.Connection:
-    """A connection for a url that stands in a queue's options: one that a person may have typed goes to an
-    address that was checked just now, whatever its name means later. Raises AddressRefused, psycopg.Error.
+    """Connect to a url of a queue's options, at addresses that the egress policy allows now.
+
+    The policy may have changed since the url was written, and so may the meaning of its names. libpq gets
+    addresses only, so a name can't lead elsewhere. A host that is refused or unknown doesn't keep others of
+    the url from being tried. Raises AddressRefused and psycopg.Error.
+    """
+    parameters = _parameters_of(url)
+    if elsewhere := sorted(NAMES_HOSTS & parameters.keys()):
+        raise egress.AddressRefused(f"The option {elsewhere[0]} of the address {HIDES_HOSTS}")
+    allowed: list[tuple[str, int, str]] = []
+    refused: list[egress.AddressRefused] = []
+    for host, hostaddr, port in _servers_of(parameters):
+        try:
+            if not hostaddr and (not host or host.startswith(SOCKETS)):
+                _check_socket(host)
+                allowed.append((host, port, ""))
+            else:
+                found = addresses_of(hostaddr or host, port, ports=frozenset({PORT}))
+                allowed += [(host or address, port, address) for address in found]
+        except egress.AddressRefused as error:
+            refused.append(error)
+    if not allowed:
+        raise refused[0] if refused else psycopg.OperationalError(UNREADABLE)
+    hosts, ports, addresses = zip(*allowed, strict=True)
+    return psycopg.connect(
+        url,
+        autocommit=True,
+        connect_timeout=CONNECT_SECONDS,
+        host=",".join(hosts),
+        port=",".join(map(str, ports)),
+        hostaddr=",".join(addresses),
+    )
+
+
+def _parameters_of(url: str) -> dict[str, str]:
+    """Return libpq's parameters. Raises OperationalError instead of an error that quotes the password:
+    PostgreSQL takes what follows an @ in a password for the host.
     """
     try:
-        host, port = server_of(url)
-    except BadInput:
-        return open_own(url)
-    failed: psycopg.OperationalError | None = None
-    for address in addresses_of(host, port, ports=frozenset({PORT})):
-        try:
-            return psycopg.connect(
-                url, autocommit=True, connect_timeout=CONNECT_SECONDS, host=host, port=port, hostaddr=address
-            )
-        except psycopg.OperationalError as error:
-            failed = error
-    raise failed or psycopg.OperationalError(f"{host} has no address")
+        parameters = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+    except (psycopg.ProgrammingError, UnicodeDecodeError):
+        raise psycopg.OperationalError(UNREADABLE) from None
+    if "@" in parameters.get("host", "")[1:]:  # an abstract socket of this machine begins with it
+        raise psycopg.OperationalError(UNREADABLE)
+    return parameters
+
+
+def _servers_of(parameters: Mapping[str, str]) -> list[tuple[str, str, int]]:
+    """Return host, hostaddr and port of each server: libpq takes lists, and one port for all of them."""
+    hosts, addresses, ports = (parameters.get(key, "").split(",") for key in ("host", "hostaddr", "port"))
+    count = max(len(hosts), len(addresses))
+    ports = ports * count if len(ports) == 1 else ports
+    if any(len(each) not in (count, 1) for each in (hosts, addresses, ports)):
+        raise psycopg.OperationalError(UNREADABLE)
+    hosts, addresses = (each if len(each) == count else each * count for each in (hosts, addresses))
+    try:
+        return [
+            (host, address, int(port or PORT))
+            for host, address, port in zip(hosts, addresses, ports, strict=True)
+        ]
+    except ValueError:
+        raise psycopg.OperationalError(UNREADABLE) from None
+
+
+def _check_socket(host: str) -> None:
+    """Raise AddressRefused for a socket of this machine unless the policy allows loopback."""
+    if why := egress.refusal(LOOPBACK):
+        raise egress.AddressRefused(f"The socket {host or '(default)'} {why}")
