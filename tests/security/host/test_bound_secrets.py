@@ -15,6 +15,7 @@ from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.lifecycle.models import Receiver
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.registry import build
+from workers.host import egress
 from workers.plants.foreign import adapters
 from workers.plants.foreign.declared.clients import ServerClients
 from workers.plants.foreign.declared.login import Login
@@ -31,7 +32,6 @@ NAME, OWN, ELSEWHERE = "WEIR_SECRET_FLINK", "https://flink.example/", "https://a
 def bound(monkeypatch: pytest.MonkeyPatch, control: Any) -> None:
     monkeypatch.setenv(NAME, "hunter2")
     monkeypatch.setenv(f"{NAME}_HOSTS", "flink.example, flink-2.example")
-    monkeypatch.setattr(cluster, "check_broker", lambda *said: ["192.0.2.7"])  # no name is resolved here
 
 
 @pytest.fixture
@@ -90,6 +90,7 @@ USES = {
 
 @pytest.mark.parametrize("use", USES)
 def test_a_bound_secret_is_used_at_its_hosts_alone(use, monkeypatch):
+    monkeypatch.setattr(egress, "addresses_of", lambda *said, **more: ["192.0.2.7"])  # no name is resolved
     USES[use](OWN)
     with pytest.raises((BadInput, Failed, PlantSilent), match=r"flink-2\.example"):
         USES[use](ELSEWHERE)

@@ -1,22 +1,29 @@
 """A Kafka cluster by its own protocol: one reading of its topics, groups and offsets. Nothing is changed
 there, and no event is read.
 
-librdkafka connects by itself, also to brokers that the cluster names. So each broker is checked by the egress
-policy after the first answer and before another is connected to (it connects only to those that it needs).
+librdkafka connects by itself, also to brokers that the cluster names, so the egress policy checks each of its
+connections (`workers.plants.foreign.kafka.checked_client`). What one group, topic, partition or coordinator
+can't answer is left out and named; the rest of the cluster is read.
 """
 
 import fnmatch
+import ipaddress
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
 from queues.errors import BadInput, connection_reason
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
+from workers.plants.foreign.kafka.checked_client import (
+    UncheckedLibrary,
+    checked_client,
+    refused_connections,
+)
 from workers.plants.foreign.kafka.reading import (
     UNKNOWN,
     ClusterReading,
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
 SCHEMES: Mapping[str, int] = {"kafka": 9092, "kafkas": 9093}  # plain, and TLS
+PORTS = frozenset(SCHEMES.values())
 MOST_GROUPS, MOST_PARTITIONS = 200, 4_000
 MOST_ANSWER_BYTES = 32 * 2**20  # a cluster says all of its partitions at once
 SILENT = (
@@ -44,6 +52,7 @@ SILENT = (
     "REQUEST_TIMED_OUT",
 )
 IDS_SECONDS = 60.0  # after which ids are asked for again where none came
+_Key = TypeVar("_Key")
 NO_OFFSET = -1  # less is "none committed"
 
 
@@ -67,9 +76,12 @@ class KafkaCluster:
         self._without_ids_at: float | None = None  # when they were asked for last, and none came
         self._asked: set[Partition] = set()  # whose offsets are read
         self._beyond: set[Partition] = set()  # whose are not, being too many
+        self._committed_before: dict[str, Mapping[Partition, int]] = {}  # of groups, as they were read last
+        self._failures: dict[str, str] = {}
 
     def read(self) -> ClusterReading:
         """A reading. Raises PlantSilent and PlantConfused."""
+        self._failures = {}
         topics = self._topics()
         names = self._group_names()
         described = self._described(names)
@@ -77,9 +89,14 @@ class KafkaCluster:
             self._follow(self._committed(names, topics), described, topics)
         offsets, ends_at = self._offsets(), self._clock()
         committed, committed_at = self._committed(names, topics), self._clock()
-        groups = {name: self._group(described[name], committed[name], topics) for name in names}
+        groups = {name: self._group(described[name], committed.get(name, {}), topics) for name in names}
         self._follow(committed, described, topics)
         return ClusterReading(ends_at, committed_at, topics, offsets, groups)
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """What could not be read the last time, such as `Group secret`, and why."""
+        return self._failures
 
     def ends_at(self, times: Mapping[Partition, float]) -> dict[Partition, int | None]:
         """Of each partition the offset of the first event that came at this time (s since 1970) or later;
@@ -123,8 +140,13 @@ class KafkaCluster:
         described: Mapping[str, tuple[str, tuple[GroupReader, ...]]],
         topics: "_Topics",
     ) -> None:
-        """The partitions that groups read or have read, of topics that are there."""
-        read = {each for offsets in committed.values() for each in offsets}
+        """The partitions that groups read or have read, of topics that are there. A group that can't be read
+        now is taken to read those of before.
+        """
+        self._committed_before = {
+            name: committed.get(name, self._committed_before.get(name, {})) for name in described
+        }
+        read = {each for offsets in self._committed_before.values() for each in offsets}
         read |= {
             each for _, members in described.values() for member in members for each in member.partitions
         }
@@ -135,6 +157,9 @@ class KafkaCluster:
         """Topic → its id, number of partitions."""
         metadata = self._call(lambda client: client.list_topics(timeout=answer_seconds()))
         self._check_brokers((broker.host, broker.port) for broker in metadata.brokers.values())
+        for name, topic in metadata.topics.items():
+            if topic.error is not None and _fits(name, self._topic_patterns, hidden="__"):
+                self._failures[f"Topic {name}"] = reason_of(topic.error)
         found = {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
@@ -167,8 +192,11 @@ class KafkaCluster:
         if _are_names(self._group_patterns):
             return list(self._group_patterns)[:MOST_GROUPS]
         listed = self._answer(self._connected().list_consumer_groups(request_timeout=answer_seconds()))
-        if listed.errors and not listed.valid:
-            raise self._wrong(listed.errors[0])
+        if listed.errors:
+            error = _kafka_error(listed.errors[0])
+            if not listed.valid:
+                raise self._wrong(error)
+            self._failures["Groups of some brokers"] = reason_of(error)
         names = sorted(each.group_id for each in listed.valid if _fits(each.group_id, self._group_patterns))
         return names[:MOST_GROUPS]
 
@@ -177,21 +205,20 @@ class KafkaCluster:
         if not names:
             return {}
         asked = self._connected().describe_consumer_groups(names, request_timeout=answer_seconds())
-        found: dict[str, tuple[str, tuple[GroupReader, ...]]] = {}
-        for name, future in asked.items():
-            try:
-                answer = future.result(answer_seconds())
-            except Exception as error:
-                self._refuse_unless_unsupported(error)
-                found[name] = UNKNOWN, ()
-            else:
-                members = tuple(_member(each) for each in answer.members)
-                found[name] = answer.state.name.lower().replace("_", " "), members
-        return found
+        answers, _ = self._settle(asked, answer_seconds())
+        return {
+            name: (
+                answers[name].state.name.lower().replace("_", " "),
+                tuple(_member(each) for each in answers[name].members),
+            )
+            if name in answers
+            else (UNKNOWN, ())
+            for name in names
+        }
 
     def _committed(self, names: list[str], topics: "_Topics") -> dict[str, dict[Partition, int]]:
-        """Group → partition → offset. Topics that are named are asked for by name: not every broker gives
-        all.
+        """Group → partition → offset, of the groups that can be read. Topics that are named are asked for by
+        name: not every broker gives all.
         """
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
@@ -203,22 +230,25 @@ class KafkaCluster:
                 TopicPartition(name, number) for name, count in counts.items() for number in range(count)
             ]
         # One group a request; all are under way at once.
-        asked = [
-            client.list_consumer_group_offsets(
+        asked = {
+            name: client.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name, asked_for)], request_timeout=answer_seconds()
             )[name]
             for name in names
-        ]
+        }
+        answers, failed = self._settle(asked, 2 * answer_seconds())
+        for name, error in failed.items():
+            self._failures[f"Group {name}"] = reason_of(error)
         found: dict[str, dict[Partition, int]] = {}
-        for name, future in zip(names, asked, strict=True):
-            rows = self._answer(future).topic_partitions or ()
-            found[name] = {
-                (row.topic, row.partition): row.offset
-                for row in rows
-                if row.error is None
-                and row.offset > NO_OFFSET
-                and _fits(row.topic, self._topic_patterns, hidden="__")
-            }
+        for name, answer in answers.items():
+            found[name] = {}
+            for row in answer.topic_partitions or ():
+                if not _fits(row.topic, self._topic_patterns, hidden="__"):
+                    continue
+                if row.error is not None:
+                    self._failures[f"Group {name} on topic {row.topic}"] = reason_of(row.error)
+                elif row.offset > NO_OFFSET:
+                    found[name][row.topic, row.partition] = row.offset
         return found
 
     def _offsets(self) -> dict[Partition, Offsets]:
@@ -234,21 +264,37 @@ class KafkaCluster:
         }
 
     def _listed(self, specs: "Mapping[Partition, OffsetSpec]") -> dict[Partition, Any]:
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import TopicPartition
 
         if not specs:
             return {}
         asked = self._connected().list_offsets(
             {TopicPartition(*each): spec for each, spec in specs.items()}, request_timeout=answer_seconds()
         )
-        found = {}
-        for partition, future in asked.items():
+        answers, failed = self._settle(asked, 2 * answer_seconds())
+        for partition, error in failed.items():
+            self._failures[f"Partition {partition.partition} of topic {partition.topic}"] = reason_of(error)
+        return {(partition.topic, partition.partition): answer for partition, answer in answers.items()}
+
+    def _settle(
+        self, asked: "Mapping[_Key, Future[Any]]", seconds: float
+    ) -> "tuple[dict[_Key, Any], dict[_Key, KafkaError]]":
+        """Return the answers and the errors of questions that are under way. One that fails hides no other.
+        Raises PlantSilent where nothing answers.
+        """
+        from confluent_kafka import KafkaException
+
+        answers: dict[_Key, Any] = {}
+        failed: dict[_Key, KafkaError] = {}
+        ends = time.monotonic() + seconds
+        for key, future in asked.items():
             try:
-                found[partition.topic, partition.partition] = future.result(2 * answer_seconds())
-            except KafkaException as error:
-                if _code(error) in SILENT:
-                    raise self._wrong(error.args[0]) from error
-        return found
+                answers[key] = future.result(max(0.0, ends - time.monotonic()))
+            except (KafkaException, TimeoutError, ValueError) as error:
+                failed[key] = _kafka_error(error)
+        if failed and not answers and all(error.name() in SILENT for error in failed.values()):
+            raise self._wrong(next(iter(failed.values())))
+        return answers, failed
 
     def _answer(self, future: "Future[Any]") -> Any:
         return self._call(lambda _: future.result(2 * answer_seconds()))
@@ -264,31 +310,35 @@ class KafkaCluster:
         except TimeoutError as error:
             raise PlantSilent(f"{self.name} did not answer within {answer_seconds():g} s.") from error
 
-    def _refuse_unless_unsupported(self, error: Exception) -> None:
-        """A broker may not know a question, or not let us ask it; one that is silent is silent."""
-        if _code(error) in SILENT:
-            raise self._wrong(error.args[0]) from error
-
     def _wrong(self, error: "KafkaError") -> Exception:
         if error.name() in SILENT:
+            if refused := refused_connections(self._client):
+                return PlantSilent(f"{self.name} can't be reached: {next(iter(refused.values()))}")
             return PlantSilent(f"{self.name} can't be reached ({connection_reason(error.str())}).")
         return PlantConfused(f"{self.name} refuses us ({error.name()}): {error.str()}")
 
     def _connected(self) -> "AdminClient":
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
 
         if self._client is None:
             try:
-                self._client = AdminClient(client_settings(self._address))
+                self._client = checked_client(client_settings(self._address), self._check_connection)
             except KafkaException as error:
                 raise PlantConfused(f"{self.name}: {error.args[0].str()}") from error
+            except UncheckedLibrary as error:
+                raise PlantSilent(f"{self.name} can't be reached: {error}") from error
         return self._client
 
     def _check_brokers(self, brokers: Iterable[tuple[str, int]]) -> None:
-        for host, port in set(brokers) - self._brokers:
-            check_broker(self.name, host, port)
+        """Raise PlantSilent that names a listed broker which may not be connected to."""
+        for host, port in sorted(set(brokers) - self._brokers):
+            check_broker(self._address, host, port)
             self._brokers.add((host, port))
+
+    def _check_connection(self, broker: str, address: str, port: int) -> None:
+        """Raise AddressRefused or BadInput for what librdkafka is about to connect to."""
+        egress.check_address(f"broker {broker}", ipaddress.ip_address(address), port, PORTS)
+        egress.check_secret_host(self._address.secret_name, broker.rpartition(":")[0].strip("[]"))
 
 
 _Topics = Mapping[str, tuple[str, int]]
@@ -304,13 +354,8 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
         (url.host, url.port or SCHEMES[url.scheme]),
         *map(broker_of, listed(address.option("brokers"))),
     ]
-    try:
-        for host, _ in brokers:
-            egress.check_secret_host(address.secret_name, host)
-    except BadInput as error:
-        raise PlantSilent(f"{address.name} can't be asked: {error.message}") from None
     settings: dict[str, Any] = {
-        "bootstrap.servers": ",".join(_reached(address.name, *each, tls=tls) for each in brokers),
+        "bootstrap.servers": ",".join(_reached(address, *each) for each in brokers),
         "client.id": "weir",
         "security.protocol": ("SASL_" if user else "") + ("SSL" if tls else "PLAINTEXT"),
         "socket.connection.setup.timeout.ms": round(answer_seconds() * 1000),
@@ -339,19 +384,40 @@ def broker_of(text: str) -> tuple[str, int]:
     return url.host, url.port or SCHEMES["kafka"]
 
 
-def _reached(name: str, host: str, port: int, *, tls: bool) -> str:
-    """What is connected to: an address that was checked, or the name where a certificate has to name it."""
-    address = check_broker(name, host, port)[0]
-    reached = host if tls else address
-    return f"[{reached}]:{port}" if ":" in reached else f"{reached}:{port}"
+def _reached(plant: PlantAddress, host: str, port: int) -> str:
+    """Return a broker to begin with as librdkafka takes it; each of its connections is checked again."""
+    check_broker(plant, host, port)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def check_broker(name: str, host: str, port: int) -> list[str]:
-    """Its addresses. Raises PlantSilent for a broker that the egress policy refuses."""
+def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
+    """Return the broker's addresses. Raises PlantSilent for a broker that the egress policy refuses, or where
+    the secret may not be used.
+    """
     try:
-        return egress.addresses_of(host, port, ports=frozenset(SCHEMES.values()))
+        egress.check_secret_host(plant.secret_name, host)
+        return egress.addresses_of(host, port, ports=PORTS)
+    except BadInput as error:
+        raise PlantSilent(f"{plant.name} can't be asked: {error.message}") from None
     except egress.AddressRefused as error:
-        raise PlantSilent(f"{name} can't be reached: {error}") from error
+        raise PlantSilent(
+            f"{plant.name} can't be reached: broker {host}:{port} is refused: {error}"
+        ) from error
+
+
+def reason_of(error: "KafkaError") -> str:
+    """Return an error of Kafka by its name and in words."""
+    return f"{error.name()}: {error.str()}"
+
+
+def _kafka_error(error: Any) -> "KafkaError":
+    """Return the error of Kafka that an exception of its client carries."""
+    from confluent_kafka import KafkaError
+
+    if isinstance(error, TimeoutError):
+        return KafkaError(KafkaError._TIMED_OUT)
+    found = error.args[0] if isinstance(error, Exception) and error.args else error
+    return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
 def _member(answer: Any) -> GroupReader:
@@ -373,8 +439,3 @@ def _fits(name: str, patterns: Sequence[str], hidden: str = "") -> bool:
 
 def _are_names(patterns: Sequence[str]) -> bool:
     return bool(patterns) and not any(set("*?[") & set(each) for each in patterns)
-
-
-def _code(error: Exception) -> str:
-    found = error.args[0] if error.args else None
-    return str(found.name()) if found is not None and hasattr(found, "name") else ""

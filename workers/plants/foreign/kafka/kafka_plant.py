@@ -47,6 +47,7 @@ MOST_LINKS = MOST_PATHS - MOST_GROUPS  # a group without one is a path of its ow
 GAP_SHARE, LEAST_GAP_SECONDS, EARLIEST_SECONDS = 0.05, 0.5, 7 * 86_400.0
 QUESTIONS_A_READING = 8  # each halves what is left, for all partitions at once
 UNTIMED_SECONDS = 600.0
+MAX_SHOWN_FAILURES = 20
 
 
 class KafkaPlant(Adapter):
@@ -75,10 +76,18 @@ class KafkaPlant(Adapter):
         return self._groups
 
     def sections(self) -> Sequence[PlantSection]:
-        """What is beyond MOST_LINKS and MOST_PARTITIONS, where something is."""
-        said = [left_out(self._groups, self._partitions), self._partitions_left()]
+        """What is beyond MOST_LINKS and MOST_PARTITIONS, and what the cluster did not let be read."""
+        said = [left_out(self._groups, self._partitions), self._partitions_left(), *self.unread()]
         rows: list[list[str | float | None]] = [[each] for each in said if each]
         return [PlantSection(title="Not seen", columns=["What, and why"], rows=rows)] if rows else ()
+
+    def unread(self) -> list[str]:
+        """Return a sentence for each group, topic and partition that could not be read the last time."""
+        failures = sorted(self._cluster.failures.items())
+        said = [f"{what} can't be read: {why}" for what, why in failures[:MAX_SHOWN_FAILURES]]
+        if len(failures) > MAX_SHOWN_FAILURES:
+            said.append(f"{len(failures) - MAX_SHOWN_FAILURES:,} more can't be read.")
+        return said
 
     def _partitions_left(self) -> str:
         if not self._cluster.left:
@@ -195,9 +204,9 @@ def inspect(address: PlantAddress) -> FoundPlant:
     """What is there now, and what of it could be steered (nothing)."""
     with closing(KafkaPlant(address)) as plant:
         found = found_of("A Kafka cluster.", plant.topology(), (NEEDS,))
-        groups = plant.groups()
+        groups, unread = plant.groups(), plant.unread()
     said = [_said(name, group) for name, group in groups.items()] or ["No consumer group is there."]
-    return changed(found, said=said)
+    return changed(found, said=said + unread)
 
 
 def check(address: PlantAddress) -> None:

@@ -5,6 +5,7 @@ Neither is Apache Kafka. Tansu (0.6) gives no members, takes 23 s until a group 
 connection at DeleteRecords, and counts a batch of events as one: the producer here sends each by itself.
 """
 
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -63,18 +64,30 @@ class Broker:
 
 @contextmanager
 def tansu() -> Iterator[Broker]:
-    port = free_port()
-    listener = f"tcp://127.0.0.1:{port}"
-    command = [str(PROGRAM), "broker", "--storage-engine", "memory://tansu/"]
-    process = subprocess.Popen(
-        [*command, "--listener-url", listener, "--advertised-listener-url", listener],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        broker = Broker(f"127.0.0.1:{port}")
+    with _started() as address:
+        broker = Broker(address)
         until(lambda: answers(broker), SECONDS)
         yield broker
+
+
+@contextmanager
+def advertising(advertised: str) -> Iterator[str]:
+    """The address of a cluster whose metadata names another broker than itself; no client of ours knows it."""
+    with _started(advertised) as address:
+        until(lambda: listens(address), SECONDS)
+        yield address
+
+
+@contextmanager
+def _started(advertised: str = "") -> Iterator[str]:
+    address = f"127.0.0.1:{free_port()}"
+    command = [str(PROGRAM), "broker", "--storage-engine", "memory://tansu/"]
+    command += ["--listener-url", f"tcp://{address}", "--advertised-listener-url"]
+    process = subprocess.Popen(
+        [*command, f"tcp://{advertised or address}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield address
     finally:
         process.kill()
         process.wait(SECONDS)
@@ -94,6 +107,15 @@ def answers(broker: Broker) -> bool:
         return bool(broker.admin.list_topics(timeout=1.0).brokers)
     except KafkaException:
         return False
+
+
+def listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def consumed(address: str, group: str, topic: str, count: int, seconds: float) -> Consumer:

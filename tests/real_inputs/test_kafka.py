@@ -1,0 +1,221 @@
+"""Kafka clusters as they are shared: some groups, topics and partitions can't be read; the others can."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from workers.plants.foreign.kafka.cluster import KafkaCluster
+from workers.plants.foreign.kafka.group_lag import BEYOND, NOT_COMMITTED
+from workers.plants.foreign.kafka.kafka_plant import KafkaPlant
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.plant import PlantSilent
+
+DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
+GROUP_ERRORS = (
+    DENIED,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.GROUP_ID_NOT_FOUND,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+)
+END = 100
+
+
+def settled(answer):
+    """A question that was answered, or failed with this code of Kafka."""
+    future = Future()
+    if isinstance(answer, int):
+        future.set_exception(KafkaException(KafkaError(answer)))
+    else:
+        future.set_result(answer)
+    return future
+
+
+class SharedCluster:
+    """Topic `orders` with two partitions. committed: group → partition → offset, or an error's code;
+    topics, partitions, described: name → an error's code, for what can't be read.
+    """
+
+    def __init__(self, committed, topics=None, partitions=None, described=None, listing=(), begin=0):
+        self.committed, self.failing_topics = committed, topics or {}
+        self.failing_partitions, self.failing_groups = partitions or {}, described or {}
+        self.listing, self.begin = listing, begin
+
+    def list_topics(self, timeout):
+        def topic(error=None, count=2):
+            return SimpleNamespace(error=error, partitions=dict.fromkeys(range(count)))
+
+        topics = {"orders": topic()}
+        topics |= {name: topic(KafkaError(code), 0) for name, code in self.failing_topics.items()}
+        return SimpleNamespace(brokers={}, topics=topics)
+
+    def describe_topics(self, topics, request_timeout):
+        return {name: settled(SimpleNamespace(topic_id=f"id-{name}")) for name in topics.topic_names}
+
+    def list_consumer_groups(self, request_timeout):
+        valid = [SimpleNamespace(group_id=name) for name in self.committed]
+        errors = [KafkaError(code) for code in self.listing]
+        return settled(SimpleNamespace(valid=valid, errors=errors))
+
+    def describe_consumer_groups(self, names, request_timeout):
+        answer = SimpleNamespace(state=SimpleNamespace(name="EMPTY"), members=[])
+        return {name: settled(self.failing_groups.get(name, answer)) for name in names}
+
+    def list_consumer_group_offsets(self, asked, request_timeout):
+        [group] = asked
+        committed = self.committed[group.group_id]
+        if isinstance(committed, int):
+            return {group.group_id: settled(committed)}
+        rows = [
+            SimpleNamespace(
+                topic=topic,
+                partition=number,
+                offset=-1001 if isinstance(offset, KafkaError) else offset,
+                error=offset if isinstance(offset, KafkaError) else None,
+            )
+            for (topic, number), offset in committed.items()
+        ]
+        return {group.group_id: settled(SimpleNamespace(topic_partitions=rows))}
+
+    def list_offsets(self, asked, request_timeout):
+        found = {}
+        for partition, spec in asked.items():
+            end = isinstance(spec, type(OffsetSpec.latest())) and spec._value == OffsetSpec.latest()._value
+            answer = SimpleNamespace(offset=END if end else self.begin, timestamp=-1)
+            code = self.failing_partitions.get((partition.topic, partition.partition))
+            found[TopicPartition(partition.topic, partition.partition)] = settled(code or answer)
+        return found
+
+
+def plant_of(cluster, **options):
+    plant = KafkaPlant(PlantAddress(name="events", url="kafka://broker.example", options=options))
+    plant._cluster._client = cluster
+    return plant
+
+
+def said_of(plant):
+    return "\n".join(str(row[0]) for section in plant.sections() for row in section.rows)
+
+
+ORDERS = {("orders", 0): 90, ("orders", 1): 95}
+
+
+@pytest.mark.parametrize("code", GROUP_ERRORS)
+def test_a_group_that_can_not_be_read_is_named_and_hides_no_other(code):
+    plant = plant_of(SharedCluster({"billing": ORDERS, "secret": code}))
+    plant.topology()
+    assert plant.groups()["billing"].lag_events == 15
+    assert plant.groups()["secret"].lag_events is None
+    assert f"Group secret can't be read: {KafkaError(code).name()}" in said_of(plant)
+    assert "billing" not in said_of(plant)
+
+
+@pytest.mark.parametrize("code", GROUP_ERRORS)
+def test_a_group_that_can_not_be_described_keeps_its_lag(code):
+    plant = plant_of(SharedCluster({"billing": ORDERS, "audit": ORDERS}, described={"audit": code}))
+    plant.topology()
+    assert {name: (group.state, group.lag_events) for name, group in plant.groups().items()} == {
+        "billing": ("empty", 15),
+        "audit": ("unknown", 15),
+    }
+
+
+def test_groups_none_of_which_can_be_read_are_all_named_and_topics_stay():
+    plant = plant_of(SharedCluster({"one": DENIED, "two": DENIED}))
+    assert set(plant.topology().operators) == {"groups/one", "groups/two"}
+    assert "Group one" in said_of(plant) and "Group two" in said_of(plant)
+
+
+def test_a_cluster_of_which_nothing_answers_is_silent():
+    plant = plant_of(SharedCluster({"one": KafkaError._TIMED_OUT, "two": KafkaError._TRANSPORT}))
+    with pytest.raises(PlantSilent):
+        plant.topology()
+
+
+@pytest.mark.parametrize("code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.LEADER_NOT_AVAILABLE])
+def test_a_topic_that_can_not_be_read_is_named_and_hides_no_group(code):
+    plant = plant_of(SharedCluster({"billing": ORDERS}, topics={"payroll": code}))
+    plant.topology()
+    assert plant.groups()["billing"].lag_events == 15
+    assert f"Topic payroll can't be read: {KafkaError(code).name()}" in said_of(plant)
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_a_partition_whose_committed_offset_can_not_be_read_is_named(code):
+    committed = {**ORDERS, ("payroll", 0): KafkaError(code)}
+    plant = plant_of(SharedCluster({"billing": committed}))
+    plant.topology()
+    assert plant.groups()["billing"].lag_events == 15
+    assert f"Group billing on topic payroll can't be read: {KafkaError(code).name()}" in said_of(plant)
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._TIMED_OUT])
+def test_a_partition_whose_end_can_not_be_read_leaves_the_others_their_lag(code):
+    plant = plant_of(SharedCluster({"billing": ORDERS}, partitions={("orders", 0): code}))
+    plant.topology()
+    group = plant.groups()["billing"]
+    assert (group.lag_events, group.at_least) == (5, True)
+    assert "Partition 0 of topic orders can't be read" in said_of(plant)
+
+
+def test_a_coordinator_that_does_not_list_its_groups_is_named():
+    plant = plant_of(SharedCluster({"billing": ORDERS}, listing=(KafkaError._TRANSPORT,)))
+    plant.topology()
+    assert plant.groups()["billing"].lag_events == 15
+    assert "Groups of some brokers can't be read: _TRANSPORT" in said_of(plant)
+
+
+def test_a_group_that_can_be_read_again_has_its_lag_at_once():
+    cluster = SharedCluster({"billing": ORDERS})
+    plant = plant_of(cluster)
+    plant.topology()
+    cluster.committed = {"billing": KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+    plant.topology()
+    assert plant.groups()["billing"].lag_events is None
+    cluster.committed = {"billing": {("orders", 0): 95, ("orders", 1): 95}}
+    plant.topology()
+    assert plant.groups()["billing"].lag_events == 10 and said_of(plant) == ""
+
+
+def test_an_inspection_says_which_groups_can_not_be_read(monkeypatch):
+    from workers.plants.foreign.kafka import kafka_plant
+
+    monkeypatch.setattr(KafkaCluster, "_connected", lambda self: self._client)
+    shared = SharedCluster({"billing": ORDERS, "secret": DENIED})
+    monkeypatch.setattr(KafkaCluster, "__init__", _with_client(shared, KafkaCluster.__init__))
+    found = kafka_plant.inspect(PlantAddress(name="events", url="kafka://broker.example"))
+    assert any("Group secret can't be read: GROUP_AUTHORIZATION_FAILED" in said for said in found.said)
+    assert any(said.startswith("billing: 15 events") for said in found.said)
+
+
+def _with_client(client, initialize):
+    def begin(self, *arguments, **options):
+        initialize(self, *arguments, **options)
+        self._client = client
+
+    return begin
+
+
+def test_a_group_that_committed_nothing_yet_has_no_lag_and_names_the_reset_policy():
+    """Kafka says -1001 for it."""
+    plant = plant_of(SharedCluster({"billing": {("orders", 0): -1001, ("orders", 1): 95}}))
+    plant.topology()
+    group = plant.groups()["billing"]
+    assert group.lag_events == 5
+    assert [row.lag_events for row in group.partitions] == [5]
+    assert "reset policy" in NOT_COMMITTED
+
+
+def test_an_offset_beyond_the_end_counts_as_no_lag():
+    """The topic was made anew, or cut: the group's offset is of the earlier one."""
+    plant = plant_of(SharedCluster({"billing": {("orders", 0): 409}}))
+    for _ in range(2):
+        plant.topology()
+    group = plant.groups()["billing"]
+    assert group.lag_events == 0
+    assert [row.said for row in group.partitions] == [BEYOND]

@@ -1,0 +1,154 @@
+"""A client of Kafka (librdkafka) that connects to no address that the egress policy refuses.
+
+librdkafka connects by itself to every broker that the cluster names, and again whenever it likes. It asks its
+`connect_cb` to make each connection, with the address that it resolved. confluent-kafka doesn't offer that
+setting, so it is set in the library itself, before the client has its first broker to connect to.
+"""
+
+import ctypes
+import errno
+import ipaddress
+import os
+import socket
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+# Raises OSError, whose text says why, for an address that may not be connected to: (broker, address, port).
+CheckConnection = Callable[[str, str, int], None]
+
+BOOTSTRAP = "bootstrap.servers"
+_LIBRARIES = ("confluent_kafka.libs/librdkafka*.so*", "confluent_kafka/.dylibs/librdkafka*.dylib")
+# int connect_cb(int sockfd, const struct sockaddr *addr, int addrlen, const char *id, void *opaque)
+_CONNECT_CALLBACK = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
+)
+_HANDLE_OFFSET = object.__basicsize__  # in confluent-kafka's object: PyObject_HEAD, then rd_kafka_t *rk
+
+
+class UncheckedLibrary(RuntimeError):  # noqa: N818
+    """This installation of confluent-kafka does not let connections be checked, so none is made."""
+
+
+class RefusedConnections:
+    """Why brokers were not connected to, by broker; and the check of the client's connections."""
+
+    def __init__(self, check: CheckConnection) -> None:
+        self._check = check
+        self.reasons: dict[str, str] = {}
+
+    def allows(self, broker: str, address: str, port: int) -> bool:
+        """Return whether the connection may be made; a refusal is kept with its reason."""
+        try:
+            self._check(broker, address, port)
+        except Exception as error:  # whatever goes wrong, nothing is connected to
+            self.reasons[broker] = str(error)
+            return False
+        self.reasons.pop(broker, None)
+        return True
+
+
+# By the client's address in memory, which librdkafka hands to the callback.
+_checked: dict[int, RefusedConnections] = {}
+
+
+def checked_client(settings: Mapping[str, Any], check: CheckConnection) -> "AdminClient":
+    """Return a client that connects only where `check` allows. Raises UncheckedLibrary and KafkaException."""
+    from confluent_kafka.admin import AdminClient
+
+    library, more = _library(), dict(settings)
+    brokers = str(more.pop(BOOTSTRAP))
+    client = AdminClient(more)  # knows no broker yet, so it connects to none
+    handle = ctypes.c_void_p.from_address(id(client) + _HANDLE_OFFSET).value
+    if library.rd_kafka_opaque(handle) != id(client):
+        raise UncheckedLibrary("confluent-kafka keeps librdkafka's handle elsewhere than it did.")
+    _checked[id(client)] = RefusedConnections(check)
+    configuration = library.rd_kafka_conf(handle)
+    library.rd_kafka_conf_set_connect_cb(configuration, _connect)
+    weakref.finalize(client, _refuse_all, id(client), configuration)  # also when the process ends
+    library.rd_kafka_brokers_add(handle, brokers.encode())
+    return client
+
+
+def refused_connections(client: Any) -> Mapping[str, str]:
+    """Return why brokers were not connected to, by broker."""
+    found = _checked.get(id(client))
+    return dict(found.reasons) if found else {}
+
+
+def _refuse_all(client: int, configuration: int) -> None:
+    """Let the client make no connection any more, and enter Python no more: it may be about to end.
+
+    C's `abs` returns the socket's descriptor, which is never 0; librdkafka takes that for an error.
+    """
+    _checked.pop(client, None)
+    _library().rd_kafka_conf_set_connect_cb(configuration, ctypes.cast(_system().abs, _CONNECT_CALLBACK))
+
+
+@cache
+def _library() -> Any:
+    """Return librdkafka as confluent-kafka has loaded it."""
+    import confluent_kafka
+
+    site = Path(confluent_kafka.__file__).parents[1]
+    path = next((found for pattern in _LIBRARIES for found in sorted(site.glob(pattern))), None)
+    if path is None:
+        raise UncheckedLibrary("librdkafka is not beside confluent-kafka; install its wheel from PyPI.")
+    library = ctypes.CDLL(str(path))
+    library.rd_kafka_opaque.argtypes, library.rd_kafka_opaque.restype = [ctypes.c_void_p], ctypes.c_void_p
+    library.rd_kafka_conf.argtypes, library.rd_kafka_conf.restype = [ctypes.c_void_p], ctypes.c_void_p
+    library.rd_kafka_conf_set_connect_cb.argtypes = [ctypes.c_void_p, _CONNECT_CALLBACK]
+    library.rd_kafka_conf_set_connect_cb.restype = None
+    library.rd_kafka_brokers_add.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    library.rd_kafka_brokers_add.restype = ctypes.c_int
+    return library
+
+
+def _connect_checked(descriptor: int, address: int, length: int, name: bytes, client: int) -> int:
+    """Connect the socket, as librdkafka asks from a thread of its own. Returns 0 or why not (errno)."""
+    try:
+        place, port = _read_address(ctypes.string_at(address, length))
+        refused = _checked.get(client)
+        if refused is None or not refused.allows(
+            broker_of_name(name.decode("utf-8", "replace")), place, port
+        ):
+            return errno.EACCES
+        return _connect_socket(descriptor, address, length)
+    except Exception:  # none may pass through C
+        return errno.EACCES
+
+
+def _connect_socket(descriptor: int, address: int, length: int) -> int:
+    failed = _system().connect(descriptor, ctypes.c_void_p(address), length)
+    reason = ctypes.get_errno() if failed else 0
+    return 0 if reason == errno.EINPROGRESS else reason
+
+
+@cache
+def _system() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _read_address(raw: bytes) -> tuple[str, int]:
+    """Return host and port of a struct sockaddr_in or sockaddr_in6."""
+    family = raw[1] if sys.platform == "darwin" else int.from_bytes(raw[:2], sys.byteorder)
+    port = int.from_bytes(raw[2:4], "big")
+    if family == socket.AF_INET:
+        return str(ipaddress.IPv4Address(raw[4:8])), port
+    if family == socket.AF_INET6:
+        return str(ipaddress.IPv6Address(raw[8:24])), port
+    raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+
+def broker_of_name(name: str) -> str:
+    """Return host:port of librdkafka's name of a broker, such as `sasl_ssl://b1.example:9093/1`."""
+    return name.rpartition("://")[2].partition("/")[0]
+
+
+_connect = _CONNECT_CALLBACK(_connect_checked)  # one for all clients: it outlives each of them
