@@ -1,6 +1,6 @@
 """The ASGI application: pages and API by Django, `/live/` by the fan-out.
 
-uvicorn console.asgi:application --ws websockets-sansio --ws-per-message-deflate false
+uvicorn console.asgi:application, with console.embedded.processes.WEB_OPTIONS
 """
 
 import gc

@@ -12,18 +12,20 @@ from django.core.exceptions import ImproperlyConfigured
 from console import release
 from console.accounts import identity_settings
 from console.connections import broker
+from console.connections.client_addresses import networks_of
 from console.embedded.local import EmbeddedServers
 from console.storage import database_address
-from console.web.proxies import networks_of
 from queues import environment as variables
 from queues import keys, logs
 from queues.errors import BadInput
+from queues.nodes.open_files import raise_open_file_limit
 from queues.private_files import keep_private, stored_secret
 
 _T = TypeVar("_T")
 
 # Whoever reads the settings may write into WEIR_DATA: web, workers, beat and every command.
 keep_private()
+raise_open_file_limit()
 
 BASE_DIR = release.ROOT
 WEIR_DATA = release.data_folder()
@@ -218,7 +220,7 @@ AXES_COOLOFF_TIME = 0.25
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_USERNAME_CALLABLE = "console.accounts.lockout.counted_name"
-AXES_CLIENT_IP_CALLABLE = "console.web.proxies.address_of"
+AXES_CLIENT_IP_CALLABLE = "console.accounts.lockout.counted_client"
 AXES_LOCKOUT_TEMPLATE = "people/locked_out.html"
 AXES_VERBOSE = False
 # It keeps what was posted with a failed login, but for these and "password": of the form of another password
@@ -269,6 +271,8 @@ _read(variables.OTLP_ENDPOINT.address)  # a malformed one is refused at the star
 WEIR_METRICS_LOOPBACK = _read(lambda: variables.METRICS_LOOPBACK.is_on(not WEIR_PRODUCTION))
 WEIR_LIVE_SOCKETS_PER_PERSON = _read(variables.LIVE_SOCKETS_PER_PERSON.whole)
 WEIR_LIVE_SOCKETS = _read(variables.LIVE_SOCKETS.whole)
+WEIR_CONNECTIONS_PER_ADDRESS = _read(variables.CONNECTIONS_PER_ADDRESS.whole)
+WEIR_CONNECTIONS = _read(variables.CONNECTIONS.whole)
 
 # What `workers.host.egress` refuses is allowed here, by network, and on no page.
 WEIR_EGRESS_ALLOW = variables.EGRESS_ALLOW.text()

@@ -224,6 +224,16 @@ LIVE_SOCKETS_PER_PERSON = WholeNumber(
     "WEIR_LIVE_SOCKETS_PER_PERSON", "live connections (/live/) that one person may hold open", "20"
 )
 LIVE_SOCKETS = WholeNumber("WEIR_LIVE_SOCKETS", "live connections that one web process holds open", "500")
+CONNECTIONS_PER_ADDRESS = WholeNumber(
+    "WEIR_CONNECTIONS_PER_ADDRESS",
+    "connections of one client address (of IPv6: one /64) to a web process, trusted proxies excepted",
+    "256",
+)
+CONNECTIONS = WholeNumber(
+    "WEIR_CONNECTIONS",
+    "connections that one web process holds open; fewer where its limit of open files asks for it",
+    "4096",
+)
 EGRESS_ALLOW = Variable(
     "WEIR_EGRESS_ALLOW", "networks that typed addresses may lead to all the same: 127.0.0.0/8 …"
 )

@@ -169,6 +169,7 @@ def large_plant() -> Iterator[LargePlant]:
         environment = {
             **clean_environment(),
             # A thousand clients of one person, on one process.
+            "WEIR_CONNECTIONS_PER_ADDRESS": "1200",
             "WEIR_LIVE_SOCKETS": "1100",
             "WEIR_LIVE_SOCKETS_PER_PERSON": "1100",
             "WEIR_DATA": folder,

@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.audit import audit_log, refusals
+from console.connections.client_addresses import counted_address
 from console.web.web_request import WebRequest
 
 AT_ADDRESS, OF_ADDRESS, OF_ACCOUNT = 5, 10, 20  # in the order of settings.AXES_LOCKOUT_PARAMETERS
@@ -64,6 +65,11 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
     def user_logged_in(self, sender: Any, request: HttpRequest, user: User, **more: Any) -> None:
         super().user_logged_in(sender, request, user, **more)
         AccessLog.objects.filter(attempt_time__lt=timezone.now() - KNOWN_FOR).delete()
+
+
+def counted_client(request: HttpRequest) -> str | None:
+    """Return the address that a login counts for."""
+    return counted_address(request.META.get("REMOTE_ADDR")) or None
 
 
 def counted_name(request: HttpRequest, credentials: dict[str, Any] | None = None) -> str | None:

@@ -10,6 +10,7 @@ import redis
 
 from console.accounts.access import Actor, actor_of_token
 from console.audit import refusals
+from console.connections.client_addresses import counted_address
 from console.connections.control_server import control
 from queues import keys
 
@@ -44,7 +45,7 @@ def count(address: str, request_id: str, who: str, why: str) -> None:
 
 def _counted(address: str) -> int:
     """Count one; the seconds to wait, 0 while there are few."""
-    key = keys.TOKEN_FAILURES.of(address)
+    key = keys.TOKEN_FAILURES.of(counted_address(address))
     try:
         with control().pipeline() as pipe:
             pipe.incr(key)

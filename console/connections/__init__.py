@@ -1,1 +1,1 @@
-"""What the console's processes are connected to: the control server, and what jobs need."""
+"""Connections of the console: to the control server and what jobs need, and from its clients."""

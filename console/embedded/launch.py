@@ -30,6 +30,7 @@ from queues.control.connection import connect
 from queues.errors import BadInput
 from queues.nodes.file_sync import FileSync
 from queues.nodes.node_list import parse_nodes
+from queues.nodes.open_files import raise_open_file_limit
 from queues.nodes.server import free_port, server_process
 from queues.private_files import keep_private, mend
 
@@ -309,6 +310,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return 2
     set_environment(data)
+    raise_open_file_limit()
     close_to_others(data)
     lock = take_lock(data)
     page = PageAddress(options.host, options.port or free_port())

@@ -6,8 +6,11 @@ A command is given without its interpreter's path, so that the same words stand 
 from dataclasses import dataclass
 
 WEB_OPTIONS = (
+    # Deadlines and limits for connections.
+    "--http",
+    "console.connections.web_protocols:HttpProtocol",
     "--ws",
-    "websockets-sansio",
+    "console.connections.web_protocols:SocketProtocol",
     "--ws-per-message-deflate",
     "false",
     "--no-proxy-headers",  # console.web.proxies believes those of trusted proxies only

@@ -23,13 +23,13 @@ all of its answer is sent, or when its reader has taken it too slowly (`console.
 """
 
 import asyncio
-import ipaddress
 import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from console.connections.client_addresses import counted_address
 from console.web.problem import PROGRAM_PATHS
 from console.web.refusal import RequestRefused, refuse
 from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
@@ -39,7 +39,6 @@ OF_ONE = 2 / 3
 ALIVE, WATCHED, FILES = "/healthz", ("/readyz", "/metrics"), "/static/"
 EVENTS_OF = ("/api/v1/queues/", "/events")
 REFUSED = "weir.refused"  # in the scope of a request: how many were refused of each line
-PREFIX_OF_ONE = 64  # bits of an IPv6 address that one customer of a provider has
 
 
 @dataclass(frozen=True)
@@ -79,17 +78,6 @@ def line_of(scope: dict[str, Any]) -> str:
     return "files" if path.startswith(FILES) else "people"
 
 
-def client_of(scope: dict[str, Any]) -> str:
-    """Who asks, as far as places are counted; "" where no address is known, which none are counted of."""
-    address = (scope.get("client") or ("",))[0] or ""
-    try:
-        if ipaddress.ip_address(address).version == 6:
-            return str(ipaddress.ip_network((address, PREFIX_OF_ONE), strict=False))
-    except ValueError:
-        return ""
-    return str(address)
-
-
 def refused_of(scope: Mapping[str, Any]) -> Mapping[str, int] | None:
     """{line: requests refused since this process began}; None for a request that came past the lines."""
     refused: Mapping[str, int] | None = scope.get(REFUSED)
@@ -118,7 +106,7 @@ class Admission:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        place = _Place(self, self.lines[line_of(scope)], client_of(scope))
+        place = _Place(self, self.lines[line_of(scope)], counted_address((scope.get("client") or ("",))[0]))
         try:
             known = {**scope, REFUSED: self.refused}
             await self.application(known, place.before(receive), Reader(send, self.reading_seconds).send)

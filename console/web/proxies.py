@@ -5,19 +5,21 @@ the right, the first address that is none of them is the client; what stands fur
 made up. Without trusted proxies the header changes nothing.
 """
 
-import ipaddress
 from collections.abc import Iterable
 from typing import Any
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.request import split_domain_port
+
+from console.connections.client_addresses import Network, is_within, networks_of, read_address
+
+LOOPBACK = networks_of("127.0.0.0/8 ::1")
 FOR, PROTO = b"x-forwarded-for", b"x-forwarded-proto"
+VIA_PROXY = "weir.via_trusted_proxy"  # in the scope of a connection
+# Headers that proxies add. Anybody may send them, but a request that has one may have come by a proxy.
+FORWARDING = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Forwarded", "Via")
 SECURE = {"http": "https", "websocket": "wss"}
-
-
-def networks_of(text: str) -> tuple[Network, ...]:
-    """The networks of WEIR_TRUSTED_PROXIES, separated by spaces or commas. Raises ValueError for another."""
-    return tuple(ipaddress.ip_network(each) for each in text.replace(",", " ").split())
 
 
 class TrustedProxies:
@@ -37,10 +39,10 @@ class TrustedProxies:
         if "%" in peer[0]:  # the interface of a link-local address, which no database takes for an address
             peer = (peer[0].partition("%")[0], *peer[1:])
             scope = {**scope, "client": peer}
-        if not self._is_trusted(_address(peer[0])):
+        if not is_within(peer[0], self.networks):
             return scope
         hops = ",".join(_values(scope, FOR)).split(",")
-        result = {**scope, "client": (self._client(peer[0], hops), peer[1])}
+        result = {**scope, "client": (self._client(peer[0], hops), peer[1]), VIA_PROXY: True}
         if [each.strip().lower() for each in _values(scope, PROTO)][-1:] == ["https"]:
             result["scheme"] = SECURE[scope["type"]]
         return result
@@ -49,37 +51,30 @@ class TrustedProxies:
         """The right-most hop that is no proxy of ours; what can't be read ends the search."""
         client = peer
         for hop in reversed(hops):
-            address = _address(hop)
+            address = read_address(hop)
             if address is None:
                 return client
             client = str(address)
-            if not self._is_trusted(address):
+            if not is_within(client, self.networks):
                 return client
         return client
-
-    def _is_trusted(self, address: Address | None) -> bool:
-        return address is not None and any(address in network for network in self.networks)
 
 
 def _values(scope: dict[str, Any], header: bytes) -> list[str]:
     return [value.decode("latin1") for name, value in scope["headers"] if name.lower() == header]
 
 
-def _address(text: str) -> Address | None:
-    """The address of a hop, with or without a port; IPv4 in IPv6 as IPv4. None for anything else."""
-    text = text.strip().partition("%")[0]
-    if text.startswith("["):
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
+def is_via_trusted_proxy(request: HttpRequest) -> bool:
+    """Return whether a trusted proxy sent the request, so that the headers it sets may be believed."""
+    return bool(getattr(request, "scope", {}).get(VIA_PROXY))
 
 
-def address_of(request: Any) -> str | None:
-    """Whom a request is from, for django-axes: its own way may read headers."""
-    found: str | None = request.META.get("REMOTE_ADDR")
-    return found
+def is_direct_from_this_host(request: HttpRequest) -> bool:
+    """Return whether the request is sure to come from this host itself, and not by a proxy on this host:
+    the peer and the name that was asked for are loopback, no proxy is configured, and none has left a header.
+    """
+    if settings.WEIR_TRUSTED_PROXIES or any(name in request.headers for name in FORWARDING):
+        return False
+    host = split_domain_port(request.headers.get("Host", ""))[0].strip("[]")
+    peer = request.META.get("REMOTE_ADDR") or ""
+    return is_within(peer, LOOPBACK) and (host == "localhost" or is_within(host, LOOPBACK))

@@ -1,4 +1,7 @@
-"""An id for each request: in the answer's header, in the audit, and from a proxy where one gave it."""
+"""An id for each request: in the answer's header, the log and the audit.
+
+Only a trusted proxy may choose it. Anybody else could give many requests one id, or another request's.
+"""
 
 import re
 import uuid
@@ -7,6 +10,7 @@ from typing import cast
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
+from console.web.proxies import is_via_trusted_proxy
 from console.web.web_request import WebRequest
 from queues import logs
 
@@ -15,10 +19,10 @@ GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
 
 
 class RequestId(MiddlewareMixin):
-    """Sets `request.request_id`, also for what is logged; a proxy's own is taken over when it is one."""
+    """Sets `request.request_id`, also for what is logged; takes over a trusted proxy's, if well formed."""
 
     def process_request(self, request: HttpRequest) -> None:
-        given = request.headers.get(HEADER, "")
+        given = request.headers.get(HEADER, "") if is_via_trusted_proxy(request) else ""
         request_id = given if GOOD.match(given) else uuid.uuid4().hex
         cast(WebRequest, request).request_id = request_id
         logs.begin(request=request_id)

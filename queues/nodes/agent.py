@@ -25,6 +25,7 @@ from queues.nodes.cadence import wait_seconds
 from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
 from queues.nodes.login import logged_in
 from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
+from queues.nodes.open_files import raise_open_file_limit
 from queues.nodes.server_time import CommandTime, shares
 from queues.nodes.waiting_age import WaitingAges
 from queues.private_files import keep_private
@@ -234,6 +235,7 @@ def run(agent: Agent, stop: threading.Event) -> None:
 
 def main(arguments: list[str]) -> int:
     keep_private()
+    raise_open_file_limit()
     logs.configure()
     if len(arguments) != 1 or not variables.REDIS_URL.is_set():
         log.error("usage: REDIS_URL=redis://host:port/0 python -m queues.nodes.agent NODE")

@@ -26,6 +26,7 @@ from queues.errors import BadInput, MalformedEvent, WeirError
 from queues.events.block import TEXT_MOST, EncodedBlock
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
+from queues.nodes.open_files import raise_open_file_limit
 from queues.private_files import keep_private
 from queues.publishing.client import Client
 
@@ -243,6 +244,7 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
 
 def main() -> int:
     keep_private()
+    raise_open_file_limit()
     logs.configure()
     if not variables.REDIS_URL.is_set():
         log.error("REDIS_URL is missing; it takes the control server's URL, redis://host:port/0.")

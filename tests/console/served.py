@@ -76,9 +76,11 @@ class Served:
 
 
 @contextmanager
-def serving(control: Server, nodes: dict[str, Server], data: Path, **variables: str) -> Iterator[Served]:
+def serving(
+    control: Server, nodes: dict[str, Server], data: Path, open_files: int | None = None, **variables: str
+) -> Iterator[Served]:
     """A console on these servers, its database and files in `data`, with these variables in its environment;
-    it ends with the block.
+    it ends with the block. open_files: how many files it may hold open.
     """
     environment = {
         **os.environ,
@@ -94,7 +96,7 @@ def serving(control: Server, nodes: dict[str, Server], data: Path, **variables: 
     log = data / "web.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", *web("127.0.0.1", port).command],
+            [*_limited(open_files), sys.executable, "-m", *web("127.0.0.1", port).command],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -108,6 +110,11 @@ def serving(control: Server, nodes: dict[str, Server], data: Path, **variables: 
     finally:
         process.terminate()
         process.wait(20)
+
+
+def _limited(open_files: int | None) -> list[str]:
+    """Return what a command begins with to have this limit."""
+    return [] if open_files is None else ["bash", "-c", f'ulimit -n {open_files}; exec "$0" "$@"']
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """For machines that watch: does the process live, is the plant ready, how does it do."""
 
-import ipaddress
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -20,6 +19,7 @@ from console.pages.health import readiness
 from console.pages.health.exposition import exposition
 from console.pages.health.record_figures import record_families, record_figures, refusals
 from console.web.admission import refused_of
+from console.web.proxies import is_direct_from_this_host
 
 
 @login_not_required
@@ -49,7 +49,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus text, for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this very machine."""
-    if not ((settings.WEIR_METRICS_LOOPBACK and is_loopback(request)) or _may_read(request)):
+    if not ((settings.WEIR_METRICS_LOOPBACK and is_direct_from_this_host(request)) or _may_read(request)):
         return HttpResponse("metrics takes a token (Authorization: Bearer …) or a login.\n", status=401)
     text = exposition(latest_snapshot(), _beside_the_snapshot(request))
     return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
@@ -61,16 +61,6 @@ def _beside_the_snapshot(request: HttpRequest) -> Iterator[Metric]:
         yield from record_families(record_figures(timezone.now()))
     if (refused := refused_of(getattr(request, "scope", {}))) is not None:
         yield refusals(refused)
-
-
-def is_loopback(request: HttpRequest) -> bool:
-    """A direct connection from this machine. A proxy's, which forwards others, is not."""
-    if "HTTP_X_FORWARDED_FOR" in request.META or "HTTP_FORWARDED" in request.META:
-        return False
-    try:
-        return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
-    except ValueError:
-        return False
 
 
 def _may_read(request: HttpRequest) -> bool:

@@ -103,15 +103,10 @@ def test_a_change_is_noted_with_the_request_that_made_it(browsers, control):
     browser = browsers["operator"]
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
     posted = {"mode": "advise", "reason": "a test"}
-    answer = browser.post(f"/loops/{loop.pk}/mode", posted, headers={"X-Request-ID": "from-the-proxy-7"})
-    assert answer["X-Request-ID"] == "from-the-proxy-7" == AuditEntry.objects.get().request_id
+    answer = browser.post(f"/loops/{loop.pk}/mode", posted, headers={"X-Request-ID": "from-the-client-7"})
+    assert answer["X-Request-ID"] == AuditEntry.objects.get().request_id != "from-the-client-7"
     answer = browser.post(f"/api/v1/loops/{loop.pk}/mode", posted, content_type="application/json")
     assert answer["X-Request-ID"] == AuditEntry.objects.latest("id").request_id
-
-
-@pytest.mark.parametrize("given", ["short", "x" * 65, "with space in it", "<script>alert(1)</script>"])
-def test_an_odd_request_id_is_replaced(given, client):
-    assert client.get("/healthz", headers={"X-Request-ID": given})["X-Request-ID"] != given
 
 
 def test_a_token_is_named_as_one(secrets, control, client):

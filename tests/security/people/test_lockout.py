@@ -90,6 +90,36 @@ def test_wrong_tokens_are_limited_per_address_and_good_ones_are_not(people, secr
     assert ask(secrets["viewer"]).status_code == 200
 
 
+@pytest.mark.parametrize("addresses", ["2001:db8:0:1::{:x}", "2001:db8:0:1:{:x}:2:3:4", "::ffff:192.0.2.7"])
+def test_one_customer_of_a_provider_tries_accounts_from_one_address(people, control, addresses):
+    tried = [
+        log_in(f"somebody-{number}", address=addresses.format(number)) for number in range(lockout.OF_ADDRESS)
+    ]
+    assert tried == [200] * (lockout.OF_ADDRESS - 1) + [429]
+    assert log_in("viewer", PASSWORD, addresses.format(77)) == 429
+    assert log_in("viewer", PASSWORD, "2001:db8:0:2::1") == 302
+
+
+def test_a_customer_of_a_provider_who_has_another_address_today_works_on(people, control):
+    assert log_in("administrator", PASSWORD, "2001:db8:0:1::1") == 302
+    for number in range(lockout.OF_ACCOUNT):
+        log_in("administrator", address=f"203.0.113.{number}")
+    assert log_in("administrator", PASSWORD, "2001:db8:0:2::1") == 429
+    assert log_in("administrator", PASSWORD, "2001:db8:0:1::2") == 302
+    assert AuditEntry.objects.latest("pk").address == "2001:db8:0:1::2"  # whole, where it is only noted
+
+
+@pytest.mark.parametrize("addresses", ["2001:db8:0:1::{:x}", "::ffff:192.0.2.7"])
+def test_wrong_tokens_are_limited_per_customer_of_a_provider(people, secrets, control, addresses):
+    statuses = [
+        Client(REMOTE_ADDR=addresses.format(number))
+        .get("/api/v1/loops", headers={"Authorization": f"Bearer weir_{number}"})
+        .status_code
+        for number in range(token_failures.MOST + 1)
+    ]
+    assert statuses == [401] * token_failures.MOST + [429]
+
+
 def test_logins_are_noted_for_as_long_as_they_count_and_no_longer(people, control):
     assert log_in("viewer", PASSWORD) == 302
     AccessLog.objects.update(attempt_time=F("attempt_time") - lockout.KNOWN_FOR - timedelta(days=1))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from console.web.proxies import TrustedProxies, networks_of
+from console.connections.client_addresses import networks_of
+from console.web.proxies import TrustedProxies
 
 PROXY, CLIENT = "10.0.3.4", "192.0.2.7"
 

@@ -32,6 +32,7 @@ from py4j.protocol import Py4JError
 from queues.control.connection import connect
 from queues.errors import BadInput, WeirError
 from queues.nodes import heartbeat_file, process_watchdog
+from queues.nodes.open_files import raise_open_file_limit
 from queues.private_files import keep_private
 from workers.coordination.plant_clock import PlantClock, shown_by
 from workers.documents.pipeline import PipelineOrder
@@ -242,6 +243,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--reset", action="store_true", help="begin anew at the oldest events still waiting")
     given = parser.parse_args(arguments)
     keep_private()
+    raise_open_file_limit()
     try:
         logs.configure()
         variables.OTLP_ENDPOINT.address()

@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from console.connections.client_addresses import networks_of
 from console.pages.health import health
 from console.pages.health.exposition import exposition
 from console.pages.health.readiness import parts
@@ -24,6 +25,7 @@ from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
 ELSEWHERE = {"REMOTE_ADDR": "192.0.2.7"}
+HERE = {"HTTP_HOST": "localhost:8000"}  # from 127.0.0.1
 
 
 def ready() -> dict[str, Any]:
@@ -155,7 +157,7 @@ def test_a_plant_without_pipeline_queues_needs_no_pipeline(control, stored_snaps
 
 
 def test_metrics_carry_the_snapshots_numbers(stored_snapshot):
-    text = Client().get("/metrics").content.decode().splitlines()
+    text = Client(**HERE).get("/metrics").content.decode().splitlines()
     assert "weir_snapshot_present 1.0" in text
     assert 'weir_queue_waiting_events{queue="alert"} 12.0' in text
     assert 'weir_node_state{node="n1",state="NORMAL"} 1.0' in text
@@ -171,14 +173,14 @@ def test_what_is_unknown_is_left_out_of_the_metrics(snapshot):
 
 
 def test_metrics_without_a_snapshot_say_just_that(control):
-    text = Client().get("/metrics").content.decode()
+    text = Client(**HERE).get("/metrics").content.decode()
     assert "weir_snapshot_present 0.0" in text
     assert "weir_node" not in text
 
 
 def metrics() -> dict[str, float]:
     """{sample: value} of what the address says."""
-    lines = Client().get("/metrics").content.decode().splitlines()
+    lines = Client(**HERE).get("/metrics").content.decode().splitlines()
     return {name: float(value) for name, value in (row.rsplit(" ", 1) for row in lines if row[0] != "#")}
 
 
@@ -242,7 +244,7 @@ def test_metrics_count_messages_that_wait_or_were_given_up():
 
 
 def test_metrics_count_the_requests_that_overload_refused(rf):
-    request = rf.get("/metrics")
+    request = rf.get("/metrics", **HERE)
     request.scope = {REFUSED: {"people": 3, "events": 0}}
     text = health.metrics(request).content.decode()
     assert 'weir_console_refused_requests_total{line="people"} 3.0' in text
@@ -267,5 +269,33 @@ def test_metrics_from_elsewhere_take_a_token_or_a_login(browsers, secrets, store
         assert Client().get("/metrics", **ELSEWHERE, **token).status_code == status
 
 
-def test_a_proxy_on_this_host_does_not_open_metrics_to_others(stored_snapshot):
-    assert Client().get("/metrics", HTTP_X_FORWARDED_FOR="192.0.2.7").status_code == 401
+@pytest.mark.parametrize(
+    "proxied",
+    [
+        {"HTTP_X_FORWARDED_FOR": "192.0.2.7"},
+        {"HTTP_X_FORWARDED_PROTO": "https"},
+        {"HTTP_X_FORWARDED_HOST": "console.example.org"},
+        {"HTTP_X_REAL_IP": "192.0.2.7"},
+        {"HTTP_FORWARDED": "for=192.0.2.7"},
+        {"HTTP_VIA": "1.1 proxy"},
+        {"HTTP_HOST": "testserver"},  # a proxy that adds no header leaves the name that was asked for
+        {"HTTP_HOST": ""},
+    ],
+)
+def test_a_proxy_on_this_host_does_not_open_metrics_to_others(proxied, stored_snapshot):
+    assert Client(**{**HERE, **proxied}).get("/metrics").status_code in (400, 401)
+
+
+def test_metrics_take_a_token_where_a_trusted_proxy_is_configured(settings, secrets, stored_snapshot):
+    settings.WEIR_TRUSTED_PROXIES = networks_of("10.0.3.0/24")
+    assert Client(**HERE).get("/metrics").status_code == 401
+    token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['viewer']}"}
+    assert Client(**HERE, **token).get("/metrics").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("127.0.0.1", "127.0.0.1:8000"), ("::1", "[::1]:8000"), ("::ffff:127.0.0.1", "localhost")],
+)
+def test_a_scraper_on_this_host_needs_no_token(address, host, stored_snapshot):
+    assert Client(REMOTE_ADDR=address, HTTP_HOST=host).get("/metrics").status_code == 200

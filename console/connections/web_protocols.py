@@ -1,0 +1,136 @@
+"""uvicorn's protocols, with the deadlines and limits of `ConnectionTable` and a maximum size of a head.
+
+uvicorn itself waits for the rest of a request head for ever, accepts any number of connections, and reads a
+head of any size.
+"""
+
+import asyncio
+import resource
+import time
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from console.connections.connection_table import SWEEP_SECONDS, ConnectionTable, connection_limit
+
+MAX_HEAD_BYTES = 64 * 1024
+LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+@cache
+def connection_table() -> ConnectionTable:
+    """Return this process's connections, with the limits of its settings."""
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return ConnectionTable(
+        connection_limit(settings.WEIR_CONNECTIONS, open_files),
+        settings.WEIR_CONNECTIONS_PER_ADDRESS,
+        settings.WEIR_TRUSTED_PROXIES,
+        time.monotonic,
+    )
+
+
+class _Sweeps:
+    """Sweeps the table each SWEEP_SECONDS for as long as it has connections."""
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start, unless sweeps are on already."""
+        if self._timer is None:
+            self._timer = loop.call_later(SWEEP_SECONDS, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        table = connection_table()
+        table.sweep()
+        if len(table):
+            self.begin(loop)
+
+
+SWEEPS = _Sweeps()  # of this process
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """An HTTP connection of the web process."""
+
+    head_bytes = 0  # received of a head that is not whole
+    parsed_bytes = 0  # of the head that was parsed last, or is
+    has_head = False
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        connection_table().enter(transport, self.client[0] if self.client else "", self.expire)
+        SWEEPS.begin(self.loop)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        connection_table().leave(self.transport)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.has_head:
+            self.head_bytes += len(data)
+        super().data_received(data)
+        if not self.has_head and self.head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"The request head takes {MAX_HEAD_BYTES} bytes at most.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.has_head, self.parsed_bytes = False, 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header. Those behind a chunked body ("trailers") are dropped: they come after proxies, lines
+        and limits have judged the request by its head.
+        """
+        if self.has_head:
+            return
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        self.has_head, self.head_bytes = True, 0
+        connection_table().head_received(self.transport)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self.has_head = False
+        if self.cycle is not None and not self.cycle.response_complete:
+            connection_table().request_received(self.transport)
+
+    def on_response_complete(self) -> None:
+        is_next_queued = bool(self.pipeline)
+        super().on_response_complete()
+        if not is_next_queued:
+            connection_table().head_awaited(self.transport)
+
+    def handle_websocket_upgrade(self) -> None:
+        connection_table().request_received(self.transport)
+        super().handle_websocket_upgrade()
+
+    def expire(self) -> None:
+        """End a connection whose request head is late."""
+        if self.head_bytes:
+            self.transport.write(LATE)
+        self.transport.close()
+
+    def _count(self, size_bytes: int) -> None:
+        """Raises ValueError, for which uvicorn answers 400."""
+        self.parsed_bytes += size_bytes
+        if self.parsed_bytes > MAX_HEAD_BYTES:
+            raise ValueError("the request head is too large")
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """A websocket, which keeps the place that its HTTP connection had."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        connection_table().leave(self.transport)
+        super().connection_lost(exc)
