@@ -176,6 +176,8 @@ class Submission(models.Model):
     actor = models.CharField(max_length=200)
     key = models.CharField(max_length=64)
     path = models.CharField(max_length=300)
+    # SHA-256 of the request; empty in rows of versions that compared paths only.
+    fingerprint = models.CharField(max_length=64, default="", blank=True)
     at = models.DateTimeField(default=timezone.now, db_index=True)
     # Null while it is being carried out, and for ever when its process died meanwhile.
     status = models.PositiveSmallIntegerField(null=True, default=None)

@@ -3,15 +3,17 @@
 The key is the header `Idempotency-Key` (pages and scripts choose one for each submission), or the field
 `submission` of a form without a script. It belongs to who sends it, and is checked only once it is known
 who that is and that they may do it: an answer never goes to somebody whose token or role has ended. A
-refusal frees the key; a process that dies in the middle leaves it taken, since nobody knows how far it
-came. Answers are kept encrypted.
+key that comes again with another request is refused (422). A refusal frees the key; a process that dies in
+the middle leaves it taken, since nobody knows how far it came. Answers are kept encrypted.
 """
 
+import hashlib
 import re
 from datetime import timedelta
 from typing import Any, cast
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.request import RawPostDataException
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
@@ -24,6 +26,7 @@ GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
 RETAINED = timedelta(days=1)
 PURPOSE = "answer to a submission"
 MOST_CHARACTERS = 64 * 1024
+UNCOMPARED_FIELDS = (FIELD, "csrfmiddlewaretoken")
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -61,13 +64,14 @@ def once(request: HttpRequest, actor: Any) -> None:
         return
     if not GOOD.match(key):
         raise AnsweredError(refusal(422, "takes 8 to 64 letters, digits, dots, colons, - and _."))
+    fingerprint = fingerprint_of(request)
     now, who = timezone.now(), f"token:{actor.token.digest}" if actor.token else f"user:{actor.name}"
     Submission.objects.filter(at__lt=now - RETAINED).delete()
     found, made = Submission.objects.get_or_create(
-        actor=who, key=key, defaults={"path": request.path[:300], "at": now}
+        actor=who, key=key, defaults={"path": request.path[:300], "fingerprint": fingerprint, "at": now}
     )
     if not made:
-        raise AnsweredError(_again(found, request))
+        raise AnsweredError(_again(found, request, fingerprint))
     cast(WebRequest, request).weir_submission = found
 
 
@@ -75,17 +79,55 @@ def key_of(request: HttpRequest) -> str:
     """The key, "" when there is none. Bodies that are no forms of pages are left unread."""
     if key := request.headers.get(HEADER, ""):
         return key
-    is_form = request.content_type in FORMS and not hasattr(request, "auth")  # the API has set who asks
-    return request.POST.get(FIELD, "") if is_form else ""
+    return request.POST.get(FIELD, "") if _is_page_form(request) else ""
 
 
 def refusal(status: int, message: str) -> JsonResponse:
     return JsonResponse({"errors": {HEADER: [message]}}, status=status)
 
 
-def _again(found: Submission, request: HttpRequest) -> HttpResponse:
-    if found.path != request.path[:300]:
-        return refusal(422, "was used for another change; choose a new one for each.")
+def fingerprint_of(request: HttpRequest) -> str:
+    """Return a hash of what is asked: method, path, query, content type and content. Of a page's form the
+    fields count, since browsers encode the same fields differently each time.
+    """
+    digest = hashlib.sha256()
+    query = request.META.get("QUERY_STRING", "")
+    for part in (request.method, request.path, query, request.content_type):
+        _add(digest, str(part).encode())
+    try:
+        if _is_page_form(request):
+            _add_form(digest, request)
+        else:
+            _add(digest, request.body)
+    except RawPostDataException:  # the check of the CSRF token has read the form
+        _add_form(digest, request)
+    return digest.hexdigest()
+
+
+def _is_page_form(request: HttpRequest) -> bool:
+    return request.content_type in FORMS and not hasattr(request, "auth")  # the API has set who asks
+
+
+def _add_form(digest: Any, request: HttpRequest) -> None:
+    for name, values in sorted(request.POST.lists()):
+        if name not in UNCOMPARED_FIELDS:
+            _add(digest, b"field", *(part.encode() for part in (name, *values)))
+    for name, files in sorted(request.FILES.lists()):
+        for file in files:
+            _add(digest, b"file", name.encode(), (file.name or "").encode(), *file.chunks())
+            file.seek(0)
+
+
+def _add(digest: Any, *parts: bytes) -> None:
+    """Add the parts with their lengths, so that a border between two can't move."""
+    digest.update(f"{len(parts)}:".encode())
+    for part in parts:
+        digest.update(f"{len(part)}:".encode() + part)
+
+
+def _again(found: Submission, request: HttpRequest, fingerprint: str) -> HttpResponse:
+    if found.path != request.path[:300] or found.fingerprint not in ("", fingerprint):
+        return refusal(422, f"{found.key} was used for another request; choose a new key for each change.")
     if found.status is None:
         return refusal(409, "is being carried out, or its process died; check whether it was done.")
     if not found.content_type:

@@ -17,13 +17,13 @@ class HangingUp:
     _left: asyncio.Event
 
     def __init__(self, path: str, document: Any = None, method: str = "POST", **headers: str) -> None:
-        self._body = b"" if document is None else orjson.dumps(document)
+        self.body = b"" if document is None else orjson.dumps(document)
         named = {"host": "testserver", "content-type": "application/json", **headers}
         self.scope = scope_of(method, path, named)
 
     async def to(self, application: Any) -> None:
         self._loop, self._left = asyncio.get_running_loop(), asyncio.Event()
-        pieces = iter([{"type": "http.request", "body": self._body}])
+        pieces = iter([{"type": "http.request", "body": self.body}])
 
         async def receive() -> Any:
             if (message := next(pieces, None)) is not None:

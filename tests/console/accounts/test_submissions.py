@@ -1,10 +1,12 @@
 """A form sent twice changes once: double clicks, replayed posts, a script that tries again."""
 
+import json
 from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.test import Client
+from django.test.client import encode_multipart
 from django.utils import timezone
 
 from console.actions import loops
@@ -91,6 +93,62 @@ def test_a_key_is_of_one_change(operator, loop):
     assert loop.mode == "auto"
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"value": 501},
+        {"reason": "another"},
+        {"unknown": "more"},
+    ],
+)
+def test_a_key_with_another_form_is_refused_and_changes_nothing(other, operator, loop):
+    send(operator, f"/loops/{loop.pk}/override", BODY)
+    answer = send(operator, f"/loops/{loop.pk}/override", {**BODY, **other})
+    (message,) = answer.json()["errors"]["Idempotency-Key"]
+    assert answer.status_code == 422 and KEY["Idempotency-Key"] in message
+    assert answer["Content-Type"] == "application/problem+json"
+    assert Override.objects.get().value == 500
+
+
+def test_a_form_that_its_browser_encodes_anew_is_the_same_form(operator, loop):
+    """Each encoding has another boundary, and a page that was loaded again another CSRF token."""
+    path = f"/loops/{loop.pk}/override"
+    first = send(operator, path, {**BODY, "csrfmiddlewaretoken": "a"})
+    content = encode_multipart("another", {**BODY, "csrfmiddlewaretoken": "b"})
+    headers = {"accept": "application/json", **KEY}
+    second = operator.post(
+        path, content, content_type="multipart/form-data; boundary=another", headers=headers
+    )
+    assert second["Idempotent-Replay"] == "true" and second.content == first.content
+
+
+@pytest.mark.parametrize(
+    ("address", "body", "kind"),
+    [
+        ("/api/v1/overrides", b'{"name": "upper_limit", "value": 7}', "application/json"),
+        ("/api/v1/overrides?other=1", None, "application/json"),
+        ("/api/v1/overrides", None, "text/plain"),
+        ("/api/v1/overrides", b"", "application/json"),
+    ],
+)
+def test_a_key_with_another_request_to_the_api_is_refused(address, body, kind, client, secrets, loop):
+    headers = {"Authorization": f"Bearer {secrets['operator']}", **KEY}
+    content = json.dumps({**BODY, "loop": loop.pk}).encode()
+    first = client.post("/api/v1/overrides", content, content_type="application/json", headers=headers)
+    again = client.post("/api/v1/overrides", content, content_type="application/json", headers=headers)
+    assert (first.status_code, again.status_code, again.content) == (201, 201, first.content)
+    answer = client.post(address, content if body is None else body, content_type=kind, headers=headers)
+    assert answer.status_code in (400, 422) and "Idempotent-Replay" not in answer
+    assert Override.objects.count() == 1
+
+
+def test_the_api_compares_forms_that_a_session_sends_too(operator, loop):
+    """The check of the CSRF token reads a form, after which its bytes are gone."""
+    posted = [{**BODY, "value": value} for value in (500, 501)]
+    answers = [operator.post("/api/v1/overrides", each, headers=KEY) for each in posted]
+    assert all(400 <= answer.status_code < 500 for answer in answers)
+
+
 @pytest.mark.parametrize("key", ["short", "x" * 65, "with space", "a;b;c;d;e;f"])
 def test_an_odd_key_is_refused_and_nothing_is_changed(key, operator, loop):
     answer = send(operator, f"/loops/{loop.pk}/override", BODY, key={"Idempotency-Key": key})
@@ -156,6 +214,6 @@ def test_who_hangs_up_before_the_answer_gets_it_by_sending_the_same_again(
 
     monkeypatch.setattr(loops, "override", cut_off)
     async_to_sync(sent.to)(application)
-    again = client.post("/api/v1/overrides", body, content_type="application/json", headers=headers)
+    again = client.post("/api/v1/overrides", sent.body, content_type="application/json", headers=headers)
     assert (again.status_code, again["Idempotent-Replay"]) == (201, "true")
     assert Override.objects.count() == 1
