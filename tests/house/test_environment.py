@@ -19,7 +19,7 @@ HOME = "queues/environment.py"
 NAMES = {each.name for each in environment.DECLARED}
 # Of Compose alone: its own database, which of our images, and where the console is bound.
 OF_COMPOSE = {
-    *("POSTGRES_PASSWORD", "WEIR_DATABASE_PASSWORD", "WEIR_VERSION"),
+    *("POSTGRES_PASSWORD", "WEIR_DATABASE_PASSWORD", "WEIR_DATABASE_PASSWORD_WORKERS", "WEIR_VERSION"),
     *("WEIR_BIND", "WEIR_HTTP_PORT", "WEIR_HTTPS_PORT", "WEIR_TLS"),
 }
 FAMILIES = (environment.PASSWORD_PREFIX, environment.SECRET_PREFIX)

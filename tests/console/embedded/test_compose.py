@@ -21,24 +21,27 @@ SECRETS = {
     "WEIR_ADMIN_PASSWORD",
     "WEIR_SPARK_SECRET",
     "WEIR_DATABASE_PASSWORD",
+    "WEIR_DATABASE_PASSWORD_WORKERS",
     "POSTGRES_PASSWORD",
     *map(variable, ROLES),
 }
 # What each service's work needs, and nothing else.
 APPLICATION = {"WEIR_DATABASE_PASSWORD"}
-WORKER = APPLICATION | {"WEIR_PASSWORD_WORKERS"}
+WORKER_DATABASE = {"WEIR_DATABASE_PASSWORD_WORKERS"}
+WORKER = WORKER_DATABASE | {"WEIR_PASSWORD_WORKERS"}
 NEEDED = {
     "database": {"POSTGRES_PASSWORD"},
     "access": set(map(variable, ROLES)),
     "setup": {
         "POSTGRES_PASSWORD",
         "WEIR_DATABASE_PASSWORD",
+        "WEIR_DATABASE_PASSWORD_WORKERS",
         "WEIR_ADMIN_PASSWORD",
         "WEIR_SECRET_KEY",
         "WEIR_PASSWORD_WEB",
     },
     "web": APPLICATION | {"WEIR_SECRET_KEY", "WEIR_PASSWORD_WEB"},
-    "observer": APPLICATION | {"WEIR_PASSWORD_OBSERVER"},
+    "observer": WORKER_DATABASE | {"WEIR_PASSWORD_OBSERVER"},
     "alerter": WORKER | {"WEIR_SECRET_KEY"},
     "worker-control": WORKER,
     "worker-jobs": WORKER,
@@ -226,20 +229,22 @@ def test_what_people_and_loops_wait_for_comes_before_the_work(services):
 
 
 def secrets_of(service: dict) -> set[str]:
-    return {name for name in SECRETS if f"${{{name}" in str(service)}
+    return {name for name in SECRETS if re.search(rf"\$\{{{name}\b", str(service))}
 
 
 def test_each_service_gets_the_secrets_of_its_own_work(services):
     assert {name: secrets_of(service) for name, service in services.items()} == NEEDED
 
 
-def test_only_setup_is_the_databases_owner_and_the_rest_the_application(services):
+def test_only_setup_is_the_databases_owner_and_only_web_may_write_accounts(services):
+    users = {"setup": "weir", "web": "weir_application"}
     for name, service in services.items():
         url = (service.get("environment") or {}).get("DATABASE_URL")
         if url is not None:
             user = url.removeprefix("postgres://").split(":")[0]
-            assert user == ("weir" if name == "setup" else "weir_application"), name
+            assert user == users.get(name, "weir_workers"), name
     assert "manage.py database_roles weir_application" in services["setup"]["command"][-1]
+    assert "manage.py database_roles weir_workers --workers" in services["setup"]["command"][-1]
 
 
 def test_every_login_at_the_servers_is_a_users_of_the_access_list(services):

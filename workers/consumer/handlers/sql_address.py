@@ -4,7 +4,7 @@
 |---|---|
 | `sqlite:///path` | `handled.sqlite3` in the data folder, or a file `.sqlite3` below its folder `handled` |
 | `postgresql://user@host:port/name` | no password, no parameters, one host, on PostgreSQL's port or another |
-| | that the policy of typed addresses (`workers.host.egress`) lets through |
+| | that the policy of typed addresses (`workers.host.egress`) lets through; no login of the host is sent |
 
 The host's own files and database may hold more forms. The egress policy judges each of them at every
 connection, with every server that it names; a socket of this machine counts as loopback. An address in a
@@ -15,6 +15,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -26,6 +27,15 @@ from workers.host import egress
 FIELD = "handler_options.url"
 PORT = 5432
 SCHEMES = {"postgres": PORT, "postgresql": PORT}
+# libpq adds what its environment has: PGPASSWORD, PGPASSFILE, ~/.pgpass, a service, a ticket, a certificate.
+# They are the host's, and a server that a person chose must not get them.
+NO_LOGIN_OF_THE_HOST: dict[str, Any] = {
+    "password": "",
+    "passfile": "/nonexistent",
+    "require_auth": "none",
+    "gssencmode": "disable",
+    "sslcertmode": "disable",
+}
 FOLDER, FILE = "handled", "handled.sqlite3"
 CONNECT_SECONDS = 10
 SOCKETS = ("/", "@")
@@ -122,7 +132,17 @@ def connect(url: str, addresses_of: Callable[..., list[str]] = egress.addresses_
         host=",".join(hosts),
         port=",".join(map(str, ports)),
         hostaddr=",".join(addresses),
+        **(NO_LOGIN_OF_THE_HOST if _may_be_typed(url) else {}),
     )
+
+
+def _may_be_typed(url: str) -> bool:
+    """Return whether the url has the form that a person may type."""
+    try:
+        server_of(url)
+    except BadInput:
+        return False
+    return True
 
 
 def _parameters_of(url: str) -> dict[str, str]:

@@ -1,15 +1,21 @@
-"""`manage.py database_roles NAME`: what the application's role may do in PostgreSQL; run by the owner.
+"""`manage.py database_roles NAME`: grant a PostgreSQL role what the console or its workers need.
 
-The owner of the tables migrates; the console, its workers and the loops use another role, which owns nothing:
-it reads and writes rows, but it can't change the schema or drop a trigger, and to the audit it only adds
-(INSERT and SELECT, no UPDATE, DELETE or TRUNCATE). Run it after each `migrate`, with DATABASE_URL naming the
-owner: it may run again. A role that is not there is made; its password comes from the environment variable
-that --password-environment names (a role that is there gets it, too).
+The owner of the tables migrates. All other processes use roles that own nothing: they read and write rows,
+but they can't change the schema, drop a trigger, or alter the audit.
+
+- The console's role reads and writes all rows; of the audit it adds rows only.
+- A role for workers (`--workers`) writes the plant and its history, but no account, token or audit entry.
+  It can't read sessions, second factors, failed logins, and answers that are kept for repeated forms.
+
+Run the command after each `migrate`, with DATABASE_URL naming the owner. You can run it again. It creates a
+role that doesn't exist. The variable that --password-environment names holds the password.
 """
 
 import re
+from collections.abc import Container, Iterable
 from typing import Any
 
+from django.apps import apps
 from django.core.management.base import CommandParser
 from django.db import connection, transaction
 from psycopg import sql
@@ -23,21 +29,34 @@ NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 # The application reads them; only the owner's migrations write them.
 READ_ONLY = ("django_migrations",)
 APPENDED = (TABLE,)
+# A role for workers may write these tables. A new model of the console is closed to it.
+WORKER_APPS = ("queues", "workers", "django_celery_beat")
+WORKER_TABLES = ("console_mark",)
+# A role for workers may not read them: whoever takes over a worker gets nothing that opens an account.
+HIDDEN_APPS = ("axes", "otp_totp", "sessions")
+HIDDEN_TABLES = ("console_session", "console_usersession", "console_submission", "console_recoverycode")
 
 
 class Command(OneLineCommand):
-    help = "Grant a PostgreSQL role what the application needs: rows of all tables; of the audit, new ones."
+    help = "Grant a PostgreSQL role the rows that the console, or with --workers its workers, need."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("role", help="the application's role; made when it is not there")
+        parser.add_argument("role", help="the role; created when it doesn't exist")
         parser.add_argument(
             "--password-environment", default="", metavar="NAME", help="the variable with its password"
+        )
+        parser.add_argument(
+            "--workers",
+            action="store_true",
+            help="for observer, alerter, beat and workers: no writing of accounts, tokens and audit",
         )
         parser.add_argument("--dry-run", action="store_true", help="print the statements, without a password")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            statements = self._statements(options["role"], options["password_environment"])
+            statements = self._statements(
+                options["role"], options["password_environment"], options["workers"]
+            )
         except BadInput as error:
             self.stderr.write(str(error))
             raise SystemExit(2) from None
@@ -45,13 +64,15 @@ class Command(OneLineCommand):
             with transaction.atomic(), connection.cursor() as cursor:
                 for statement in statements:
                     cursor.execute(statement)
-            self.stdout.write(f"{options['role']} may use the tables; of {TABLE} it may read and add rows.")
+            may = "read and write what workers need" if options["workers"] else "use the tables"
+            audit = "read it" if options["workers"] else "read and add rows"
+            self.stdout.write(f"{options['role']} may {may}; of {TABLE} it may {audit}.")
             return
         for statement in statements:
             text = statement.as_string(connection.connection)
             self.stdout.write(re.sub(r"PASSWORD '.*'", "PASSWORD '…'", text))
 
-    def _statements(self, role: str, variable: str) -> list[sql.Composed]:
+    def _statements(self, role: str, variable: str, for_workers: bool) -> list[sql.Composed]:
         if connection.vendor != "postgresql":
             raise BadInput(variables.DATABASE_URL.name, "names no PostgreSQL; SQLite has no roles.")
         if not NAME.match(role):
@@ -61,9 +82,59 @@ class Command(OneLineCommand):
             owner, database = cursor.fetchone()
             cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role])
             known = cursor.fetchone() is not None
-        if role == owner:
-            raise BadInput("role", f"{role} owns the tables; the application's role is another.")
-        return [*_made(role, known, variable), *_granted(role, owner, database)]
+            if role == owner:
+                raise BadInput("role", f"{role} owns the tables; the application's role is another.")
+            if known:
+                _check_no_other_rights(cursor, role)
+        granted = _worker_grants() if for_workers else _application_grants()
+        return [*_made(role, known, variable), *_composed(role, database, [*_revocations(), *granted])]
+
+
+def _check_no_other_rights(cursor: Any, role: str) -> None:
+    """Raise BadInput for a role with rights that no REVOKE takes: another role's, or an owner's."""
+    cursor.execute(
+        "SELECT granted.rolname FROM pg_auth_members JOIN pg_roles AS granted ON granted.oid = roleid"
+        " JOIN pg_roles AS member ON member.oid = member WHERE member.rolname = %s ORDER BY 1",
+        [role],
+    )
+    if granted := [name for (name,) in cursor.fetchall()]:
+        first = f"REVOKE {granted[0]} FROM {role}"
+        raise BadInput(
+            "role", f"{role} is a member of {', '.join(granted)} and has its rights; run {first} first."
+        )
+    cursor.execute(
+        "SELECT relname FROM pg_class WHERE relowner = %(role)s::regrole AND relname = ANY(%(tables)s)"
+        " UNION SELECT proname FROM pg_proc WHERE proowner = %(role)s::regrole"
+        " AND pronamespace = 'public'::regnamespace"
+        " UNION SELECT datname FROM pg_database"
+        " WHERE datdba = %(role)s::regrole AND datname = current_database()"
+        " UNION SELECT nspname FROM pg_namespace WHERE nspowner = %(role)s::regrole AND nspname = 'public'"
+        " ORDER BY 1",
+        {"role": role, "tables": _tables({each.label for each in apps.get_app_configs()})},
+    )
+    if owned := [name for (name,) in cursor.fetchall()]:
+        more = f" and {len(owned) - 1} more" if len(owned) > 1 else ""
+        raise BadInput(
+            "role",
+            f"{role} owns {owned[0]}{more}, so it can drop the audit's triggers; run ALTER … OWNER TO the"
+            " role that migrates, or take another role.",
+        )
+
+
+def worker_tables() -> list[str]:
+    """Return the tables whose rows a role for workers may write."""
+    return sorted({*WORKER_TABLES, *_tables(WORKER_APPS)})
+
+
+def hidden_tables() -> list[str]:
+    """Return the tables that a role for workers may not read."""
+    return sorted({*HIDDEN_TABLES, *_tables(HIDDEN_APPS)})
+
+
+def _tables(labels: Container[str]) -> list[str]:
+    """Return the tables of the models of these apps, with those of their many-to-many relations."""
+    models = apps.get_models(include_auto_created=True)
+    return [model._meta.db_table for model in models if model._meta.app_label in labels]
 
 
 def _made(role: str, known: bool, variable: str) -> list[sql.Composed]:
@@ -79,19 +150,39 @@ def _made(role: str, known: bool, variable: str) -> list[sql.Composed]:
     return made
 
 
-def _granted(role: str, owner: str, database: str) -> list[sql.Composed]:
-    """Everything is taken first, so that an earlier grant does not stay."""
-    name, tables = sql.Identifier(role), "ALL TABLES IN SCHEMA public"
-    statements = [
-        f"REVOKE ALL ON {tables} FROM {{name}}",
-        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
-        "GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {name}",
-        "GRANT USAGE ON SCHEMA public TO {name}",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {{name}}",
-        "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}",
-        *(f"REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM {{name}}, PUBLIC" for table in APPENDED),
-        *(f"REVOKE INSERT, UPDATE, DELETE ON {table} FROM {{name}}, PUBLIC" for table in READ_ONLY),
-        # A table that a handler makes is its own role's; what the owner makes later needs the next run.
-    ]
-    parts = {"name": name, "database": sql.Identifier(database), "owner": sql.Identifier(owner)}
+def _revocations() -> Iterable[str]:
+    """Take every right first, so that an earlier grant does not stay."""
+    for what in ("TABLES", "SEQUENCES"):
+        yield f"REVOKE ALL ON ALL {what} IN SCHEMA public FROM {{name}}"
+    yield "REVOKE CREATE ON SCHEMA public FROM PUBLIC"
+    yield "REVOKE ALL ON SCHEMA public FROM {name}"
+    yield "REVOKE ALL ON DATABASE {database} FROM {name}"
+    yield "GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {name}"
+    yield "GRANT USAGE ON SCHEMA public TO {name}"
+    for table in APPENDED:
+        yield f"REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM PUBLIC"
+    for table in READ_ONLY:
+        yield f"REVOKE INSERT, UPDATE, DELETE ON {table} FROM PUBLIC"
+
+
+def _application_grants() -> Iterable[str]:
+    yield "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {name}"
+    yield "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"
+    for table in APPENDED:
+        yield f"REVOKE UPDATE, DELETE ON {table} FROM {{name}}"
+    for table in READ_ONLY:
+        yield f"REVOKE INSERT, UPDATE, DELETE ON {table} FROM {{name}}"
+
+
+def _worker_grants() -> Iterable[str]:
+    yield "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {name}"
+    yield "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"
+    for table in hidden_tables():
+        yield f"REVOKE SELECT ON {table} FROM {{name}}"
+    for table in worker_tables():
+        yield f"GRANT INSERT, UPDATE, DELETE ON {table} TO {{name}}"
+
+
+def _composed(role: str, database: str, statements: Iterable[str]) -> list[sql.Composed]:
+    parts = {"name": sql.Identifier(role), "database": sql.Identifier(database)}
     return [sql.SQL(statement).format(**parts) for statement in statements]
