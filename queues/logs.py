@@ -68,6 +68,28 @@ class Ids(logging.Filter):
         return True
 
 
+class LinesForPeople(logging.Formatter):
+    """Lines of text. What comes from outside can't begin a line of its own, nor steer a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__("{asctime} {levelname} {name}{about}: {message}", style="{")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's own name)
+        return escape_controls(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 (logging's own name)
+        """Return the traceback, each line indented: the text of an error may hold line breaks."""
+        lines = super().formatException(ei).splitlines()
+        return "\n".join(f"  {escape_controls(line)}" for line in lines)
+
+
+def escape_controls(text: str) -> str:
+    """Return the text with each control character written as in Python: a line break as \\n."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 class LinesForPrograms(logging.Formatter):
     """A JSON object a line; `error` holds the traceback."""
 
@@ -95,7 +117,7 @@ def configuration(level: str | int | None = None) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {
-            "text": {"format": "{asctime} {levelname} {name}{about}: {message}", "style": "{"},
+            "text": {"()": "queues.logs.LinesForPeople"},
             "json": {"()": "queues.logs.LinesForPrograms"},
         },
         "filters": {"ids": {"()": "queues.logs.Ids"}},

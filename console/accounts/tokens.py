@@ -12,7 +12,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from console.accounts.access import (
     ACTIONS,
@@ -39,6 +39,7 @@ from workers.steering.overrides import read_reason
 
 NAME = re.compile(r"[\w.-]{1,80}\Z")
 MOST_SCOPES = 100
+RETAINED = timedelta(days=400)  # after its end; the audit keeps it for longer
 FAMILIES = frozenset(map(family_of, ACTIONS)) - {"account"}
 
 
@@ -69,6 +70,7 @@ def make(
     _check(actor, name, role, days)
     _check_queues(actor, scope.queues)
     _check_actions(actor, scope.actions)
+    ApiToken.objects.filter(Q(expires_at__lt=now - RETAINED) | Q(revoked_at__lt=now - RETAINED)).delete()
     if role == "administrator" or BY_NAME_ONLY & set(scope.actions):
         demand_confirmed(actor)
     # Whoever is disabled at this very instant gets none that would outlive it.

@@ -104,6 +104,7 @@ def _pattern(operator: str, types: dict[str, float], out_per_second: float) -> d
         "seconds": 0.001,
         "types": types,
         "partnerless_per_second": 0.0,
+        "forgotten_bytes_per_second": 0.0,
         "out_per_second": out_per_second,
         "shed_events": {},
         "shed_per_second": {},

@@ -52,8 +52,9 @@ class PatternCounts(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 class PatternStatus(StoredDocument, frozen=True, kw_only=True):
     """types: events/s it was given, by type; shed_per_second likewise, what it was not given.
-    partnerless_per_second: of those it was given, events that could add to no match. expression: as one
-    writes it. recall: None while nothing is known.
+    partnerless_per_second: of those it was given, events that could add to no match.
+    forgotten_bytes_per_second: of open matches, for which there was no room. expression: as one writes it.
+    recall: None while nothing is known.
     """
 
     operator: str = ""
@@ -65,6 +66,7 @@ class PatternStatus(StoredDocument, frozen=True, kw_only=True):
     seconds: float | None = None
     types: dict[str, float] = {}
     partnerless_per_second: float = 0.0
+    forgotten_bytes_per_second: float = 0.0
     out_per_second: float = 0.0
     shed_events: dict[str, int] = {}
     shed_per_second: dict[str, float] = {}

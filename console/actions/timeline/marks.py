@@ -26,6 +26,8 @@ PART = re.compile(r"(queue|node|application|operator|host|loop|producer)/(\S.{0,
 MOST_PARTS = 20
 # A pipeline that runs wild fills no table: so many outside changes are taken in an hour.
 MOST_AN_HOUR = 1_000
+RETAINED = timedelta(days=400)  # the audit keeps a mark for longer
+MOST_FORGOTTEN = 1_000  # with one new mark
 DEPLOYS = ("deploy", "rollout", "release", "rollback", "roll-back", "rolledback", "rolled-back", "upgrade")
 
 
@@ -68,6 +70,7 @@ def add(
     demand(actor, "mark.add")
     at = at or now
     _check(title.strip(), kind, text.strip(), at, until, now)
+    _forget_old(now)
     mark = Mark.objects.create(
         kind=kind, title=title.strip(), text=text.strip(), at=at, until=until, author=actor.name
     )
@@ -87,6 +90,7 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
         raise TooMany("event", f"is the {MOST_AN_HOUR + 1:,}th of an hour; send fewer, and later.")
     try:
         with transaction.atomic():
+            _forget_old(now)
             mark = Mark.objects.create(
                 kind=change.kind,
                 title=change.title,
@@ -106,6 +110,13 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
             raise
         return known, False
     return mark, True
+
+
+def _forget_old(now: datetime) -> None:
+    """Delete the oldest of the marks that are over for longer than RETAINED: programs set marks, too."""
+    old = Mark.objects.filter(at__lt=now - RETAINED, created_at__lt=now - RETAINED)
+    due = old.filter(Q(until=None) | Q(until__lt=now - RETAINED)).order_by("pk")
+    Mark.objects.filter(pk__in=list(due.values_list("pk", flat=True)[:MOST_FORGOTTEN])).delete()
 
 
 def _known(change: OutsideChange) -> Mark | None:

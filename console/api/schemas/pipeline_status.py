@@ -56,6 +56,11 @@ class PatternStatus(PatternCounts):
     partnerless_per_second: NotRequired[
         Annotated[PerSecond, Field(description="Of these, events that could add to no match.")]
     ]
+    forgotten_bytes_per_second: NotRequired[
+        Annotated[
+            PerSecond, Field(description="Bytes of open matches that were dropped: too many were open.")
+        ]
+    ]
     out_per_second: PerSecond
     shed_events: Annotated[dict[str, int], Field(description="Events shed since ever, by type.")]
     shed_per_second: dict[str, PerSecond]

@@ -8,7 +8,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from console.accounts.access import actor_of_token, create_token, demand
+from console.accounts import tokens
+from console.accounts.access import actor_of_token, actor_of_user, create_token, demand
 from console.models import ApiToken, AuditEntry, Identity, Submission
 from queues.models import Queue
 from workers.models import Loop
@@ -30,6 +31,17 @@ def test_a_token_makes_no_other_token(people, control):
         answer = post(made(people["administrator"], f"of-{role}", role), "/api/v1/tokens", {"name": role})
         assert answer.status_code == 403, role
     assert ApiToken.objects.count() == 3
+
+
+def test_a_new_token_takes_the_place_of_those_that_ended_long_ago(people, control):
+    """A pipeline that makes itself a token a run does not fill the table."""
+    owner, now = people["administrator"], timezone.now()
+    for name, days in {"long-over": -401, "lately-over": -399, "good": 1}.items():
+        create_token(owner, name, "viewer", now + timedelta(days=days))
+    create_token(owner, "long-revoked", "viewer", now + timedelta(days=1))
+    ApiToken.objects.filter(name="long-revoked").update(revoked_at=now - timedelta(days=401))
+    tokens.make(actor_of_user(owner), "new", "viewer", 1, now)
+    assert set(ApiToken.objects.values_list("name", flat=True)) == {"lately-over", "good", "new"}
 
 
 def test_a_viewers_token_revokes_no_administrators_token(people, control):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from queues import keys
 from queues.errors import BadInput
 from tests.workers.samples import TIME_US, delivery_of
-from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
+from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident, Silence
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import ChunkLease
@@ -30,7 +30,7 @@ from workers.consumer.handlers.sql import Sql, SqliteStore
 from workers.coordination.leases import Lease
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import Recorder
-from workers.models import Chunk, LedgerEntry, Loop, Override, Plan, Run, Task
+from workers.models import Chunk, LedgerEntry, Loop, Override, PipelineVersion, Plan, Run, Task, Tuning
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
 DAY = datetime.fromtimestamp(TIME_US / 1e6, UTC).date().isoformat()
@@ -380,6 +380,53 @@ def test_runs_that_ended_long_ago_go_with_their_chunks_and_others_stay(keeper):
     assert keeper.run(run_days=400).state == "done"
     left = Run.objects.filter(task=task)
     assert left.count() == 2 and open_run in left and Chunk.objects.filter(run__task=task).count() == 1
+
+
+def test_overrides_and_silences_that_ended_long_ago_go_and_those_with_an_effect_stay(
+    keeper: Keeper, django_user_model: type[User]
+) -> None:
+    owner = django_user_model.objects.create_user("desk-2")
+    for days in (401, 399, None):
+        ended = None if days is None else NOW - timedelta(days=days)
+        Override.objects.create(
+            queue="q", name="mode", value="hold", owner=owner, reason=str(days), ended_at=ended
+        )
+        Silence.objects.create(
+            matchers=[], owner=owner, reason=str(days), expires_at=ended or NOW + timedelta(days=1)
+        )
+    assert keeper.run(record_days=400).state == "done"
+    for model in (Override, Silence):
+        assert set(model.objects.values_list("reason", flat=True)) == {"399", "None"}
+
+
+def test_of_old_tunings_and_versions_the_newest_and_what_is_at_work_stay(
+    keeper: Keeper, django_user_model: type[User]
+) -> None:
+    owner = django_user_model.objects.create_user("desk-2")
+    old, loop = NOW - timedelta(days=500), host_loop("jobs@a", 0)
+    for state in ("rejected", "void", "proposed", "approved"):
+        Tuning.objects.create(
+            loop=loop, state=state, values={}, instead_of={}, days=[], improvement=0.1, confidence=0.9,
+            hash=state, created_at=old, decided_at=None if state == "proposed" else old,
+        )  # fmt: skip
+    for number in range(1, 14):
+        PipelineVersion.objects.create(
+            application="a", number=number, text="", reason="", owner=owner, created_at=old,
+            active=number == 1,
+        )  # fmt: skip
+    assert keeper.run(record_days=400).state == "done"
+    assert set(Tuning.objects.values_list("state", flat=True)) == {"proposed", "approved"}
+    left = sorted(PipelineVersion.objects.values_list("number", flat=True))
+    assert left == [1, *range(4, 14)]
+
+
+def test_no_bound_of_days_keeps_all_records(keeper: Keeper, django_user_model: type[User]) -> None:
+    owner = django_user_model.objects.create_user("desk-2")
+    Override.objects.create(
+        queue="q", name="mode", value="hold", owner=owner, reason="r", ended_at=NOW - timedelta(days=900)
+    )
+    keeper.run(record_days=0)
+    assert Override.objects.exists()
 
 
 def host_loop(host: str, age_days: float, **target: str) -> Loop:

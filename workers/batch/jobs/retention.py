@@ -21,7 +21,7 @@ from django.db.models import Max, Q, QuerySet
 from queues import keys
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, FollowUp, Message
-from workers.batch.jobs import handled_rows
+from workers.batch.jobs import handled_rows, old_records
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.present_files import bytes_in, written_before
@@ -71,6 +71,7 @@ PARAMETERS = (
     days_parameter("ledger_days", 90, "ledger entries"),
     days_parameter("plan_days", 90, "plans that are over"),
     days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
+    days_parameter("record_days", 400, "ended overrides, silences, tunings and versions"),
     days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
     size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
@@ -116,6 +117,7 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _alert_pieces(values["alert_days"], where)
     yield from _plan_pieces(values["plan_days"], where)
     yield from _run_pieces(values["run_days"], where)
+    yield from _record_pieces(values["record_days"], where)
     if due_loops(cutoff(RETIRED_LOOP_DAYS, where.now)).exists():
         yield Piece("loops", {"kind": "loops", "before": cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()})
 
@@ -299,6 +301,12 @@ def _run_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield Piece("runs", {"kind": "runs", "before": before.isoformat()})
 
 
+def _record_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    before = cutoff(days, where.now)
+    if days != FOREVER and old_records.exist(before):
+        yield Piece("records", {"kind": "records", "before": before.isoformat()})
+
+
 def _handled_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     """One, whatever is due: to know that takes reading all rows, which its worker does."""
     days, most = values["handled_days"], values["handled_megabytes"]
@@ -453,6 +461,14 @@ def _delete_runs(lease: Any) -> Made:
     return Made(deleted)
 
 
+def _delete_records(lease: Any) -> Made:
+    rows = 0
+    for count in old_records.deleted(datetime.fromisoformat(lease.content["before"]), lease.guarded):
+        rows += count
+        lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
+    return Made(rows)
+
+
 def _delete_loops(lease: Any) -> Made:
     """Loops of hosts that were gone by then, with the fencing numbers of their leases (as of plans)."""
     before = datetime.fromisoformat(lease.content["before"])
@@ -576,6 +592,7 @@ _WORK = {
     "alerts": _delete_alerts,
     "plans": _delete_plans,
     "runs": _delete_runs,
+    "records": _delete_records,
     "loops": _delete_loops,
     "handled": _delete_handled,
 }

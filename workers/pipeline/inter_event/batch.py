@@ -2,7 +2,9 @@
 which each operator has as many tasks as its parallelism says; then the complex events.
 """
 
+import logging
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 import redis
@@ -20,6 +22,9 @@ from workers.pipeline.patterns.graph import KEY_GROUPS, Operator, shares_of_grou
 from workers.pipeline.tiers.batch_work import BatchWork
 from workers.pipeline.tiers.checkpoint import Checkpoint
 from workers.pipeline.tiers.state import StateStore
+
+logger = logging.getLogger(__name__)
+WARN_SECONDS = 60.0  # between two warnings about a pattern
 
 
 class InterEventBoard(Protocol):
@@ -45,6 +50,7 @@ class InterEventWork(BatchWork):
         self._store = StateStore(control, application.name)
         self.ids = {"application": application.name}
         self._outbox, self._status = outbox, status
+        self._warned_at: dict[str, float] = {}
 
     def work(self, events: DataFrame, batch: int) -> None:
         started = time.monotonic()
@@ -59,10 +65,25 @@ class InterEventWork(BatchWork):
             for count in _run(spark, self._level(batch, combined, level), groups):
                 worked.append(count)
                 counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
+        self._warn_of_forgotten(counts)
         self._outbox.try_publish()
         seconds = time.monotonic() - started
         at = time.monotonic()
         self._status.inter_event(InterEventBatch(at, batch, combined, counts, tuple(worked), seconds))
+
+    def _warn_of_forgotten(self, counts: Mapping[str, OperatorCount]) -> None:
+        """Log each pattern that dropped open matches, once in WARN_SECONDS."""
+        now = time.monotonic()
+        patterns = (each for count in counts.values() for each in count.patterns.items())
+        for name, pattern in patterns:
+            if pattern.forgotten_bytes and now - self._warned_at.get(name, -WARN_SECONDS) >= WARN_SECONDS:
+                self._warned_at[name] = now
+                logger.warning(
+                    "Pattern %s dropped open matches of %.1f MB: its keys, or the events of a window, are too"
+                    " many. Shorten its window, or have rules keep fewer events.",
+                    name,
+                    pattern.forgotten_bytes / 1e6,
+                )
 
     def _level(self, batch: int, combined: Combined, level: int) -> Work:
         application = self._application

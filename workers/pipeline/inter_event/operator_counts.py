@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 class PatternCount:
     """types: event type → events that the pattern was given. seconds: of matching, its state included.
     suppressed: not emitted. partnerless: of the events given, those that could add to no match
-    (`matching.partners`). shed: event type → events that it did without. control_types: those given that
-    are of control keys; control_events, control_matches (suppressed ones left out): the same by group
-    (`shedder`), empty while nothing is shed.
+    (`matching.partners`). forgotten_bytes: of open matches, for which there was no room. shed: event type →
+    events that it did without. control_types: those given that are of control keys; control_events,
+    control_matches (suppressed ones left out): the same by group (`shedder`), empty while nothing is shed.
     """
 
     types: dict[str, int] = field(default_factory=dict)
@@ -21,10 +21,12 @@ class PatternCount:
     control_events: list[int] = field(default_factory=list)
     control_matches: list[int] = field(default_factory=list)
     partnerless: int = 0
+    forgotten_bytes: int = 0
 
     def add(self, other: "PatternCount") -> None:
         self.matches, self.suppressed = self.matches + other.matches, self.suppressed + other.suppressed
         self.partnerless += other.partnerless
+        self.forgotten_bytes += other.forgotten_bytes
         self.seconds += other.seconds
         for name in ("types", "shed", "control_types"):
             add_types(getattr(self, name), getattr(other, name))

@@ -1,4 +1,10 @@
-"""What an operator remembers of some key groups: per group one value, in which each pattern has its part."""
+"""What an operator remembers of some key groups: per group one value, in which each pattern has its part.
+
+Open matches wait for the whole of a pattern's window, so a producer with many keys, or long ones, decides how
+much is remembered. The control server holds it and refuses all writes of the plant when it is full. So all
+operators of an application share MAX_STATE_BYTES: a group that takes more than its share forgets the open
+matches of its largest pattern first.
+"""
 
 import struct
 from collections.abc import Mapping
@@ -7,20 +13,31 @@ from dataclasses import dataclass, field
 import orjson
 
 _LENGTH = struct.Struct("<I")
+MAX_STATE_BYTES = 128 * 2**20  # of an application: a quarter of what ./run gives the control server
+
+
+def place_limit(operators: int, groups: int) -> int:
+    """Return how many bytes one key group of one operator may remember."""
+    return MAX_STATE_BYTES // (operators * groups)
 
 
 @dataclass
 class OperatorMemory:
-    """parts: signature → group → state. A part of a pattern that is not asked for any more is forgotten."""
+    """parts: signature → group → state. A part of a pattern that is not asked for any more is forgotten.
 
+    max_place_bytes: what a group may remember. forgotten_bytes: signature → what did not fit, once `written`.
+    """
+
+    max_place_bytes: int = MAX_STATE_BYTES
     parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    forgotten_bytes: dict[str, int] = field(default_factory=dict)
     _kept: dict[int, dict[str, bytes]] = field(default_factory=dict)
     _timers_us: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, places: Mapping[str, bytes]) -> "OperatorMemory":
+    def of(cls, places: Mapping[str, bytes], max_place_bytes: int = MAX_STATE_BYTES) -> "OperatorMemory":
         """Of the values of places (`operator/group`)."""
-        memory = cls()
+        memory = cls(max_place_bytes)
         for place, data in places.items():
             group = int(place.rpartition("/")[2])
             for signature, state in _unpacked(data).items():
@@ -42,9 +59,21 @@ class OperatorMemory:
         """The value of every place, and when it is due."""
         groups = {place: int(place.rpartition("/")[2]) for place in places}
         return {
-            place: (_packed(self._kept.get(group, {})), self._timers_us.get(group))
+            place: (_packed(self._within_limit(self._kept.get(group, {}))), self._timers_us.get(group))
             for place, group in groups.items()
         }
+
+    def _within_limit(self, parts: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Leave out the largest parts of a group until the rest fits, and count what is left out."""
+        total = sum(map(len, parts.values()))
+        left = dict(parts)
+        for signature in sorted(parts, key=lambda each: -len(parts[each])):
+            if total <= self.max_place_bytes:
+                break
+            size = len(left.pop(signature))
+            total -= size
+            self.forgotten_bytes[signature] = self.forgotten_bytes.get(signature, 0) + size
+        return left
 
 
 def _packed(parts: Mapping[str, bytes]) -> bytes:

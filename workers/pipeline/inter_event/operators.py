@@ -19,7 +19,7 @@ from workers.pipeline.events.connections import control_of
 from workers.pipeline.events.kinds import of_one_kind
 from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount, add_types, added
-from workers.pipeline.inter_event.operator_memory import OperatorMemory
+from workers.pipeline.inter_event.operator_memory import OperatorMemory, place_limit
 from workers.pipeline.intra_event.result_writer import SLICE_GROUPS, WHOLE
 from workers.pipeline.matching.complex_event import complex_events
 from workers.pipeline.matching.matcher import Matcher, masks_of
@@ -144,7 +144,7 @@ class Work:
         late: pa.Table,
         count: OperatorCount,
     ) -> WrittenState:
-        memory = OperatorMemory.of(before)
+        memory = OperatorMemory.of(before, place_limit(len(self.graph.operators), KEY_GROUPS))
         batch = due.combine_chunks().to_batches()[0] if due.num_rows else None
         made = []
         shedder = self.combined.controls.shedder
@@ -160,9 +160,10 @@ class Work:
             if len(found) > found.suppressed.sum():
                 made.append(complex_events(pattern, found, self._ids(pattern, places)))
         outputs = self._outputs(places, made)
-        return WrittenState(
-            memory.written(places), *outputs, late=_newest_late(late), late_events=late.num_rows
-        )
+        states = memory.written(places)
+        for pattern in operator.patterns:
+            count.of(pattern.name).forgotten_bytes += memory.forgotten_bytes.get(pattern.signature, 0)
+        return WrittenState(states, *outputs, late=_newest_late(late), late_events=late.num_rows)
 
     def _ids(self, pattern: Pattern, places: list[str]) -> str:
         """What its complex events' ids begin with: a batch that is worked again repeats them."""

@@ -428,6 +428,7 @@ class StatusBoard:
             seconds=sum(count.seconds for count in counts) / events if events else None,
             types=self._by_type(types, now),
             partnerless_per_second=self._rate([given.partnerless], now),
+            forgotten_bytes_per_second=self._rate([given.forgotten_bytes], now),
             out_per_second=self._rate((count.matches for count in counts), now),
             shed_events=self._shed.totals.get(name, {}),
             shed_per_second=self._by_type(lately, now),

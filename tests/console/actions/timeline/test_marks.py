@@ -41,6 +41,25 @@ def test_the_marks_of_a_range_are_those_that_touch_it():
     assert list(marks.between(NOW, NOW + MINUTE)) == []
 
 
+def test_a_new_mark_takes_the_place_of_those_that_are_over_for_400_days():
+    over = {"instant": (-401, None), "range": (-500, -401), "to today": (-500, 0), "lately": (-399, None)}
+    for title, (at, until) in over.items():
+        mark = Mark.objects.create(
+            title=title,
+            at=NOW + timedelta(days=at),
+            until=None if until is None else NOW + timedelta(days=until),
+        )
+        Mark.objects.filter(pk=mark.pk).update(created_at=mark.at)
+    marks.add(OPERATOR, title="new", now=NOW)
+    assert set(Mark.objects.values_list("title", flat=True)) == {"to today", "lately", "new"}
+
+
+def test_a_mark_of_long_ago_that_was_just_set_stays():
+    marks.add(OPERATOR, title="two years ago", at=NOW - timedelta(days=730), now=NOW)
+    marks.add(OPERATOR, title="new", now=NOW)
+    assert Mark.objects.count() == 2
+
+
 def test_a_removed_mark_is_shown_no_more_but_stays_in_the_audit():
     mark = marks.add(OPERATOR, title="wrong", now=NOW)
     for _ in range(2):

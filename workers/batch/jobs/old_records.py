@@ -1,0 +1,68 @@
+"""Settings that are over: overrides, silences, tunings, and versions of applications.
+
+Programs set them by the API, too, so a person's patience does not bound their number. What still has an
+effect stays, and so does the newest of its kind: the last tuning of a loop, and the versions of an application
+to go back to.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from workers.alerts.lifecycle.models import Silence
+from workers.models import Override, PipelineVersion, Tuning
+
+BATCH_ROWS = 500
+RETAINED_VERSIONS = 10  # of an application, besides the active one
+
+
+def due_overrides(before: datetime) -> QuerySet[Override]:
+    """Return the overrides that ended before this time."""
+    return Override.objects.filter(ended_at__lt=before)
+
+
+def due_silences(before: datetime) -> QuerySet[Silence]:
+    """Return the silences that were over before this time."""
+    return Silence.objects.filter(Q(ended_at__lt=before) | Q(expires_at__lt=before))
+
+
+def due_tunings(before: datetime) -> QuerySet[Tuning]:
+    """Return the tunings that were decided before this time, but for the newest of each loop."""
+    newer = Tuning.objects.filter(loop=OuterRef("loop"), pk__gt=OuterRef("pk"))
+    decided = Tuning.objects.filter(decided_at__lt=before).exclude(state=Tuning.State.PROPOSED)
+    return decided.filter(Exists(newer))
+
+
+def due_versions(before: datetime) -> QuerySet[PipelineVersion]:
+    """Return the versions from before this time that are neither active nor among the newest."""
+    newest = PipelineVersion.objects.filter(application=OuterRef("application")).order_by("-number")
+    old = PipelineVersion.objects.filter(created_at__lt=before, active=False)
+    return old.filter(Exists(newest.filter(number__gte=OuterRef("number") + RETAINED_VERSIONS).order_by()))
+
+
+DUE: tuple[Callable[[datetime], QuerySet[Any]], ...] = (
+    due_overrides,
+    due_silences,
+    due_tunings,
+    due_versions,
+)
+
+
+def exist(before: datetime) -> bool:
+    """Return whether there is something to delete."""
+    return any(due(before).exists() for due in DUE)
+
+
+def deleted(before: datetime, guarded: Callable[[], AbstractContextManager[Any]]) -> Iterator[int]:
+    """Delete what was over before this time and yield how many rows went, BATCH_ROWS at a time at most."""
+    for due in DUE:
+        while True:
+            with guarded():
+                ids = list(due(before).order_by("pk").values_list("pk", flat=True)[:BATCH_ROWS])
+                due(before).model.objects.filter(pk__in=ids).delete()
+            if not ids:
+                break
+            yield len(ids)
