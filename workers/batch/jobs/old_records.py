@@ -1,8 +1,8 @@
 """Settings that are over: overrides, silences, tunings, and versions of applications.
 
 Programs set them by the API, too, so a person's patience does not bound their number. What still has an
-effect stays, and so does the newest of its kind: the last tuning of a loop, and the versions of an application
-to go back to.
+effect stays, and so does the newest of its kind: the last tuning of a loop, and the versions of an
+application to go back to.
 """
 
 from collections.abc import Callable, Iterator
