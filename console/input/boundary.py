@@ -124,10 +124,7 @@ def document_of(body: bytes) -> Any:
     """JSON read strictly. Raises JSONDecodeError for what is none, BadInput naming the field that holds what
     nothing can take.
     """
-    try:
-        read = orjson.loads(body)
-    except orjson.JSONDecodeError as fault:
-        read = _leniently(body, fault)
+    read = json_of(body)
     for field, value, depth in _values(read):
         if depth > MOST_DEPTH:
             raise BadInput(field, f"is nested deeper than {MOST_DEPTH} levels.")
@@ -137,6 +134,14 @@ def document_of(body: bytes) -> Any:
         if isinstance(value, float | int) and not -MOST_NUMBER <= value < MOST_NUMBER:
             raise BadInput(field, "takes a finite number of at most 64 bits.")
     return read
+
+
+def json_of(body: bytes) -> Any:
+    """Parse JSON without looking at its values. Raises JSONDecodeError, and BadInput for what is too deep."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as fault:
+        return _leniently(body, fault)
 
 
 def _leniently(body: bytes, fault: orjson.JSONDecodeError) -> Any:

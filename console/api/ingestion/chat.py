@@ -21,6 +21,7 @@ from console.api.ingestion import chat_message
 from console.api.ingestion.chat_message import ChatMessage, Unproven
 from console.api.request.refusals import RefusedError
 from console.api.schemas.alerts.receivers import ChatReply
+from console.input.plain_text import UNSTORABLE, is_plain
 from queues import environment as variables
 from queues.errors import BadInput
 from workers.alerts.delivery.channels import apprise
@@ -54,7 +55,8 @@ BODY = {
 def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
     """A note beside the alert that it names. For a slash command of Slack or Mattermost, an outgoing webhook
     of Mattermost, Rocket.Chat, Zulip or Teams, a webhook of Telegram; the secret that they share with Weir
-    is in the variable that the receiver names (`answers_environment`). 401 where it is another's.
+    is in the variable that the receiver names (`answers_environment`). 401 where it is another's. What is
+    no answer (an edited message, another command, a message of another chat) is ignored, with 200.
     """
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
     actor = Actor(
@@ -69,6 +71,8 @@ def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
         message = _proven(request, found)
     except Unproven:
         _refuse(actor)
+    if message.is_ignored or not _is_of_receiver(message, found):
+        return declared(ChatReply, {})
     return declared(ChatReply, message.reply(_noted(actor, message)))
 
 
@@ -80,10 +84,16 @@ def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
         secret = ""
     if receiver is None or not secret:
         raise Http404("No receiver of this name takes answers; set the variable of its answers.")
-    message = chat_message.read(request.headers, request.body, secret, time.time())
-    if message.chat is not None and not set(message.chat) & apprise.targets_of(receiver):
-        raise Unproven
-    return message
+    return chat_message.read(request.headers, request.body, secret, time.time())
+
+
+def _is_of_receiver(message: ChatMessage, receiver: Receiver | None) -> bool:
+    """Whether it comes from a chat of the receiver, where the service says which chat it is."""
+    if message.chat is None or receiver is None:
+        return message.chat is None
+    # An address may name a topic of a chat behind its number, and names are the same in any case.
+    ours = {each.partition(":")[0].lower() for each in apprise.targets_of(receiver)}
+    return any(each.lower() in ours for each in message.chat)
 
 
 def _refuse(actor: Actor) -> NoReturn:
@@ -100,6 +110,8 @@ def _noted(actor: Actor, message: ChatMessage) -> str:
     number, words = message.alert()
     if number is None or not words:
         return HELP
+    if not is_plain(message.who + words):
+        return f"Not noted: text {UNSTORABLE}"
     text, now = f"{message.who}, in a chat: {words}", timezone.now()
     lately = AlertEvent.objects.filter(kind=AlertEvent.Kind.NOTE, by=None, at__gt=now - AGAIN)
     try:

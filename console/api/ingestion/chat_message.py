@@ -3,8 +3,11 @@
     Slack                   X-Slack-Signature: HMAC-SHA256 of "v0:time:body", at most five minutes old
     Microsoft Teams         Authorization: HMAC …, HMAC-SHA256 of the body, under a key in base64
     Telegram                X-Telegram-Bot-Api-Secret-Token: the secret itself
-    Mattermost, Rocket.Chat and Zulip
-                            `token` in the body, a form or JSON: the secret itself
+    Mattermost              Authorization: Token …, the secret itself, or `token` in the body
+    Rocket.Chat, Zulip      `token` in the body, a form or JSON: the secret itself
+
+Each proof is judged by itself, and one that holds is enough. What a proven service posts is read or ignored,
+never refused: services repeat a refused request, and hold back what comes after it.
 
 An answer names its alert: by its number at the beginning ("12 n3 is restarted"), or by the link in the
 message that it answers.
@@ -21,15 +24,17 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from console.input.boundary import document_of
-from console.input.plain_text import UNSTORABLE, is_plain
+from console.input.boundary import json_of
 from queues.errors import BadInput
 
 NEWEST_SECONDS = 300.0
-MOST_FIELDS = 60
+# A form repeats a field for each person that its text mentions.
+MAX_FIELDS = 2_000
 LONGEST_WHO = 60
 # What calls us by our name: "/weir", "/weir@bot", "@**weir**", "<at>weir</at>", "@weir".
 CALL = re.compile(r"\s*(?:/\w+(?:@\w+)?|@\*\*[^*]*\*\*|<at>[^<]*</at>|@\w+)(?:\s|&nbsp;)*")
+# A Telegram group shows a bot the commands of other bots, too.
+OTHER_COMMAND = re.compile(r"\s*/(?!weir\b)\w", re.IGNORECASE)
 NUMBER = re.compile(r"\s*#?(\d{1,12})\b[\s:,.]*")
 LINK = re.compile(r"/alerts/(\d{1,12})/")
 
@@ -42,7 +47,7 @@ class Unproven(Exception):  # noqa: N818
 class ChatMessage:
     """who: as the service calls them. text: without what calls us. quoted: what it answers. chat: names of
     the chat it comes from, where a stranger could write in one of their own. reply: our words, as the
-    service shows them.
+    service shows them. is_ignored: it is no answer, so nothing is recorded and nothing is said.
     """
 
     who: str
@@ -50,6 +55,7 @@ class ChatMessage:
     quoted: str = ""
     chat: tuple[str, ...] | None = None
     reply: Callable[[str], dict[str, Any]] = lambda words: {"text": words}
+    is_ignored: bool = False
 
     def alert(self) -> tuple[int | None, str]:
         """The number of the alert that it is about, None for none, and the words beside it. Of a message that
@@ -61,51 +67,83 @@ class ChatMessage:
         return (int(quoted[0]) if quoted else None), self.text.strip()
 
 
+IGNORED = ChatMessage("", "", is_ignored=True)
+Fields = Mapping[str, Any]
+
+
 def read(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float) -> ChatMessage:
-    """Raises Unproven, and BadInput naming what can't be read."""
-    for header, reader in BY_HEADER.items():
-        if proof := headers.get(header, ""):
-            return reader(proof, headers, body, secret, now_seconds)
-    posted = _fields(body)
-    if not secret or not hmac.compare_digest(_text(posted, "token").encode(), secret.encode()):
+    """Read what a chat service posted. Raises Unproven."""
+    reader = _proven_reader(headers, body, secret, now_seconds) if secret else None
+    if reader is None:
         raise Unproven
-    if "message" in posted:
-        return _zulip(posted)
-    return ChatMessage(_who(posted, "user_name"), _said(posted), reply=_in_channel)
+    return reader(_fields(body))
 
 
-def _slack(
-    proof: str, headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float
-) -> ChatMessage:
+def _proven_reader(
+    headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float
+) -> Callable[[Fields], ChatMessage] | None:
+    """Return the reader of the service whose proof holds, None where none does."""
+    if _is_signed_by_slack(headers, body, secret, now_seconds):
+        return _read_slack
+    if _is_same(headers.get("X-Telegram-Bot-Api-Secret-Token", ""), secret):
+        return _read_telegram
+    authorization = headers.get("Authorization", "")
+    if _is_signed_by_teams(authorization, body, secret):
+        return _read_teams
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() == "token" and _is_same(token.strip(), secret):
+        return _read_posted
+    return _read_posted if _is_same(_text(_fields(body), "token"), secret) else None
+
+
+def _is_signed_by_slack(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float) -> bool:
     sent_at = headers.get("X-Slack-Request-Timestamp", "")
     expected = hmac.new(secret.encode(), f"v0:{sent_at}:".encode() + body, sha256).hexdigest()
-    _check(secret, proof, f"v0={expected}")
-    if not sent_at.isdecimal() or abs(now_seconds - int(sent_at[:12])) > NEWEST_SECONDS:
-        raise Unproven
-    posted = _form(body)
-    return ChatMessage(_who(posted, "user_name"), _said(posted), reply=_in_channel)
+    is_recent = sent_at.isdecimal() and abs(now_seconds - int(sent_at[:12])) <= NEWEST_SECONDS
+    return is_recent and _is_same(headers.get("X-Slack-Signature", ""), f"v0={expected}")
 
 
-def _teams(proof: str, _: Mapping[str, str], body: bytes, secret: str, __: float) -> ChatMessage:
+def _is_signed_by_teams(authorization: str, body: bytes, secret: str) -> bool:
     try:
         key = base64.b64decode(secret, validate=True)
     except ValueError:  # of base64, or of a secret that is no ASCII
-        raise Unproven from None
+        return False
     expected = base64.b64encode(hmac.new(key, body, sha256).digest()).decode()
-    _check(key.decode("latin-1"), proof, f"HMAC {expected}")
-    posted = _json(body)
+    return bool(key) and _is_same(authorization, f"HMAC {expected}")
+
+
+def _is_same(proof: str, expected: str) -> bool:
+    return hmac.compare_digest(proof.encode(errors="replace"), expected.encode())
+
+
+def _read_slack(posted: Fields) -> ChatMessage:
+    """Events, buttons and checks of the address come signed as well, and have no text of a person."""
+    if posted.get("bot_id") or posted.get("user_name") == "slackbot":
+        return IGNORED
+    return _read_posted(posted)
+
+
+def _read_teams(posted: Fields) -> ChatMessage:
+    sender = _inner(posted, "from")
+    if posted.get("type", "message") != "message" or sender.get("role") == "bot" or "text" not in posted:
+        return IGNORED
     return ChatMessage(
-        _who(_inner(posted, "from"), "name"),
+        _who(sender, "name"),
         _said(posted),
         reply=lambda words: {"type": "message", "text": words},
     )
 
 
-def _telegram(proof: str, _: Mapping[str, str], body: bytes, secret: str, __: float) -> ChatMessage:
-    """Anybody may write to a bot, so it also says from which chat."""
-    _check(secret, proof, secret)
-    message = _inner(_json(body), "message")
+def _read_telegram(posted: Fields) -> ChatMessage:
+    """Of all updates a new message alone is an answer. Anybody may write to a bot, so it also says from which
+    chat. An administrator who writes without a name comes as a bot, with the chat as the sender.
+    """
+    message = _inner(posted, "message")
     sender, chat = _inner(message, "from"), _inner(message, "chat")
+    text = _text(message, "text")
+    is_of_bot = sender.get("is_bot") is True and "sender_chat" not in message
+    if not text or is_of_bot or OTHER_COMMAND.match(text):
+        return IGNORED
     number = chat.get("id")
 
     def reply(words: str) -> dict[str, Any]:
@@ -120,8 +158,21 @@ def _telegram(proof: str, _: Mapping[str, str], body: bytes, secret: str, __: fl
     )
 
 
-def _zulip(posted: Mapping[str, Any]) -> ChatMessage:
+def _read_posted(posted: Fields) -> ChatMessage:
+    """Of Slack, Mattermost, Rocket.Chat and Zulip, which differ in few fields."""
+    if "message" in posted:
+        return _read_zulip(posted)
+    # Rocket.Chat also posts what bots and itself write, and a message once more when it is edited.
+    if "text" not in posted or _is_set(posted, "bot") or _is_set(posted, "isEdited"):
+        return IGNORED
+    return ChatMessage(_who(posted, "user_name"), _said(posted), reply=_in_channel)
+
+
+def _read_zulip(posted: Fields) -> ChatMessage:
     message = _inner(posted, "message")
+    own = _text(posted, "bot_email")
+    if "data" not in posted or (own and _text(message, "sender_email") == own):
+        return IGNORED
     return ChatMessage(
         _who(message, "sender_full_name"),
         _said({"text": posted.get("data")}),
@@ -129,46 +180,30 @@ def _zulip(posted: Mapping[str, Any]) -> ChatMessage:
     )
 
 
-BY_HEADER: Mapping[str, Callable[[str, Mapping[str, str], bytes, str, float], ChatMessage]] = {
-    "X-Slack-Signature": _slack,
-    "X-Telegram-Bot-Api-Secret-Token": _telegram,
-    "Authorization": _teams,
-}
-
-
-def _check(secret: str, proof: str, expected: str) -> None:
-    if not secret or not hmac.compare_digest(proof.encode(), expected.encode()):
-        raise Unproven
-
-
 def _in_channel(words: str) -> dict[str, Any]:
     """Also for those who did not ask."""
     return {"response_type": "in_channel", "text": words}
 
 
-def _fields(body: bytes) -> Mapping[str, Any]:
-    return _json(body) if body.lstrip().startswith(b"{") else _form(body)
-
-
-def _form(body: bytes) -> Mapping[str, Any]:
+def _fields(body: bytes) -> Fields:
+    """Return the fields of a JSON object or of a form; none where the body is neither."""
     try:
-        found = parse_qs(body.decode(), max_num_fields=MOST_FIELDS)
+        found = json_of(body)
+    except (orjson.JSONDecodeError, BadInput):
+        found = _form(body)
+    return found if isinstance(found, dict) else {}
+
+
+def _form(body: bytes) -> Fields:
+    try:
+        found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise BadInput("body", f"takes a form in UTF-8 of at most {MOST_FIELDS} fields.") from None
-    for name, values in found.items():
-        if not (is_plain(name) and all(map(is_plain, values))):
-            raise BadInput("body", UNSTORABLE)
+        return {}
     return {name: values[-1] for name, values in found.items()}
 
 
-def _json(body: bytes) -> Mapping[str, Any]:
-    try:
-        found = document_of(body)
-    except orjson.JSONDecodeError as fault:
-        raise BadInput("body", f"is not JSON: {fault}.") from None
-    if not isinstance(found, dict):
-        raise BadInput("body", "takes a JSON object.")
-    return found
+def _is_set(document: Fields, name: str) -> bool:
+    return document.get(name) not in (None, False, "", "false")
 
 
 def _inner(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
