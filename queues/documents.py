@@ -7,6 +7,7 @@ Refused are: numbers that are not finite or have too many digits, a key given tw
 or another thing than it seems.
 """
 
+import codecs
 import json
 import math
 import re
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import orjson
 import yaml
 
 from queues.errors import BadInput, Forbidden
@@ -55,13 +57,51 @@ class _At(Exception):  # noqa: N818
         return self.kind(path or name, self.why)
 
 
+# What editors, spreadsheets and Windows put in front of a text, the longest first.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def decoded_text(content: bytes, errors: str = "strict") -> str:
+    """Return the text of a file or an answer from outside: UTF-8, or as its byte order mark says. Raises
+    UnicodeDecodeError.
+    """
+    encoding = next((each for mark, each in _MARKS if content.startswith(mark)), "utf-8")
+    return content.decode(encoding, errors)
+
+
+def parse_json(content: bytes) -> Any:
+    """Return the value of JSON from outside as it is: behind a byte order mark, and with NaN and Infinity,
+    which Python and JavaScript write. Who reads a number in it says which it takes. Raises
+    orjson.JSONDecodeError, and RecursionError for what is nested too deeply.
+    """
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as fault:
+        try:
+            return json.loads(decoded_text(content, "surrogatepass"), parse_int=_bounded_integer)
+        except ValueError:
+            raise fault from None
+
+
+def _bounded_integer(digits: str) -> float:
+    return int(digits) if len(digits) < 20 else math.inf
+
+
 def read_json(text: str | bytes, name: str = "document") -> Any:
     """The value of a JSON text. Raises BadInput naming the place in it, or `name` for the whole."""
     if len(text) > MOST_JSON_BYTES:
         raise Forbidden(name, f"takes at most {MOST_JSON_BYTES // 2**20} MiB")
     try:
         value = json.loads(
-            text, parse_constant=_constant, parse_float=_float, parse_int=_integer, object_pairs_hook=_object
+            text.removeprefix("\ufeff") if isinstance(text, str) else decoded_text(text),
+            parse_constant=_constant,
+            parse_float=_float,
+            parse_int=_integer,
+            object_pairs_hook=_object,
         )
     except RecursionError:
         raise Forbidden(name, f"is nested deeper than {MOST_DEPTH}") from None

@@ -5,8 +5,6 @@ Text is UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates (
 JSON documents have at most MOST_DEPTH levels, and numbers of at most 64 bits.
 """
 
-import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -24,6 +22,7 @@ from console.input.plain_text import UNSTORABLE, is_plain
 from console.web.problem import is_for_a_program
 from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
+from queues.documents import parse_json
 from queues.errors import BadInput
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -139,25 +138,9 @@ def document_of(body: bytes) -> Any:
 def json_of(body: bytes) -> Any:
     """Parse JSON without looking at its values. Raises JSONDecodeError, and BadInput for what is too deep."""
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as fault:
-        return _leniently(body, fault)
-
-
-def _leniently(body: bytes, fault: orjson.JSONDecodeError) -> Any:
-    """What Python takes for JSON and orjson refuses (NaN, numbers of 5,000 digits, half a surrogate pair), so
-    that the field that holds it can be named. Raises the fault where neither takes it.
-    """
-    try:
-        return json.loads(body, parse_int=_short_integer)
+        return parse_json(body)
     except RecursionError:
         raise BadInput("body", f"is nested deeper than {MOST_DEPTH} levels.") from None
-    except ValueError:
-        raise fault from None
-
-
-def _short_integer(digits: str) -> float:
-    return int(digits) if len(digits) < 20 else math.inf
 
 
 def _values(document: Any) -> Iterator[tuple[str, Any, int]]:

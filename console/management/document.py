@@ -23,8 +23,7 @@ def read_document(path: str) -> dict[str, Any]:
     Raises BadInput, naming the place, when it can't be read, is not JSON, not an object, or holds what
     `queues.documents` refuses.
     """
-    # What comes from other systems' editors may begin with a byte order mark.
-    document = read_json(_text(path).removeprefix("\ufeff"))
+    document = read_json(_text(path))
     if not isinstance(document, dict):
         raise BadInput("document", "must be one JSON object")
     return document

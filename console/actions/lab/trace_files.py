@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from queues.checks import decimal_number
+from queues.documents import decoded_text
 from queues.errors import BadInput
 from queues.standard_input import standard_input
 
@@ -61,8 +62,7 @@ def _rows(path: str, field: str) -> Rows:
             error.strerror if isinstance(error, OSError) and error.strerror else "it is not text, or not gzip"
         )
         raise BadInput(field, f"{path} can't be read ({why}); give a CSV file, .gz too") from None
-    # Spreadsheets begin a file with a byte order mark.
-    rows = csv.DictReader(text.removeprefix("\ufeff").splitlines())
+    rows = csv.DictReader(text.removeprefix("\ufeff").splitlines())  # of standard input
     try:
         rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
     except csv.Error:
@@ -71,10 +71,8 @@ def _rows(path: str, field: str) -> Rows:
 
 
 def _text(path: Path) -> str:
-    if path.suffix == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            return file.read()
-    return path.read_text(encoding="utf-8")
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        return decoded_text(file.read())
 
 
 def _number(text: str | None, line: int, column: str, field: str) -> float:

@@ -116,7 +116,7 @@ def _kind_of_files() -> AdapterKind:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise BadInput("ADDRESS", f"{path} can't be read ({error.strerror}).") from None
     except ValueError:

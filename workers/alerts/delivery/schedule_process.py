@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 
+from queues.documents import decoded_text
 from queues.errors import BadInput
 from workers.alerts.delivery import schedule
 from workers.alerts.delivery.schedule import Rota
@@ -31,7 +32,7 @@ MAX_EVENTS_CORE_SECONDS = 7.0
 
 def read(text: bytes, now: datetime) -> Rota:
     """Return `schedule.read_rota`, bounded. Raises BadInput as it does."""
-    order = {"calendar": text.decode("utf-8-sig", "replace"), "now": now.isoformat()}
+    order = {"calendar": decoded_text(text, "replace"), "now": now.isoformat()}
     try:
         answer = bounded_process.answer_of(MODULE, order, PROCESS_SECONDS)
     except ProcessFailed as error:

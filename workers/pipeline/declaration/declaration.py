@@ -128,7 +128,7 @@ class Application:
 def read_application(path: Path) -> Application:
     """Reads a declaration and its reference tables. Raises BadInput naming the field and its line."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             text = file.read(MOST_YAML_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError):
         raise BadInput("application", f"{path.name} can't be read as a text file") from None

@@ -81,4 +81,4 @@ class Declarations:
 
 
 def of_file(path: Path, name: str) -> Declared:
-    return Declared(name, OF_FILE, path.read_text(encoding="utf-8"))
+    return Declared(name, OF_FILE, path.read_text(encoding="utf-8-sig"))

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from queues.documents import decoded_text
 from queues.errors import BadInput, Forbidden
 
 Row = tuple[str, ...]
@@ -139,7 +140,7 @@ def _text(path: Path, field: str) -> str:
     if len(data) > MOST_BYTES:
         raise BadInput(field, f"{path.name} is larger than {MOST_BYTES // 2**20} MiB, the most for a table")
     try:
-        return data.decode("utf-8-sig")  # spreadsheets begin a file with a byte order mark
+        return decoded_text(data)
     except UnicodeDecodeError:
         raise BadInput(field, f"{path.name} is not written in UTF-8") from None
 

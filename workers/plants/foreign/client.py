@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import orjson
 
+from queues.documents import parse_json
 from queues.errors import connection_reason
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
@@ -93,8 +94,8 @@ class PlantClient:
         if not body:
             return None
         try:
-            return orjson.loads(body)
-        except orjson.JSONDecodeError as error:
+            return parse_json(body)
+        except (orjson.JSONDecodeError, RecursionError) as error:
             raise PlantConfused(
                 f"{self.name} answers {status} with what is no JSON, or only half of it."
             ) from error

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import redis
 
+from queues.documents import decoded_text
 from queues.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -70,9 +71,9 @@ def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
     kind, *rest = command
     if kind == "GET":
         found = cast(bytes, server.getrange(rest[0], 0, LONGEST_NUMBER))
-        return found.decode(errors="replace") or None
+        return decoded_text(found, "replace") or None
     if kind == "HGET" and server.hstrlen(rest[0], rest[1]) > LONGEST_NUMBER:
         raise PlantConfused(f"{name}: {rest[0]} {rest[1]} holds no number.")
     untyped: Any = server
     found = untyped.execute_command(*command)
-    return found.decode(errors="replace") if isinstance(found, bytes) else found
+    return decoded_text(found, "replace") if isinstance(found, bytes) else found

@@ -1,0 +1,110 @@
+"""Windows and spreadsheets put a byte order mark in front of a text: every reader takes it."""
+
+import codecs
+import gzip
+from contextlib import closing
+
+import httpx
+import orjson
+import pytest
+
+from console.actions.lab.trace_files import read_trace
+from console.input.boundary import document_of
+from console.management.commands.attach import _text as attached_text
+from console.management.document import read_document
+from queues.documents import decoded_text, parse_json, read_json, read_yaml
+from workers.pipeline.rules.reference import ReferenceTable
+from workers.plants.foreign.client import PlantClient
+from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declared_plant import DeclaredPlant
+from workers.plants.foreign.prometheus_client import PrometheusClient
+
+MARKS = {
+    "none": lambda text: text.encode(),
+    "utf-8": lambda text: codecs.BOM_UTF8 + text.encode(),
+    "utf-16-le": lambda text: codecs.BOM_UTF16_LE + text.encode("utf-16-le"),
+    "utf-16-be": lambda text: codecs.BOM_UTF16_BE + text.encode("utf-16-be"),
+}
+marked = pytest.mark.parametrize("encode", MARKS.values(), ids=MARKS)
+MARKED_UTF8 = MARKS["utf-8"]
+
+
+def sensor(source, answer=b""):
+    text = f"name: one\nsensors:\n  it: {source}\n"
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=answer))
+    with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
+        plant.topology()
+        return plant.sensors()["it"]
+
+
+@marked
+def test_a_sensor_reads_json_over_http(encode):
+    found = sensor("{url: 'http://shop/stats', json: queue}", encode('{"queue": 5, "ratio": NaN}'))
+    assert (found.value, found.error) == (5.0, None)
+
+
+@marked
+def test_a_sensor_reads_a_number_and_json_in_a_file(encode, tmp_path, monkeypatch):
+    monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
+    number, document = tmp_path / "number", tmp_path / "document"
+    number.write_bytes(encode("12\r\n"))
+    document.write_bytes(encode('{"queue": 7}\r\n'))
+    found = sensor(f"{{file: {number}}}")
+    assert (found.value, found.error) == (12.0, None)
+    assert sensor(f"{{file: {document}, json: queue}}").value == 7.0
+
+
+def test_a_number_that_is_none_spoils_no_other_number_of_a_document():
+    body = b'{"queue": 5, "ratio": NaN}'
+    assert sensor("{url: 'http://shop/stats', json: queue}", body).value == 5.0
+    ratio = sensor("{url: 'http://shop/stats', json: ratio}", body)
+    assert (ratio.value, ratio.error) == (None, None)
+    deep = sensor("{url: 'http://shop/stats', json: queue}", b'{"queue":' * 100_000)
+    assert "no JSON, or only half of it" in deep.error
+
+
+@marked
+def test_other_servers_answers_are_read(encode):
+    answer = '{"status": "success", "data": {"resultType": "scalar", "result": [1, "5"]}}'
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=encode(answer)))
+    with closing(PlantClient("p", "http://p", transport=transport)) as client:
+        assert PrometheusClient(client).value("x") == 5.0
+
+
+@marked
+def test_documents_of_the_api_and_the_commands_are_read(encode, tmp_path):
+    body = encode('{"name": "schön"}')
+    assert document_of(body) == read_json(body) == parse_json(body) == {"name": "schön"}
+    assert decoded_text(encode("name: schön")) == "name: schön"
+
+
+def test_files_of_the_commands_are_read(tmp_path):
+    file = tmp_path / "document"
+    file.write_bytes(MARKED_UTF8('{"name": "shop"}'))
+    assert read_document(str(file)) == {"name": "shop"}
+    file.write_bytes(MARKED_UTF8("name: shop\n"))
+    assert read_yaml(attached_text(str(file))).value == {"name": "shop"}
+    assert read_yaml("\ufeffname: shop\n").value == {"name": "shop"}
+
+
+@marked
+@pytest.mark.parametrize("name", ["trace.csv", "trace.csv.gz"])
+def test_a_trace_is_read(encode, name, tmp_path):
+    content = encode("events\r\n3\r\n4\r\n")
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert list(read_trace(str(path), "events")) == [3.0, 4.0]
+
+
+@marked
+def test_a_reference_table_is_read(encode, tmp_path):
+    path = tmp_path / "sites.csv"
+    path.write_bytes(encode("id,city\r\na,Köln\r\n"))
+    assert ReferenceTable.open(path, "id", ("city",), "rules[0].table") is not None
+
+
+def test_what_is_no_text_is_still_refused():
+    with pytest.raises(UnicodeDecodeError):
+        decoded_text(b"\xff\xfe\x00")
+    with pytest.raises(orjson.JSONDecodeError):
+        parse_json(codecs.BOM_UTF8 + b"{")
