@@ -48,6 +48,15 @@ MEASURES = (
 )
 NAMES = tuple(each.name for each in MEASURES)
 COUNTS = ("inputs", "executions", "outputs")
+OPERATOR_MEASURES = (
+    Parameter("failed", "events", "Of a source: whose work failed in the window.", None, 0, 1e18),
+    Parameter("acked", "events", "Of a source: that were worked to their end in the window.", None, 0, 1e18),
+    Parameter("waiting", "events", "In front of it now; null: not counted.", None, 0, 1e18),
+)
+LINK_MEASURES = (
+    Parameter("latency_seconds", "s", "From being given to being taken.", None, 0, 1e12),
+    Parameter("batching_seconds", "s", "Of it, in the giver's buffer.", None, 0, 1e12),
+)
 _OPERATOR = (
     Parameter("kind", "kind", "A source only brings events in.", None, kind="choice",
               choices=("source", "operator"), required=True),
@@ -55,9 +64,7 @@ _OPERATOR = (
     Parameter("minimum", "tasks", "That may be set.", 1, 0, MOST_TASKS, "integer"),
     Parameter("maximum", "tasks", "That may be set.", MOST_TASKS, 0, MOST_TASKS, "integer"),
     Parameter("fixed", "sentence", "Why its tasks can't be set; null: they can.", None, kind="text"),
-    Parameter("failed", "events", "Of a source: whose work failed in the window.", None, 0, 1e18),
-    Parameter("acked", "events", "Of a source: that were worked to their end in the window.", None, 0, 1e18),
-    Parameter("waiting", "events", "In front of it now; null: not counted.", None, 0, 1e18),
+    *OPERATOR_MEASURES,
     Parameter("tasks", "tasks", "What is measured of each, from the first.", (), kind="rows", items=MEASURES),
 )  # fmt: skip
 _LINK = (

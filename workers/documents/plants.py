@@ -31,6 +31,9 @@ class PlantSection(StoredDocument, frozen=True, kw_only=True):
 class SensorStatus(StoredDocument, frozen=True, kw_only=True):
     """A number that a plant's declaration names; None: not known, where an error says why. silent_seconds:
     since it was known last, or since it was first asked for.
+
+    A value beside an error is what the source says and nothing can rely on: a sum without the parts that did
+    not answer, or a negative count. It is shown with the error, and is unknown to rules, loops and history.
     """
 
     value: float | None = None
@@ -38,6 +41,11 @@ class SensorStatus(StoredDocument, frozen=True, kw_only=True):
     unit: str = ""
     title: str = ""
     error: str | None = None
+
+    @property
+    def known_value(self) -> float | None:
+        """The value, where it can be relied on."""
+        return self.value if self.error is None else None
 
 
 class ProofStatus(StoredDocument, frozen=True, kw_only=True):

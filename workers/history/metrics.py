@@ -92,7 +92,8 @@ def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
         for group in sorted(status.live_groups)[:MOST_GROUPS]:
             yield from _numbers(f"plants.{plant}.groups.{group}", status.groups[group], GROUP)
         for sensor, value in status.sensors.items():
-            yield from _numbers(f"plants.{plant}.sensors.{sensor}", value, SENSOR)
+            if value.error is None:
+                yield from _numbers(f"plants.{plant}.sensors.{sensor}", value, SENSOR)
     yield from _bands(snapshot.bands)
     for name, node in snapshot.nodes.items():
         if node.state in STATES:

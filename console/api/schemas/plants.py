@@ -133,7 +133,9 @@ class ConsumerGroup(ApiAnswer):
 class SensorStatus(ApiAnswer):
     """A number that a plant's declaration names."""
 
-    value: Annotated[float | None, Field(description="null: not known.")]
+    value: Annotated[
+        float | None, Field(description="null: not known. Beside an error it can't be relied on.")
+    ]
     silent_seconds: Annotated[Seconds, Field(description="Since it was known last, s.")]
     unit: str
     title: str

@@ -12,8 +12,9 @@ SERIES = ("plants.{plant}.sensors.{sensor}.value",)
 def _value(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for plant, name, sensor in _sensors(evidence):
         unit = f" {sensor.unit}" if sensor.unit else ""
-        said = "not known" if sensor.value is None else f"{sensor.value:.4g}{unit}"
-        yield Reading(_labels(plant, name), sensor.value, f"{_title(plant, name, sensor)}: {said}.")
+        value = sensor.known_value
+        said = "not known" if value is None else f"{value:.4g}{unit}"
+        yield Reading(_labels(plant, name), value, f"{_title(plant, name, sensor)}: {said}.")
 
 
 def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

@@ -14,6 +14,7 @@ what has to. The program is `heron` on the PATH, or what WEIR_HERON says: never 
 database.
 """
 
+import math
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -135,7 +136,11 @@ class HeronPlant(Adapter):
         try:
             return {
                 metric: {
-                    instance: {minute: float(value) for minute, value in minutes.items()}
+                    instance: {
+                        minute: value
+                        for minute, text in minutes.items()
+                        if (value := _number(text)) is not None
+                    }
                     for instance, minutes in instances.items()
                 }
                 for metric, instances in result["timeline"].items()
@@ -186,6 +191,15 @@ def metrics_of(component: Component) -> list[str]:
     streams = dict.fromkeys(stream for _, stream in component.inputs)
     worked = ("__execute-count", "__execute-latency")
     return [*emitted, *(f"{name}/{stream}" for name in worked for stream in streams)]
+
+
+def _number(text: Any) -> float | None:
+    """Return a metric of a minute; None for what can't be one, so that the other minutes stand for it."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
 
 
 def _operator(

@@ -104,6 +104,20 @@ class HalfUndone(PlantSilent):
         self.left = left
 
 
+def unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
+    """Return a table of the measures that nothing can use, where there are any."""
+    if not faults:
+        return ()
+    return [
+        PlantSection(
+            title="Unusable measures",
+            about="unknown to loops and rules until the plant reports a number in range",
+            columns=["Measure"],
+            rows=[[each] for each in faults],
+        )
+    ]
+
+
 class Adapter(Elastic):
     """An elastic plant whose client is to be closed. What is here is that of a plant without controllers of
     its own and with nothing more to show. observe_seconds: between two observations; None: as all plants.

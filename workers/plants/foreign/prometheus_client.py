@@ -12,6 +12,18 @@ from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 UNAVAILABLE = 503
+# A note about the query, in `infos` since 2.54. Before (2.48 to 2.53) it stands among the warnings.
+NOTE = "PromQL info:"
+
+
+class PartialAnswer(PlantConfused):
+    """A part of what is asked about did not answer, such as a store of Thanos that is away. value: of the
+    rest; shown with the reason, and nothing is decided on it.
+    """
+
+    def __init__(self, message: str, value: float | None) -> None:
+        super().__init__(message)
+        self.value = value
 
 
 class PrometheusClient:
@@ -22,9 +34,16 @@ class PrometheusClient:
 
     def value(self, query: str) -> float | None:
         """Of a scalar, or of the only series; None where there is none, or it is no number. Raises
-        PlantSilent, and PlantConfused for more than one series, what PromQL is not, and half an answer.
+        PlantSilent, PartialAnswer with the value of the parts that answered, and PlantConfused for more than
+        one series and what PromQL is not.
         """
-        data = self._answered(query)
+        data, missing = self._answered(query)
+        value = self._only_value(query, data)
+        if missing:
+            raise PartialAnswer(missing, value)
+        return value
+
+    def _only_value(self, query: str, data: Any) -> float | None:
         try:
             kind, result = data["resultType"], data["result"]
             if kind == "scalar":
@@ -42,7 +61,9 @@ class PrometheusClient:
 
     def values(self, query: str, label: str) -> dict[str, float | None]:
         """Of a vector, by what this label says, "" where a series has none. Raises as `value` does."""
-        data = self._answered(query)
+        data, missing = self._answered(query)
+        if missing:
+            raise PlantConfused(missing)
         try:
             if data["resultType"] != "vector":
                 raise PlantConfused(f"{self._client.name}: {query[:80]} is no vector.")
@@ -50,14 +71,17 @@ class PrometheusClient:
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise self._confused(error) from error
 
-    def _answered(self, query: str) -> Any:
-        """What a query gives now. Raises PlantSilent, and PlantConfused also for half an answer."""
+    def _answered(self, query: str) -> tuple[Any, str]:
+        """Return what a query gives now, and which part of it is missing, "" for none. Raises PlantSilent and
+        PlantConfused.
+        """
         # Nobody waits for it any longer, so the server gives up then, too. It takes no fractions of a unit.
         document = self._document("query", query=query, timeout=f"{round(1_000 * answer_seconds())}ms")
-        if warnings := document.get("warnings"):  # such as of a store that is away: what it has is missing
-            said = str(warnings[0] if isinstance(warnings, list) else warnings)[:300]
-            raise PlantConfused(f"{self._client.name} answers only in part: {said}")
-        return document.get("data")
+        warnings = document.get("warnings") or []
+        texts = [str(each) for each in (warnings if isinstance(warnings, list) else [warnings])]
+        missing = [each for each in texts if not each.lstrip().startswith(NOTE)]
+        said = f"{self._client.name} answers only in part: {missing[0][:300]}" if missing else ""
+        return document.get("data"), said
 
     def targets(self) -> list[Mapping[str, Any]]:
         """What it scrapes: {"scrapePool", "health", "lastError", …} each."""

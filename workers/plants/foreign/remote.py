@@ -5,14 +5,16 @@ no topology: whoever asked holds, and says the reason. A setting that is not ans
 is sent again, which changes nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.parallelism.measured_topology import MeasuredTopology
+from controllers.parallelism.usable_measures import usable_measures
 from queues.checks import is_number
 from queues.errors import BadInput
+from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient, first_error
-from workers.plants.foreign.kind import Adapter, AdapterKind
+from workers.plants.foreign.kind import Adapter, AdapterKind, unusable_section
 from workers.plants.holding import SECONDS, PlantHeld
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -22,14 +24,19 @@ class RemotePlant(Adapter):
 
     def __init__(self, client: PlantClient) -> None:
         self._client = client
+        self._faults: Sequence[str] = ()  # measures that the last topology had and nothing can use
 
     def topology(self) -> MeasuredTopology:
         """What the plant says of itself now. Raises PlantSilent and PlantConfused."""
-        document = self._ask("GET", "gettopology")
+        document, self._faults = usable_measures(self._ask("GET", "gettopology"))
         try:
             return MeasuredTopology.from_document(document)
         except BadInput as error:
             raise PlantConfused(f"{self._client.name} answers what can't be understood ({error}).") from error
+
+    def sections(self) -> Sequence[PlantSection]:
+        """Measures that were left out of the last topology, where there are any."""
+        return unusable_section(self._faults)
 
     def hold(self, seconds: float) -> None:
         """Its own loops of parallelism stand still so long. Raises PlantHeld while another has it."""

@@ -172,7 +172,7 @@ class Lookout:
         with self._lock:
             self._sensors = sensors
             for name, each in sensors.items():
-                if each.value is not None or name not in self._known_at:
+                if each.known_value is not None or name not in self._known_at:
                     self._known_at[name] = now
 
     def _keep_error(self, sentence: str) -> None:

@@ -14,7 +14,13 @@ from workers.documents.plants import ProofStatus, SensorStatus
 from workers.plants.foreign.declared.call import COMMAND_SECONDS, TaskOrder
 from workers.plants.foreign.declared.clients import ServerClients
 from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantDeclaration
-from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN, tasks_of, topology_of
+from workers.plants.foreign.declared.measured import (
+    ONLY_BRINGS,
+    ONLY_SEEN,
+    judged_readings,
+    tasks_of,
+    topology_of,
+)
 from workers.plants.foreign.declared.sensor_reader import SensorReader, SensorReading
 from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOrders, TaskOrders
 from workers.plants.foreign.kind import Adapter
@@ -56,8 +62,9 @@ class DeclaredPlant(Adapter):
 
     def topology(self) -> MeasuredTopology:
         """Of one round of all sensors. Raises PlantSilent and PlantConfused."""
-        self._read = self._readings.read()
-        return topology_of(self.declaration, self._read, self.declaration.name, self._clock())
+        readings = self._readings.read()
+        self._read = judged_readings(self.declaration, readings)
+        return topology_of(self.declaration, readings, self.declaration.name, self._clock())
 
     def readings(self) -> Mapping[str, SensorReading]:
         """What every sensor said in the round of the last `topology`."""
@@ -81,12 +88,16 @@ class DeclaredPlant(Adapter):
         return {
             name: ProofStatus(
                 sensor=each.proof.sensor,
-                value=self._read[each.proof.sensor].value if each.proof.sensor in self._read else None,
+                value=self._proven(each.proof.sensor),
                 within_seconds=each.proof.within_seconds,
             )
             for name, each in self.declaration.operators.items()
             if each.proof is not None
         }
+
+    def _proven(self, sensor: str) -> float | None:
+        reading = self._read.get(sensor)
+        return None if reading is None or reading.error is not None else reading.value
 
     def hold(self, seconds: float) -> None:
         """Calls `hold`, where the declaration has one."""

@@ -6,9 +6,15 @@ waits (Little: w = n / x). What does not follow stays unknown.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MOST_TASKS, Link, MeasuredOperator, MeasuredTopology
-from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantDeclaration, Quantity
+from workers.plants.foreign.declared.declaration import (
+    SHARE,
+    DeclaredOperator,
+    PlantDeclaration,
+    Quantity,
+)
 from workers.plants.foreign.declared.sensor_reader import SensorReading
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -16,16 +22,26 @@ ONLY_BRINGS = "it only brings events in"
 ONLY_SEEN = "the declaration names no call that sets it"
 MOST_USED = 2.0
 MOST_ROWS = 100  # of measures, of an operator of very many tasks: they have the sums of all
+MOST_MEASURED = 1e12  # as a declaration takes it
+MOST_TASK_MEASURE = 1e18
 Known = Callable[[Quantity | None], float | None]
+# A measure of an operator by its name; None where it is unknown, unusable, or not declared.
+KnownMeasure = Callable[[DeclaredOperator, str], float | None]
 
 
 def topology_of(
     declaration: PlantDeclaration, readings: Mapping[str, SensorReading], plant: str, at: float
 ) -> MeasuredTopology:
-    """Raises what a sensor raised, and PlantSilent or PlantConfused for tasks that are not known."""
+    """Compose what the sensors say. A measure that can't be had is unknown, and every other one stands.
 
-    def known(quantity: Quantity | None) -> float | None:
-        return _quantity(quantity, readings)
+    Raises PlantSilent or PlantConfused for tasks that are not known.
+    """
+
+    def tasks(quantity: Quantity | None) -> float | None:
+        return readings[quantity].known() if isinstance(quantity, str) else quantity
+
+    def known(declared: DeclaredOperator, measure: str) -> float | None:
+        return _measured(declared, measure, readings)
 
     given: dict[str, float | None] = {}  # what each operator gives on in a second
     operators: dict[str, MeasuredOperator] = {}
@@ -33,28 +49,56 @@ def topology_of(
     for declared in declaration.operators.values():
         if declared.is_source:
             operators[declared.name] = _source(declared, known, declaration.window_seconds)
-            given[declared.name] = known(declared.measures.get("out_per_second"))
+            given[declared.name] = known(declared, "out_per_second")
             continue
         rates = _rates(declared, known, given)
         given[declared.name] = rates[1]
-        operators[declared.name] = _operator(declared, known, rates, declaration.window_seconds)
+        count = tasks_of(declared, tasks)
+        operators[declared.name] = _operator(declared, count, known, rates, declaration.window_seconds)
         wait = _wait_seconds(declared, known, rates)
         links += [Link(before, declared.name, wait) for before in declared.after]
     return MeasuredTopology(plant, at, declaration.window_seconds, operators, tuple(links))
 
 
-def _quantity(quantity: Quantity | None, readings: Mapping[str, SensorReading]) -> float | None:
-    """A number, or what a sensor says. Raises what it raised, and PlantConfused for less than nothing: of a
-    difference or a -1 that stands for "not known" nothing follows.
-    """
+def judged_readings(
+    declaration: PlantDeclaration, readings: Mapping[str, SensorReading]
+) -> Mapping[str, SensorReading]:
+    """Return the readings; one that no operator can be measured by keeps its value and gets the reason."""
+    judged = dict(readings)
+    for declared in declaration.operators.values():
+        for measure, sensor in declared.measures.items():
+            if not isinstance(sensor, str) or readings[sensor].error is not None:
+                continue
+            if why := _fault(declared, measure, readings[sensor].value):
+                judged[sensor] = replace(readings[sensor], error=PlantConfused(f"Sensor {sensor} says {why}"))
+    return judged
+
+
+def _measured(
+    declared: DeclaredOperator, measure: str, readings: Mapping[str, SensorReading]
+) -> float | None:
+    quantity = declared.measures.get(measure)
     if not isinstance(quantity, str):
         return quantity
-    value = readings[quantity].known()
-    if value is not None and value < 0:
-        raise PlantConfused(
-            f"Sensor {quantity} says {value:g}; what is measured of an operator is 0 or more."
+    reading = readings[quantity]
+    is_usable = reading.error is None and not _fault(declared, measure, reading.value)
+    return reading.value if is_usable else None
+
+
+def _fault(declared: DeclaredOperator, measure: str, value: float | None) -> str:
+    """Return why the value can't be the measure, "" where it can: of a difference or a -1 that stands for
+    "not known" nothing follows, and of a share far beyond 1 service times that are as many times too long.
+    """
+    if value is None:
+        return ""
+    if not 0 <= value <= MOST_MEASURED:
+        return f"{value:g}; {measure} of {declared.name} takes 0 to {MOST_MEASURED:g}."
+    if measure == SHARE and value > MOST_USED:
+        return (
+            f"{value:g}; {measure} of {declared.name} takes a share from 0 to 1: times: 0.01 makes one of"
+            " percent, times: 0.25 of four cores."
         )
-    return value
+    return ""
 
 
 def tasks_of(declared: DeclaredOperator, known: Known) -> int:
@@ -67,9 +111,9 @@ def tasks_of(declared: DeclaredOperator, known: Known) -> int:
     return round(value)
 
 
-def _source(declared: DeclaredOperator, known: Known, window_seconds: float) -> MeasuredOperator:
-    out = known(declared.measures.get("out_per_second"))
-    failed = known(declared.measures.get("failed_per_second"))
+def _source(declared: DeclaredOperator, known: KnownMeasure, window_seconds: float) -> MeasuredOperator:
+    out = known(declared, "out_per_second")
+    failed = known(declared, "failed_per_second")
     acked = None if out is None or failed is None else max(0.0, out - failed)
     outputs = {"outputs": _count(out, window_seconds)}
     return MeasuredOperator(
@@ -86,30 +130,33 @@ def _source(declared: DeclaredOperator, known: Known, window_seconds: float) -> 
 
 
 def _rates(
-    declared: DeclaredOperator, known: Known, given: Mapping[str, float | None]
+    declared: DeclaredOperator, known: KnownMeasure, given: Mapping[str, float | None]
 ) -> tuple[float | None, float | None]:
     """(what comes in, what goes out) in a second."""
-    comes = known(declared.measures.get("in_per_second"))
+    comes = known(declared, "in_per_second")
     if comes is None and declared.after and "in_per_second" not in declared.measures:
         before = [given[name] for name in declared.after]
         comes = None if None in before else sum(each for each in before if each is not None)
-    goes = known(declared.measures.get("out_per_second"))
+    goes = known(declared, "out_per_second")
     return comes, comes if goes is None and "out_per_second" not in declared.measures else goes
 
 
 def _operator(
-    declared: DeclaredOperator, known: Known, rates: tuple[float | None, float | None], window_seconds: float
+    declared: DeclaredOperator,
+    tasks: int,
+    known: KnownMeasure,
+    rates: tuple[float | None, float | None],
+    window_seconds: float,
 ) -> MeasuredOperator:
-    tasks = tasks_of(declared, known)
     rows, (comes, goes) = min(tasks, MOST_ROWS), rates
-    used, service = _used(declared, known), known(declared.measures.get("service_seconds"))
+    used, service = _used(declared, known), known(declared, "service_seconds")
     if service is None and used is not None and goes:
         service = used * tasks / goes
     if used is None and service is not None and goes is not None and tasks:
         used = min(1.0, service * goes / tasks)
-    latency = known(declared.measures.get("latency_seconds"))
+    latency = known(declared, "latency_seconds")
     measures = {
-        "latency_seconds": service if latency is None else latency,
+        "latency_seconds": latency if "latency_seconds" in declared.measures else service,
         "service_seconds": service,
         "arrival_interval_seconds": tasks / comes if comes else None,
         "utilisation": used,
@@ -125,33 +172,33 @@ def _operator(
         declared.minimum,
         declared.maximum,
         fixed,
-        waiting=known(declared.measures.get("waiting_events")),
-        tasks=(measures,) * rows,
+        waiting=known(declared, "waiting_events"),
+        tasks=({name: _bounded(value, MOST_TASK_MEASURE) for name, value in measures.items()},) * rows,
     )
 
 
-def _used(declared: DeclaredOperator, known: Known) -> float | None:
+def _used(declared: DeclaredOperator, known: KnownMeasure) -> float | None:
     """The share of the time in which a task works. Two numbers of which it is made may be of different
-    instants; far beyond 1 it is something else, and service times made of it would be as many times too long.
+    instants, so a little more than 1 is 1.
     """
-    used = known(declared.measures.get("utilisation"))
-    if used is not None and used > MOST_USED:
-        raise PlantConfused(
-            f"The utilisation of {declared.name} is {used:g}; it is a share from 0 to 1: times: 0.01"
-            " makes one of percent, times: 0.25 of four cores."
-        )
+    used = known(declared, SHARE)
     return None if used is None else min(1.0, used)
 
 
 def _wait_seconds(
-    declared: DeclaredOperator, known: Known, rates: tuple[float | None, float | None]
+    declared: DeclaredOperator, known: KnownMeasure, rates: tuple[float | None, float | None]
 ) -> float | None:
-    seconds = known(declared.measures.get("waiting_seconds"))
-    waiting = known(declared.measures.get("waiting_events"))
+    seconds = known(declared, "waiting_seconds")
+    waiting = known(declared, "waiting_events")
     if seconds is not None or waiting is None:
         return seconds
     rate = rates[0] or rates[1]
-    return 0.0 if waiting == 0 else waiting / rate if rate else None
+    return 0.0 if waiting == 0 else _bounded(waiting / rate, MOST_MEASURED) if rate else None
+
+
+def _bounded(value: float | None, most: float) -> float | None:
+    """What follows from two numbers may be beyond what a topology takes, as where almost nothing comes."""
+    return None if value is None or value > most else value
 
 
 def _count(per_second: float | None, window_seconds: float, tasks: int = 1) -> float | None:

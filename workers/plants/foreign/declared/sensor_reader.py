@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from queues import environment as variables
+from queues.documents import decoded_text, parse_json
 from queues.errors import BadInput, WeirError
 from workers.plants.foreign.answer_limit import round_seconds
 from workers.plants.foreign.declared import redis_value, sql
@@ -31,7 +32,7 @@ from workers.plants.foreign.declared.sensor import (
     SqlSource,
     checked_file,
 )
-from workers.plants.foreign.prometheus_client import PrometheusClient
+from workers.plants.foreign.prometheus_client import PartialAnswer, PrometheusClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 AT_ONCE = 8
@@ -41,7 +42,7 @@ MOST_FILE_BYTES = 64 * 1024
 @dataclass(frozen=True)
 class SensorReading:
     """What a sensor says; None: not known. error: why not, in a sentence; the exception is kept for whoever
-    needs the number.
+    needs the number. A value beside it is of a part alone, to be shown and not to be relied on.
     """
 
     value: float | None = None
@@ -175,6 +176,8 @@ def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, second
     except WeirError as error:
         kind = PlantSilent if isinstance(error, PlantSilent) else PlantConfused
         said = kind(f"Sensor {sensor.name}: {str(error).rstrip('.')}.")
+        if isinstance(error, PartialAnswer) and error.value is not None and not sensor.counter:
+            return SensorReading(sensor.times * error.value, said, seconds)
     except Exception as fault:  # likewise
         said = PlantConfused(f"Sensor {sensor.name}: reading failed ({fault!r}).")
     return SensorReading(None, said, seconds)
@@ -219,8 +222,8 @@ def _of_file(source: FileSource) -> Any:
     if len(content) > MOST_FILE_BYTES:
         raise PlantConfused(f"{source.file} has more than {MOST_FILE_BYTES} bytes")
     if not source.path.text:
-        return content.decode(errors="replace").strip() or None
+        return decoded_text(content, "replace").strip() or None
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
+        return parse_json(content)
+    except (orjson.JSONDecodeError, RecursionError):
         raise PlantConfused(f"{source.file} holds no JSON, or only half of it") from None

@@ -330,6 +330,9 @@ def _least(requirements: Mapping[str, Any], vertex: str) -> int:
 
 
 def _number(text: Any) -> float | None:
-    """Flink writes numbers as texts, and NaN for what it doesn't know."""
-    value = float(text)
+    """Flink writes numbers as texts, and NaN for what it doesn't know. Another text is one unknown number."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
     return value if math.isfinite(value) else None

@@ -1,0 +1,58 @@
+"""Measures of a topology from outside, without those that nothing can use: one bad number of one operator
+leaves that number unknown, and every other number stands.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from controllers.framework.parameter import Parameter
+from controllers.parallelism.measured_topology import LINK_MEASURES, MEASURES, OPERATOR_MEASURES
+from queues.checks import is_number, shown
+
+MAX_FAULTS = 50
+
+
+def usable_measures(document: Any) -> tuple[Any, list[str]]:
+    """Return the document of a topology with unusable measures as null, and a sentence for each.
+
+    Everything else is left as it is, for `MeasuredTopology.from_document` to judge.
+    """
+    faults: list[str] = []
+    if not isinstance(document, Mapping):
+        return document, faults
+    found = dict(document)
+    operators, links = document.get("operators"), document.get("links")
+    if isinstance(operators, Mapping):
+        found["operators"] = {
+            name: _usable_operator(row, f"operators.{str(name)[:80]}", faults)
+            for name, row in operators.items()
+        }
+    if isinstance(links, list):
+        found["links"] = [_usable(row, LINK_MEASURES, f"links[{at}]", faults) for at, row in enumerate(links)]
+    return found, faults[:MAX_FAULTS]
+
+
+def _usable_operator(row: Any, where: str, faults: list[str]) -> Any:
+    read = _usable(row, OPERATOR_MEASURES, where, faults)
+    if not isinstance(read, Mapping) or not isinstance(read.get("tasks"), list):
+        return read
+    tasks = [_usable(task, MEASURES, f"{where}.tasks[{at}]", faults) for at, task in enumerate(read["tasks"])]
+    return {**read, "tasks": tasks}
+
+
+def _usable(row: Any, measures: tuple[Parameter, ...], where: str, faults: list[str]) -> Any:
+    if not isinstance(row, Mapping):
+        return row
+    unusable = dict(_unusable(row, measures))
+    faults += [
+        f"{where}.{name}: takes a number from 0 to {most:g}, not {shown(row[name])}."
+        for name, most in unusable.items()
+    ]
+    return {**row, **dict.fromkeys(unusable)} if unusable else row
+
+
+def _unusable(row: Mapping[str, Any], measures: tuple[Parameter, ...]) -> Iterator[tuple[str, float]]:
+    for each in measures:
+        value, most = row.get(each.name), float(each.maximum or 0.0)
+        if value is not None and not is_number(value, 0, most):
+            yield each.name, most

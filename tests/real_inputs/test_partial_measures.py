@@ -1,0 +1,207 @@
+"""One bad or partial number of a plant: it is unknown with its reason, and every other number stands."""
+
+from contextlib import closing
+
+import httpx
+import pytest
+
+from controllers.parallelism.measured_topology import MeasuredTopology
+from workers.alerts.conditions import sensor_conditions
+from workers.documents.plants import PlantStatus
+from workers.plants.foreign.client import PlantClient
+from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declared_plant import DeclaredPlant
+from workers.plants.foreign.remote import RemotePlant
+from workers.plants.plant import PlantConfused
+
+CHAIN = """name: shop
+prometheus: http://prometheus:9090
+window_seconds: 10
+sensors:
+  rate: {promql: rate}
+  tasks: {promql: tasks}
+  lag: {promql: lag}
+  busy: {promql: busy}
+operators:
+  - {name: src, source: true, out_per_second: rate}
+  - name: w1
+    after: [src]
+    tasks: tasks
+    maximum: 9
+    service_seconds: 0.1
+    set: {http: {url: 'http://runner/w1/$tasks'}}
+  - name: w2
+    after: [w1]
+    tasks: tasks
+    maximum: 9
+    utilisation: busy
+    waiting_events: lag
+    set: {http: {url: 'http://runner/w2/$tasks'}}
+"""
+INFO = (
+    'PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "jobs_done"'
+    " (1:6)"
+)
+
+
+def vector(value, **more):
+    result = [{"metric": {}, "value": [1790000000.1, value]}]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}, **more}
+
+
+def refused(status, error):
+    return httpx.Response(status, json={"status": "error", "errorType": "execution", "error": error})
+
+
+def chain(**answers):
+    """A plant of a source and two operators; answers: of a query, in place of a good one."""
+    good = {"rate": vector("40"), "tasks": vector("2"), "lag": vector("20"), "busy": vector("0.5")}
+
+    def answer(request):
+        found = {**good, **answers}[request.url.params["query"]]
+        if isinstance(found, Exception):
+            raise found
+        return found if isinstance(found, httpx.Response) else httpx.Response(200, json=found)
+
+    return closing(DeclaredPlant(declaration_of_text(CHAIN), {}, httpx.MockTransport(answer)))
+
+
+@pytest.mark.parametrize(
+    ("lag", "reason"),
+    [
+        (vector("-300"), "Sensor lag says -300; waiting_events of w2 takes 0 to 1e+12."),
+        (vector("1e30"), "Sensor lag says 1e+30"),
+        (refused(422, "many-to-many matching not allowed"), "many-to-many matching not allowed"),
+        (refused(503, "query timed out in expression evaluation"), "timed out"),
+        (httpx.ReadTimeout("late"), "did not answer within"),
+        (vector([]), "what Prometheus does not"),
+        (vector("NaN"), ""),
+    ],
+    ids=["negative", "beyond-bounds", "promql-error", "too-late-there", "too-late-here", "list", "nan"],
+)
+def test_a_lag_that_cannot_be_had_leaves_every_other_measure_standing(lag, reason):
+    with chain(lag=lag) as plant:
+        topology = plant.topology()
+        w1, w2 = topology.operators["w1"], topology.operators["w2"]
+        assert (w1.parallelism, w1.measure("inputs"), w2.measure("utilisation")) == (2, 400.0, 0.5)
+        assert w2.waiting is None
+        assert [each.latency_seconds for each in topology.links] == [None, None]
+        assert reason in (plant.sensors()["lag"].error or "")
+        assert plant.sensors()["rate"].error is None
+
+
+def test_a_rate_of_the_source_that_cannot_be_had_leaves_what_does_not_follow_from_it():
+    with chain(rate=refused(422, "parse error")) as plant:
+        topology = plant.topology()
+        assert topology.operators["src"].measure("outputs") is None
+        assert topology.operators["w1"].measure("inputs") is None
+        assert topology.operators["w2"].waiting == 20.0
+
+
+def test_a_share_in_percent_is_unknown_and_says_how_to_declare_it():
+    with chain(busy=vector("85")) as plant:
+        w2 = plant.topology().operators["w2"]
+        assert (w2.waiting, w2.measure("utilisation"), w2.measure("service_seconds")) == (20.0, None, None)
+        assert "times: 0.01" in plant.sensors()["busy"].error
+
+
+def test_a_rate_of_almost_nothing_makes_no_measure_beyond_all_bounds():
+    with chain(rate=vector("1e-300")) as plant:
+        topology = plant.topology()
+        assert [each.latency_seconds for each in topology.links] == [None, None]
+        assert MeasuredTopology.from_document(topology.to_document()).operators["w2"].waiting == 20.0
+
+
+@pytest.mark.parametrize("value", [-1, "many", True, [3], 1e30])
+def test_a_measure_of_another_weir_that_nothing_can_use_is_left_out_and_named(value):
+    task = {"inputs": value, "executions": 40.0}
+    operators = {
+        "src": {"kind": "source", "parallelism": 1, "failed": value},
+        "w1": {"kind": "operator", "parallelism": 2, "waiting": value, "tasks": [task, {"inputs": 3.0}]},
+    }
+    links = [{"source": "src", "target": "w1", "latency_seconds": value}]
+    document = {"plant": "main", "at": 5.0, "window_seconds": 10.0, "operators": operators, "links": links}
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=document))
+    with closing(RemotePlant(PlantClient("east", "http://east", transport=transport))) as plant:
+        w1 = plant.topology().operators["w1"]
+        assert (w1.waiting, w1.measure("inputs"), w1.measure("executions")) == (None, 3.0, 40.0)
+        [section] = plant.sections()
+        assert len(section.rows) == 4
+        assert str(section.rows[1][0]).startswith(
+            "operators.w1.waiting: takes a number from 0 to 1e+18, not "
+        )
+        document["operators"], document["links"] = {"src": {"kind": "source", "parallelism": 1}}, []
+        plant.topology()
+        assert plant.sections() == ()
+
+
+def test_tasks_are_still_needed():
+    with chain(tasks=vector("-1")) as plant, pytest.raises(PlantConfused, match="w1 has -1 tasks"):
+        plant.topology()
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"warnings": [INFO]},
+        {"infos": [INFO]},
+        {"warnings": [INFO, INFO], "infos": []},
+        {"warnings": []},
+        {"warnings": None},
+    ],
+)
+def test_a_note_of_prometheus_is_no_warning(notes):
+    with chain(lag=vector("5", **notes)) as plant:
+        assert plant.topology().operators["w2"].waiting == 5.0
+        assert plant.sensors()["lag"].error is None
+
+
+@pytest.mark.parametrize(
+    "warnings",
+    [
+        ["No StoreAPIs matched for this query"],
+        [INFO, "receive series from Addr: 10.0.0.7:10901: context deadline exceeded"],
+        "store-gateway: 1 of 3 instances did not answer",
+        ["PromQL warning: encountered a mix of histograms and floats for aggregation (1:1)"],
+    ],
+)
+def test_a_partial_answer_is_shown_as_such_and_nothing_relies_on_it(warnings):
+    with chain(lag=vector("5", warnings=warnings), busy=vector("0.4", warnings=[])) as plant:
+        w2 = plant.topology().operators["w2"]
+        assert (w2.waiting, w2.measure("utilisation")) == (None, 0.4)
+        lag = plant.sensors()["lag"]
+        assert (lag.value, lag.known_value) == (5.0, None)
+        assert "answers only in part: " in lag.error
+        assert "PromQL info" not in lag.error
+
+
+def test_a_rule_treats_a_partial_number_as_unknown():
+    with chain(lag=vector("5", warnings=["a store is away"])) as plant:
+        plant.topology()
+        status = PlantStatus(kind="declared", sensors=dict(plant.sensors()))
+
+    class Evidence:
+        class plant:  # noqa: N801
+            plants = {"shop": status}
+
+    readings = {
+        each.labels["sensor"]: each.value for each in sensor_conditions.CONDITIONS[0].read(Evidence, 60.0)
+    }
+    assert readings == {"rate": 40.0, "tasks": 2.0, "lag": None, "busy": 0.5}
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
+def test_a_number_that_is_none_is_unknown(value):
+    with chain(lag=vector(value)) as plant:
+        assert plant.topology().operators["w2"].waiting is None
+
+
+def test_no_series_is_unknown_and_two_name_the_remedy():
+    none = vector("5")
+    none["data"]["result"] = []
+    two = vector("5")
+    two["data"]["result"] *= 2
+    with chain(lag=none, busy=two) as plant:
+        assert plant.topology().operators["w2"].waiting is None
+        assert plant.sensors()["lag"].error is None
+        assert "sum()" in plant.sensors()["busy"].error
