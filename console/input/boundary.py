@@ -29,6 +29,9 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 HEADERS = ("User-Agent", "Authorization", "Idempotency-Key", "X-Request-ID", "Referer", "Host")
 MOST_DEPTH = 64
 MOST_DOCUMENT_BYTES = 2 * 2**20
+# An Alertmanager's report: 200 alerts, of which each may have long annotations.
+REPORT_PATH, MAX_REPORT_BYTES = "/api/v1/alerts/reported", 8 * 2**20
+MAX_DOCUMENT_VALUES = 500_000
 MOST_NUMBER = 2**63
 
 
@@ -107,8 +110,9 @@ class Documents(Parser):
             raise
 
     def _document(self, request: HttpRequest) -> Any:
-        if len(request.body) > MOST_DOCUMENT_BYTES:
-            error = BadInput("body", f"takes at most {MOST_DOCUMENT_BYTES} bytes of JSON.")
+        most_bytes = MAX_REPORT_BYTES if is_report(request.path_info) else MOST_DOCUMENT_BYTES
+        if why := _excess(request.body, most_bytes):
+            error = BadInput("body", why)
             cast(WebRequest, request).weir_unreadable = (413, error)
             raise error
         try:
@@ -117,6 +121,22 @@ class Documents(Parser):
             error = BadInput("body", f"is not JSON: {fault}.")
             cast(WebRequest, request).weir_unreadable = (400, error)
             raise error from None
+
+
+def is_report(path: str) -> bool:
+    """Whether an address takes an Alertmanager's reports."""
+    return path.rstrip("/") == REPORT_PATH
+
+
+def _excess(body: bytes, most_bytes: int) -> str:
+    """Return why a document is too large to be read, "" where it is not. A value takes far longer to read
+    than its bytes, so values are counted before: each stands behind one of these letters.
+    """
+    if len(body) > most_bytes:
+        return f"takes at most {most_bytes} bytes of JSON."
+    if len(body) > MOST_DOCUMENT_BYTES and sum(map(body.count, (b",", b"[", b"{"))) > MAX_DOCUMENT_VALUES:
+        return f"takes at most {MAX_DOCUMENT_VALUES} values in more than {MOST_DOCUMENT_BYTES} bytes of JSON."
+    return ""
 
 
 def document_of(body: bytes) -> Any:

@@ -13,6 +13,7 @@ from console.accounts.connection import actor_of_connection, in_a_thread
 from console.accounts.quotas import quota_of
 from console.actions.lab.traces import MOST_TRACE_BYTES
 from console.api.ingestion.body_limit import STRANGER_BYTES, UNANSWERED, Allowance
+from console.input.boundary import MAX_REPORT_BYTES, is_report
 from console.web.refusal import RequestRefused
 
 DOCUMENT_BYTES = 2**20  # a form, or the JSON of a declaration
@@ -51,6 +52,8 @@ def _most_bytes(actor: Actor, scope: dict[str, Any]) -> int:
         return int(settings.WEIR_MAX_BODY_BYTES)
     if actor.role == "producer":
         return STRANGER_BYTES
+    if posts and is_report(path) and actor.may("alert.report"):
+        return MAX_REPORT_BYTES
     if posts and path == UPLOADS and actor.may("lab.run"):
         return DOCUMENT_BYTES + MOST_TRACE_BYTES
     return DOCUMENT_BYTES

@@ -31,6 +31,9 @@ def seen(peer: str | None, *forwarded: str, proto: str | None = None, trusted: s
         (PROXY, [f"203.0.113.5, {CLIENT}, 10.0.3.9"], CLIENT),  # two of ours
         (PROXY, [f"{CLIENT}:4711"], CLIENT),
         (PROXY, ["[2001:db8::1]:4711"], "2001:db8::1"),
+        (PROXY, ["198.51.100.7:54321"], "198.51.100.7"),
+        (PROXY, ["unknown, 10.1.1.1"], "10.1.1.1"),  # Squid and Apache write "unknown" for a hidden client
+        (PROXY, ["10.1.1.1, unknown"], PROXY),
         (PROXY, ["::ffff:192.0.2.7"], CLIENT),
         (PROXY, [f"{CLIENT}, nonsense"], PROXY),
         (PROXY, [""], PROXY),

@@ -34,15 +34,18 @@ HEARD = timedelta(hours=24)
 
 @dataclass(frozen=True)
 class StoredReport:
-    """How many of a report's alerts were stored, and how many were our own."""
+    """How many of a report's alerts were stored, how many were our own, and why others could not be read."""
 
     stored: int
     own: int
+    refused: tuple[BadInput, ...] = ()
 
 
 @transaction.atomic
 def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredReport:
-    """Keep what a webhook brings. The same again changes nothing. Raises BadInput naming the field."""
+    """Keep what a webhook brings. The same again changes nothing. An alert that can't be read keeps no other
+    one out. Raises BadInput naming the field, where none of them can be read.
+    """
     version = checks.choice((VERSION,), f"{VERSION!r}, Alertmanager's")
     version.of(document.get("version"), "version", end=".")
     alerts = document.get("alerts")
@@ -50,7 +53,7 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
         raise BadInput(
             "alerts", f"takes a list of at most {MOST_ALERTS} alerts; set max_alerts at the receiver."
         )
-    rows = [_read(each, f"alerts[{place}]", source, now) for place, each in enumerate(alerts)]
+    rows, refused = _readable(alerts, source, now)
     kept = [row for row in rows if OWN not in row.labels]
     # Of two reports of one alert in a request the later stands: the database takes a row once.
     distinct = {(row.fingerprint, row.began_at): row for row in kept}
@@ -61,7 +64,7 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
         update_fields=["ended_at", "reported_at", "summary", "description", "severity"],
     )
     _forget(now)
-    return StoredReport(len(distinct), len(rows) - len(kept))
+    return StoredReport(len(distinct), len(rows) - len(kept), tuple(refused))
 
 
 def beside(alert: Alert, since: datetime, until: datetime, now: datetime) -> list[ReportedAlert]:
@@ -73,6 +76,22 @@ def beside(alert: Alert, since: datetime, until: datetime, now: datetime) -> lis
     found = rows.order_by("-began_at")[: MOST_KEPT // 10]
     about = set(alert.labels.values()) - {alert.severity, alert.rule_name}
     return sorted(found, key=lambda row: (not about & set(row.labels.values()), row.began_at))[:MOST_SHOWN]
+
+
+def _readable(
+    alerts: Sequence[Any], source: str, now: datetime
+) -> tuple[list[ReportedAlert], list[BadInput]]:
+    """Return those that can be read, and why the others can't. Raises the first reason where none can."""
+    rows: list[ReportedAlert] = []
+    refused: list[BadInput] = []
+    for place, each in enumerate(alerts):
+        try:
+            rows.append(_read(each, f"alerts[{place}]", source, now))
+        except BadInput as error:
+            refused.append(error)
+    if refused and not rows:
+        raise refused[0]
+    return rows, refused
 
 
 def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:

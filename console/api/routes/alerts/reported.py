@@ -1,10 +1,11 @@
 """What Alertmanagers of others report, as evidence beside our alerts."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Schema
+from pydantic import Field
 
 from console.actions import alerts
 from console.api.answer.router import Router
@@ -25,7 +26,8 @@ class AlertmanagerReport(Schema):
     """Alertmanager's webhook, version 4; what else it says is not read."""
 
     version: str
-    alerts: list[dict[str, Any]]
+    # Each is judged by itself: one that is something else keeps no other one out.
+    alerts: Annotated[list[Any], Field(json_schema_extra={"items": {"type": "object"}})]
 
 
 @router.get(
@@ -47,8 +49,12 @@ def list_reported(request: HttpRequest, rows: int = 100) -> ReportedList:
 )
 def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportTaken:
     """Its receiver is a `webhook_config` with this address, and a token of the action alert.report as
-    `authorization`. At most 200 alerts (`max_alerts`). The same again changes nothing.
+    `authorization`. At most 200 alerts (`max_alerts`) in 8 MiB. The same again changes nothing. An alert that
+    can't be read is named in `refused`, and the others are stored; 422 where none can be read.
     """
     actor = actor_for(request, "alert.report")
     taken = alerts.report(actor, body.dict(), now=timezone.now())
-    return {"stored": taken.stored, "own": taken.own}
+    answer: ReportTaken = {"stored": taken.stored, "own": taken.own}
+    if taken.refused:
+        answer["refused"] = [{"field": each.field, "message": each.message} for each in taken.refused]
+    return answer

@@ -1,7 +1,7 @@
 """What Alertmanagers of others report."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 
@@ -27,8 +27,21 @@ class ReportedList(ApiAnswer):
     alerts: list[ReportedRow]
 
 
+class RefusedAlert(ApiAnswer):
+    """An alert of a report that could not be read."""
+
+    field: Annotated[str, Field(description="Its place in the report, such as alerts[3].startsAt.")]
+    message: str
+
+
 class ReportTaken(ApiAnswer):
     """What was taken of a report."""
 
     stored: int
     own: Annotated[int, Field(description="That were Weir's own alerts, come back.")]
+    refused: NotRequired[
+        Annotated[
+            list[RefusedAlert],
+            Field(description="Alerts that could not be read, where there are any; the others are stored."),
+        ]
+    ]

@@ -22,6 +22,7 @@ from workers.plants.plant import PlantConfused
 
 IN_CLUSTER = "kubernetes.default.svc"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+MAX_PAGES = 20
 AUTHORITY = "ca.crt"  # in it
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -46,23 +47,33 @@ class ApiServer:
             transport = egress.Transport(2 * answer_seconds(), verify=authorities)
         return PlantClient(address.name, address.url, self._token, transport=transport)
 
-    def _ask(self, method: str, path: str, body: Any = None, content_type: str = JSON) -> tuple[int, Any]:
-        answer = self._client.ask(method, path, body, content_type=content_type)
+    def _ask(
+        self, method: str, path: str, body: Any = None, content_type: str = JSON, **query: Any
+    ) -> tuple[int, Any]:
+        answer = self._client.ask(method, path, body, content_type=content_type, **query)
         own = "" if self._address.secret else _token(self._address.url, self._account)
         if answer[0] == 401 and own not in ("", self._token):
             self._client.close()
             self._client = self._connected()
-            answer = self._client.ask(method, path, body, content_type=content_type)
+            answer = self._client.ask(method, path, body, content_type=content_type, **query)
         return answer
 
     def get(self, group: str, path: str) -> Any:
         """An object or a list of the namespace, such as ("apps/v1", "deployments/shop"); None where there is
-        none, nor such a kind. Raises PlantSilent and PlantConfused.
+        none, nor such a kind. A list comes whole, however many pages a server makes of it. Raises PlantSilent
+        and PlantConfused.
         """
         status, document = self._ask("GET", self._path(group, path))
         if status == 404:
             return None
-        return self._checked(status, document, f"get {path}")
+        found = last = self._checked(status, document, f"get {path}")
+        for _ in range(MAX_PAGES):
+            if not (token := _next_page(last)):
+                return found
+            status, document = self._ask("GET", self._path(group, path), **{"continue": token})
+            last = self._checked(status, document, f"get {path}")
+            found = {**found, "items": [*(found.get("items") or []), *(last.get("items") or [])]}
+        raise PlantConfused(f"{self.name} lists {path} on more than {MAX_PAGES} pages.")
 
     def patch(self, group: str, path: str, changes: Any) -> Any:
         """Merge changes into an object; None in them removes. Raises as `get` does, also where it is not
@@ -82,6 +93,12 @@ class ApiServer:
             return document
         said = document.get("message") if isinstance(document, dict) else None
         raise PlantConfused(f"{self.name} refuses to {what} ({status}): {str(said or 'no reason')[:300]}")
+
+
+def _next_page(document: Any) -> str:
+    """Return the token of the next page of a list, "" where there is none."""
+    metadata = document.get("metadata")
+    return str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
 
 
 def _is_in_cluster(url: str) -> bool:
