@@ -1,4 +1,4 @@
-"""One bad or partial number of a plant: it is unknown with its reason, and every other number stands."""
+"""One bad or partial number of a plant is unknown, with its reason, and every other number stands."""
 
 from contextlib import closing
 
@@ -11,6 +11,10 @@ from workers.documents.plants import PlantStatus
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
+from workers.plants.foreign.flink.flink_plant import _number as flink_number
+from workers.plants.foreign.heron import _number as heron_number
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.plant import PlantConfused
 
@@ -205,3 +209,65 @@ def test_no_series_is_unknown_and_two_name_the_remedy():
         assert plant.topology().operators["w2"].waiting is None
         assert plant.sensors()["lag"].error is None
         assert "sum()" in plant.sensors()["busy"].error
+
+
+# Lists that a server answers on several pages
+
+
+HPA_LISTS = {
+    "": ("a", "next-1"),
+    "next-1": ("b", "next-2"),
+    "next-2": ("c", ""),
+}
+
+
+def api_server(answer):
+    address = PlantAddress(
+        name="cluster",
+        url="http://cluster",
+        options={"namespace": "shop", "workloads": "a"},
+        transport=httpx.MockTransport(answer),
+    )
+    return closing(ApiServer(address, "shop"))
+
+
+def page_of(request):
+    name, token = HPA_LISTS[request.url.params.get("continue", "")]
+    metadata = {"continue": token, "remainingItemCount": 1} if token else {}
+    return httpx.Response(200, json={"metadata": metadata, "items": [{"metadata": {"name": name}}]})
+
+
+def test_a_list_of_kubernetes_is_read_to_its_last_page():
+    with api_server(page_of) as server:
+        found = server.get("autoscaling/v2", "horizontalpodautoscalers")
+    assert [each["metadata"]["name"] for each in found["items"]] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("items", [[], None])
+def test_a_list_without_an_end_is_refused(items):
+    def answer(request):
+        return httpx.Response(200, json={"metadata": {"continue": "again"}, "items": items})
+
+    with api_server(answer) as server, pytest.raises(PlantConfused, match="more than 20 pages"):
+        server.get("autoscaling/v2", "horizontalpodautoscalers")
+
+
+def test_a_page_that_has_expired_leaves_no_half_of_a_list():
+    def answer(request):
+        if "continue" in request.url.params:
+            return httpx.Response(410, json={"kind": "Status", "message": "The continue token has expired."})
+        return page_of(request)
+
+    with api_server(answer) as server, pytest.raises(PlantConfused, match="token has expired"):
+        server.get("autoscaling/v2", "horizontalpodautoscalers")
+
+
+# Lists of which one entry is none
+
+
+def test_one_metric_of_flink_that_is_no_number_is_unknown():
+    assert [flink_number(each) for each in ("5", "NaN", "n/a", None, [], "1e400")] == [5.0, *[None] * 5]
+
+
+def test_one_minute_of_heron_that_is_no_number_is_left_to_the_others():
+    assert [heron_number(each) for each in ("5", 7, "NaN", "-3", "n/a", None, {})] == [5.0, 7.0, *[None] * 5]

@@ -326,10 +326,9 @@ def test_what_flink_says_of_a_job_besides_its_measures_is_on_its_page(flink, job
 def test_what_is_not_flink_s_is_said_and_harms_nothing(flink, job, path, wrong):
     job.topology()
     flink.said = {**SAID, path: wrong}
-    try:
-        assert len(job.sections()) == 4
-    except PlantConfused as error:
-        assert "answers what is not Flink's" in str(error)
+    sections = job.sections()
+    assert len(sections) == 4
+    assert sum("answers what is not Flink's" in each.about for each in sections) <= 1
 
 
 def test_what_flink_refuses_is_said(flink, job):

@@ -4,7 +4,7 @@ exceptions, each as the REST API of Flink 2.3 has it. An older cluster, or one t
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any, TypeVar
@@ -15,7 +15,6 @@ from queues.stored_document import BadDocument, StoredDocument, typed
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.redaction import redacted
-from workers.plants.plant import PlantConfused
 
 MOST_ROWS, MOST_VERTICES = 10, 20
 MOST_ASKED = 4  # rescales of which more is asked at a time
@@ -116,17 +115,22 @@ def of(
     client: PlantClient, job: str, names: Mapping[str, str], rescaled: dict[str, str]
 ) -> list[PlantSection]:
     """names: of the vertices, by id. rescaled: what is known of rescales that have ended, by their id; more
-    is added. Raises PlantSilent and PlantConfused.
+    is added. A section that can't be read says so, and the others stand. Raises PlantSilent and
+    PlantConfused.
     """
+    return [
+        _readable(client, "Back-pressure", lambda: _pressure(client, job, names)),
+        _readable(client, "Rescales", lambda: _rescales(client, job, rescaled)),
+        _readable(client, "Checkpoints", lambda: _checkpoints(client, job)),
+        _readable(client, "Exceptions", lambda: _exceptions(client, job)),
+    ]
+
+
+def _readable(client: PlantClient, title: str, read: Callable[[], PlantSection]) -> PlantSection:
     try:
-        return [
-            _pressure(client, job, names),
-            _rescales(client, job, rescaled),
-            _checkpoints(client, job),
-            _exceptions(client, job),
-        ]
+        return read()
     except BadDocument as error:
-        raise PlantConfused(f"{client.name} answers what is not Flink's ({error}).") from error
+        return PlantSection(title=title, about=f"{client.name} answers what is not Flink's ({error})")
 
 
 def _asked(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> Answer | None:
