@@ -408,9 +408,9 @@ PYTHONPATH = "PYTHONPATH"
 def secret_named(name: str, environment: Mapping[str, str] = PROCESS) -> str:
     """The secret under a name that a person has given and `egress.check_secret_name` takes; "" for none.
     Raises BadInput naming it where a byte of it is no UTF-8: nothing sends it then, and an error of Python's
-    quotes all of it.
+    quotes all of it. A byte order mark, which a file that it was read of may begin with, is no part of it.
     """
-    secret = environment.get(name, "") if name else ""
+    secret = environment.get(name, "").removeprefix("\ufeff") if name else ""
     if any("\ud800" <= each <= "\udfff" for each in secret):  # how Python keeps such a byte
         raise BadInput(name, "holds a byte that is no UTF-8; set it again, in UTF-8.")
     return secret

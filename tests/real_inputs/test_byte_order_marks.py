@@ -13,6 +13,7 @@ from console.input.boundary import document_of
 from console.management.commands.attach import _text as attached_text
 from console.management.document import read_document
 from queues.documents import decoded_text, parse_json, read_json, read_yaml
+from queues.environment import secret_named
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.declaration import declaration_of_text
@@ -101,6 +102,10 @@ def test_a_reference_table_is_read(encode, tmp_path):
     path = tmp_path / "sites.csv"
     path.write_bytes(encode("id,city\r\na,Köln\r\n"))
     assert ReferenceTable.open(path, "id", ("city",), "rules[0].table") is not None
+
+
+def test_a_secret_that_was_read_of_a_file_is_without_it():
+    assert secret_named("WEIR_SECRET_X", {"WEIR_SECRET_X": "\ufeffhunter2"}) == "hunter2"
 
 
 def test_what_is_no_text_is_still_refused():
