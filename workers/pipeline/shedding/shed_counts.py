@@ -4,14 +4,16 @@ import json
 from collections.abc import Collection
 
 MOST_TYPES = 32  # counted by name of one pattern, besides those that it names itself
+MAX_NAME = 80  # characters of a type that is not named: every page's snapshot holds it
 OTHERS = "(other types)"
 ShedCounts = dict[str, dict[str, int]]
 
 
 def bounded(types: dict[str, int], named: Collection[str] = ()) -> dict[str, int]:
     """The named types and the most frequent others, all the rest as one: producers may invent as many types
-    as they like.
+    as they like, and as long ones as an event may have.
     """
+    types = _with_short_names(types, named)
     others = {each: number for each, number in types.items() if each not in named and each != OTHERS}
     if len(others) <= MOST_TYPES:
         return types
@@ -20,6 +22,15 @@ def bounded(types: dict[str, int], named: Collection[str] = ()) -> dict[str, int
         each: others[each] for each in frequent
     }
     found[OTHERS] = sum(types.values()) - sum(found.values())
+    return found
+
+
+def _with_short_names(types: dict[str, int], named: Collection[str]) -> dict[str, int]:
+    """Return the types with the names of those that are not `named` cut to MAX_NAME characters."""
+    found: dict[str, int] = {}
+    for each, number in types.items():
+        name = each if each in named or len(each) <= MAX_NAME else f"{each[: MAX_NAME - 1]}…"
+        found[name] = found.get(name, 0) + number
     return found
 
 

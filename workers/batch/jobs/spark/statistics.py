@@ -4,7 +4,7 @@ Written to `statistics/queue=…/day=….parquet`:
 
 | column | unit | is |
 |---|---|---|
-| queue, day, type | | what the row is about; day is text |
+| queue, day, type | | what the row is about; day is text; beyond MAX_TYPES types, the rarest are one row |
 | events | events | those of the type, an event that was archived twice counted once |
 | duplicates | events | left out for that |
 | first_at, last_at | time | the first and the last event time |
@@ -33,12 +33,14 @@ from queues import environment as variables
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
 from workers.batch.jobs.spark.events import over_sound_files
+from workers.batch.jobs.spark.frequent_types import with_frequent_types
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.runtime.application import SHIPPED
 
 ROOT = "statistics"
+MAX_TYPES = 1_000
 SLICE_US = 60_000_000
 DAY_SECONDS = 86_400.0
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)
@@ -68,7 +70,7 @@ def make(spark: SparkSession, request: Request) -> Made:
 
 def _measure(events: DataFrame, rows: int) -> tuple[pa.Table, pa.Table]:
     """Per minute and type the counts and gaps; per type the quantiles."""
-    typed = events.withColumn("type", F.coalesce("type", F.lit("")))
+    typed = with_frequent_types(events, MAX_TYPES)
     # A hash instead of the id: a quarter of the bytes to bring together. It only has to distinguish events of
     # one type and microsecond.
     columns = typed.select("type", F.unix_micros("time").alias("us"), F.xxhash64("id").alias("event"))

@@ -1,6 +1,7 @@
 """`forecast_training`: windows of rates with the calendar's phase, for the forecast law.
 
-`training/queue=…/day=….parquet`, a row a window and type, type "" being the whole queue:
+`training/queue=…/day=….parquet`, a row a window and type, type "" being the whole queue. The MAX_TYPES most
+frequent types have rows of their own, and all others have them together:
 
 | column | unit | is |
 |---|---|---|
@@ -26,10 +27,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
 from workers.batch.jobs.spark.events import over_sound_files
+from workers.batch.jobs.spark.frequent_types import with_frequent_types
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
 from workers.history.training_sets import ALL_TYPES, ROOT, TABLE
 
+MAX_TYPES = 100
 DAY_SECONDS = 86_400
 WEEK_SECONDS = 7 * DAY_SECONDS
 
@@ -56,7 +59,8 @@ def _counts(events: DataFrame, window_seconds: int) -> pa.Table:
     """Events per window and type: {window (its number since 1970), type, events}."""
     window = (F.unix_seconds("time") / window_seconds).cast("long").alias("window")
     # Events that were archived twice have one id, type and time, and count once.
-    once = events.select("time", F.coalesce("type", F.lit("")).alias("type"), F.xxhash64("id").alias("event"))
+    typed = with_frequent_types(events.select("time", "type", "id"), MAX_TYPES)
+    once = typed.select("time", "type", F.xxhash64("id").alias("event"))
     counted = once.dropDuplicates().groupBy(window, "type").agg(F.count("*").alias("events"))
     return counted.toArrow()
 
