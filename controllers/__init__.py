@@ -1,1 +1,1 @@
-"""How it is decided. Pure: no Django, Celery, Redis or Spark."""
+"""The control laws. Pure Python: no Django, Celery, Redis, or Spark."""

@@ -1,6 +1,6 @@
-"""Every law by its name, found in the rooms; the place where a name or a document from outside is checked.
+"""The catalog of laws: finds every law by name, and checks names and documents that come from outside.
 
-A law is a module of a room that says `LAW: Law = …`. Nothing else here has to know of it.
+A law is a module that defines `LAW: Law = …`. Nothing else in the catalog has to know about it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,16 +14,17 @@ from controllers.framework.law import Counting, Law, Ranked, Remedy, remedy_of
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 
-# Rooms that serve the laws or try them: they hold none, and importing them takes time.
+# Packages that support or test the laws. They define none, and importing them takes time.
 WITHOUT_LAWS = ("design", "framework", "patterns", "rivals", "simulation")
 
 
 def find_laws() -> dict[str, Law]:
-    """Name → law, in the order of the names. Raises ValueError where two have the same name."""
+    """Return the laws by name, in the order of their names. Raise ValueError if two laws have the same name.
+    """
     found: dict[str, Law] = {}
     for law in _laws():
         if law.name in found:
-            raise ValueError(f"two laws have the name {law.name}")
+            raise ValueError(f"Two laws have the name {law.name}")
         found[law.name] = law
     return dict(sorted(found.items()))
 
@@ -42,39 +43,45 @@ LAWS: Mapping[str, Law] = find_laws()
 
 
 def law(name: str) -> Law:
-    """The law of that name. Raises `BadInput` with the list of names."""
+    """Return the law with that name. Raise `BadInput` with the list of names."""
     if name in LAWS:
         return LAWS[name]
     raise BadInput("law", f"{name} is not known; the laws are {', '.join(LAWS)}")
 
 
 def remedy(name: str) -> Remedy | None:
-    """What the law of that name is among the remedies; None: it is none, or gone."""
+    """Return the law's place in the remedy ladder, or None if it is no remedy or no longer exists."""
     return remedy_of(LAWS.get(name))
 
 
 def ranked() -> tuple[str, ...]:
-    """The laws of whose loops only one acts on a target, the first of them that may."""
+    """Return the laws of which only one may act on a target, highest priority first."""
     ranks = {name: law.rank for name, law in LAWS.items() if isinstance(law, Ranked)}
     return tuple(sorted(ranks, key=lambda name: ranks[name]))
 
 
 def read_parameters(of: Law, document: Any, where: str = "parameters") -> dict[str, Any]:
-    """All parameters of a law, given or by default, checked one by one and together. Raises `BadInput`."""
+    """Read all parameters of a law, given or by default, and check them one by one and together. Raise
+    `BadInput`.
+    """
     parameters = read_values(of.parameters, document, where)
     of.check(parameters)
     return parameters
 
 
 def read_observation(of: Law, document: Any, where: str = "observation") -> dict[str, Any]:
-    """One observation, checked value by value; `Law.check_observation` checks them together. Raises
-    `BadInput` naming the field."""
+    """Read one observation and check it value by value; `Law.check_observation` checks the values together.
+
+    Raise `BadInput` naming the field.
+    """
     return read_values(of.observation, document, where)
 
 
 def read_state(of: Law, parameters: Mapping[str, Any], document: Any, where: str = "state") -> dict[str, Any]:
-    """What a law remembers, checked value by value and together; None gives the initial state. Raises
-    `BadInput` naming the field."""
+    """Read the state of a law and check it value by value and together; None gives the initial state.
+
+    Raise `BadInput` naming the field.
+    """
     if document is None:
         initial: dict[str, Any] = of.initial_state(parameters)
         return initial
@@ -84,7 +91,9 @@ def read_state(of: Law, parameters: Mapping[str, Any], document: Any, where: str
 
 
 def parameter(of: Law, name: str) -> Parameter:
-    """What `name` takes: a parameter of the law, `guard.NAME`, or the actuator. Raises `BadInput`."""
+    """Return the declaration of `name`: a parameter of the law, `guard.NAME`, or the actuator. Raise
+    `BadInput`.
+    """
     known = {each.name: each for each in of.parameters}
     known |= {f"guard.{each.name}": each for each in guard.settings_of(of)}
     if of.actuator is not None:
@@ -95,12 +104,12 @@ def parameter(of: Law, name: str) -> Parameter:
 
 
 def actuator_parameter(of: Law) -> Parameter:
-    """What a person may set by hand: the actuator within the guard's default range."""
+    """Declare what a person may set manually: the actuator within the guard's default range."""
     settings = guard.read_settings(of, None)
     return Parameter(
         str(of.actuator),
         "actuator's unit",
-        "The value applied at each decision while the loop is in manual.",
+        "The value applied at each decision while the loop is in manual mode.",
         None,
         settings["minimum"],
         settings["maximum"],

@@ -1,1 +1,1 @@
-"""How many processes the pool of a worker host has."""
+"""Pool size of a worker host."""

@@ -1,17 +1,17 @@
-"""The fitted explorer: a few probes, a curve through them, and TCC's stop rule applied on the curve.
+"""The fitted explorer: a few probes, a curve through them, and the stop rule of TCC applied to the curve.
 
-    probe    1, 2, 4, … threads, until doubling them no longer brings what a friendly step has to bring;
-             later, from a known curve, only the configurations that show whether it still holds
-    verify   run with what the stop rule chooses on the curve; a point that lies off joins the fit
-    steady   until a timeout, or until the throughput has changed
+    probe    1, 2, 4, … threads, until doubling no longer brings the gain that a friendly step requires;
+             later, from a known curve, only the sizes that show whether the curve still holds
+    verify   run with the size that the stop rule selects; a point off the curve joins the fit
+    steady   until a timeout, or until the throughput changes
 
-The stop rule is TCC's, walked along the curve from the same base: so the share of a contended bottleneck is
-bounded alike. Where the points bend down the curve is the universal scalability law, and more threads than
-bring `peak_share` of its greatest throughput are never used. Where no curve fits within `fit_tolerance`, TCC
-takes over for the cycle.
+The stop rule is that of TCC, walked along the curve from the same base, so the share of a contended
+bottleneck has the same bound. Where the points bend down, the curve is the universal scalability law, and the
+explorer never uses more threads than reach `peak_share` of its maximum throughput. If no curve fits within
+`fit_tolerance`, TCC takes over for the cycle.
 
-With `aim` peak no other process has to be considered: the probes go on until throughput falls, and the
-smallest number of threads within `peak_share` of the greatest throughput is run with.
+With `aim` set to peak, other processes need no consideration: probing continues until throughput falls, and
+the pool runs with the smallest size within `peak_share` of the maximum throughput.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,31 +28,31 @@ from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 
-LOSS_ERRORS = 3.0  # standard errors that a loss must be clear by
+LOSS_ERRORS = 3.0  # standard errors by which a loss must stand out
 PHASES = ("probe", "verify", "steady", "tcc")
 MOST_POINTS = 1_000
 POINT = (
-    Parameter("threads", "threads", "Measured with.", None, 1, MOST_THREADS, "integer", required=True),
+    Parameter("threads", "threads", "Threads at the measurement.", None, 1, MOST_THREADS, "integer", required=True),
     Parameter("per_second", "per second", "Throughput.", None, 1e-9, MOST_PER_SECOND, required=True),
-    Parameter("error", "share", "Its relative standard error.", None, 0, 1e36, required=True),
+    Parameter("error", "share", "Relative standard error of the throughput.", None, 0, 1e36, required=True),
 )
 CURVES = (
     (
         "station",
         (
-            Parameter("servers", "servers", "Of the station.", None, 1, 1e6, "integer", required=True),
-            Parameter("capacity_per_second", "per second", "Of them.", None, 0, 1e36, required=True),
-            Parameter("empty_seconds", "s", "Without queueing.", None, 0, 1e36, required=True),
-            Parameter("error", "share", "Of its residuals.", None, 0, 1e36, required=True),
+            Parameter("servers", "servers", "Number of servers.", None, 1, 1e6, "integer", required=True),
+            Parameter("capacity_per_second", "per second", "Capacity of the station.", None, 0, 1e36, required=True),
+            Parameter("empty_seconds", "s", "Response time without queueing.", None, 0, 1e36, required=True),
+            Parameter("error", "share", "Root mean square of the residuals.", None, 0, 1e36, required=True),
         ),
     ),
     (
         "scalability",
         (
-            Parameter("rate_per_second", "per second", "Of one thread.", None, 0, 1e36, required=True),
+            Parameter("rate_per_second", "per second", "Throughput of one thread.", None, 0, 1e36, required=True),
             Parameter("contention", "1", "σ.", None, 0, 1e36, required=True),
             Parameter("coherence", "1", "κ.", None, 0, 1e36, required=True),
-            Parameter("error", "share", "Of its residuals.", None, 0, 1e36, required=True),
+            Parameter("error", "share", "Root mean square of the residuals.", None, 0, 1e36, required=True),
         ),
     ),
 )
@@ -60,18 +60,18 @@ STATE = (
     Parameter(
         "phase",
         "choice",
-        "Of the search.",
+        "Phase of the search.",
         kind="choice",
         choices=("probe", "verify", "steady"),
         required=True,
     ),
-    # A pool that nobody steers may have none.
-    Parameter("threads", "threads", "Under way.", None, 0, MOST_THREADS, "integer", required=True),
-    Parameter("points", "points", "Measured.", kind="rows", required=True, items=POINT, most=MOST_POINTS),
+    # A pool that is not controlled may have no threads.
+    Parameter("threads", "threads", "Threads in use.", None, 0, MOST_THREADS, "integer", required=True),
+    Parameter("points", "points", "Measured points.", kind="rows", required=True, items=POINT, most=MOST_POINTS),
     Parameter(
         "pending",
         "threads",
-        "To be probed yet.",
+        "Sizes still to be probed.",
         None,
         1,
         MOST_THREADS,
@@ -80,15 +80,15 @@ STATE = (
         most=MOST_POINTS,
     ),
     Parameter("doubling", "flag", "Whether probes double.", kind="flag", required=True),
-    Parameter("verified", "times", "Points that lay off.", None, 0, 1e9, "integer", required=True),
+    Parameter("verified", "times", "Points that were off the curve.", None, 0, 1e9, "integer", required=True),
     *STEADY,
-    Parameter("curve", "curve", "What was chosen on.", kind="variant", or_null=True, variants=CURVES),
+    Parameter("curve", "curve", "Curve behind the last choice.", kind="variant", or_null=True, variants=CURVES),
 )
 
 
 @dataclass(frozen=True)
 class CurveSearch:
-    """Points as last measured in this cycle, what is to be probed yet, and how often was verified."""
+    """Points last measured in this cycle, the sizes still to be probed, and the number of verifications."""
 
     phase: str
     threads: int
@@ -100,10 +100,10 @@ class CurveSearch:
     steady_seconds: float = 0.0
     doubted: bool = False  # the last check of the steady state differed
     steps: int = 0
-    curve: Mapping[str, Json] | None = None  # what was chosen on, for pages
+    curve: Mapping[str, Json] | None = None  # the curve behind the last choice, for pages
 
     def to_json(self) -> dict[str, Json]:
-        """As a law's state keeps it."""
+        """Return the search as JSON for the law's state."""
         plain = dict(vars(self))
         plain["points"] = [dict(vars(point)) for point in self.points]
         plain["pending"] = list(self.pending)
@@ -111,24 +111,28 @@ class CurveSearch:
 
 
 def search_from(document: Mapping[str, Any]) -> CurveSearch:
-    """The search that `to_json` made a document of."""
+    """Build the search from a document that `to_json` wrote."""
     points = tuple(Point(**point) for point in document["points"])
     return CurveSearch(**{**document, "points": points, "pending": tuple(document["pending"])})
 
 
 def check_search(document: Mapping[str, Any], where: str) -> None:
-    """Raise `BadInput` where two points are of the same threads."""
+    """Raise `BadInput` if two points have the same number of threads."""
     threads = [point["threads"] for point in document["points"]]
     for at, count in enumerate(threads):
         if count in threads[:at]:
             raise BadInput(
-                f"{where}.points[{at}].threads", f"takes each number once, and {count} is there twice"
+                f"{where}.points[{at}].threads", f"takes each number once; {count} appears twice"
             )
 
 
 def needed_samples(parameters: Values, search: CurveSearch, now: Measurement) -> float:
-    """Samples until the mean's relative standard error is `probe_error`; the fewest where more threads have
-    clearly made the throughput less: beyond a memory's cliff each further sample costs dearly."""
+    """Return the samples needed until the relative standard error of the mean is `probe_error`.
+
+    Return the minimum if more threads clearly reduced the throughput: past a memory cliff, each further
+    sample is
+    expensive.
+    """
     least = float(parameters["initial_samples"])
     if _clearly_less(search, now):
         return least
@@ -137,14 +141,14 @@ def needed_samples(parameters: Values, search: CurveSearch, now: Measurement) ->
 
 
 def _clearly_less(search: CurveSearch, now: Measurement) -> bool:
-    """Whether fewer threads brought more, by more than a bend and than chance."""
+    """Return whether fewer threads brought more, by more than a bend and more than chance."""
     best = max((p.per_second for p in search.points if p.threads < now.threads), default=0.0)
     error = now.relative_deviation / now.samples**0.5
     return bool(now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best)
 
 
 def step(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
-    """The next configuration once there are samples enough."""
+    """Return the next configuration once there are enough samples."""
     search = replace(search, points=_with(search.points, now), steps=search.steps + 1)
     if search.phase == "verify":
         return _after_verify(parameters, search, now)
@@ -156,7 +160,7 @@ def step(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSear
 
 
 def _with(points: Sequence[Point], now: Measurement) -> tuple[Point, ...]:
-    """The points with what was measured now; of the same threads the newest counts."""
+    """Return the points with the newest measurement; for the same number of threads the newest wins."""
     error = now.relative_deviation / now.samples**0.5
     fresh = Point(now.threads, now.throughput_per_second, error)
     return (*(point for point in points if point.threads != now.threads), fresh)
@@ -177,7 +181,7 @@ def _after_doubling(parameters: Values, search: CurveSearch, now: Measurement) -
 
 
 def _chosen(parameters: Values, search: CurveSearch) -> CurveSearch:
-    """Verify what the curve says, or leave it to TCC where there is no curve."""
+    """Verify the size that the curve suggests, or leave the cycle to TCC if there is no curve."""
     if len(search.points) < 3:
         return _few_points(parameters, search)
     curve = fit(search.points)
@@ -191,8 +195,12 @@ def _chosen(parameters: Values, search: CurveSearch) -> CurveSearch:
 
 
 def _few_points(parameters: Values, search: CurveSearch) -> CurveSearch:
-    """Too few to fit: half of the fewest is probed, too, as the search may have begun above the knee. Where
-    the range ends, the fewest threads that bring `keep` of the best."""
+    """Handle too few points for a fit.
+
+    Probe half of the smallest size too, because the search may have started above the knee. Where the range
+    ends,
+    use the fewest threads that reach `keep` of the best throughput.
+    """
     fewest = min(point.threads for point in search.points)
     lower = max(int(parameters["minimum"]), fewest // 2)
     if lower < fewest:
@@ -213,7 +221,7 @@ def _after_verify(parameters: Values, search: CurveSearch, now: Measurement) -> 
 
 
 def _noise(points: Sequence[Point]) -> float:
-    """Mean relative standard error."""
+    """Return the mean relative standard error."""
     return sum(point.error for point in points) / len(points)
 
 
@@ -232,7 +240,7 @@ def _settled(search: CurveSearch, threads: int, per_second: float) -> CurveSearc
 
 
 def target(parameters: Values, curve: Curve) -> int:
-    """The threads at which the stop rule ends on a curve, within the range."""
+    """Return the size at which the stop rule ends on a curve, within the range."""
     if not isinstance(curve, ScalabilityCurve):
         return _friendly(parameters, curve)
     peak = _near_peak(parameters, curve)
@@ -240,7 +248,7 @@ def target(parameters: Values, curve: Curve) -> int:
 
 
 def _friendly(parameters: Values, curve: Curve) -> int:
-    """Where TCC would come to rest on the curve."""
+    """Return the size at which TCC would settle on the curve."""
     threads, maximum = int(parameters["minimum"]), int(parameters["maximum"])
     while threads < maximum:
         after = more(threads, parameters)
@@ -266,8 +274,12 @@ def _near_peak(parameters: Values, curve: ScalabilityCurve) -> int:
 
 
 def explored_again(parameters: Values, search: CurveSearch, changed: bool) -> CurveSearch:
-    """The next cycle. On a timeout the curve is checked at one configuration below and one above; after a
-    change nothing known counts, and the search doubles from a quarter of where it stands."""
+    """Start the next cycle.
+
+    After a timeout, check the curve at one size below and one above. After a change, discard all points and
+    double
+    from a quarter of the current size.
+    """
     if changed or len(search.points) < 3:
         start = max(int(parameters["minimum"]), search.threads // 4)
         return CurveSearch("probe", start, steps=search.steps)

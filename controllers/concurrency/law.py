@@ -1,33 +1,39 @@
-"""How many threads work: as many as bring throughput, and no more (Tang et al.).
+"""The concurrency law: as many threads as increase the throughput, and no more (Tang et al.).
 
-`method` tcc is the paper's automaton (`controllers.concurrency.tcc`); explorer probes a few
-configurations and fits a curve (`controllers.concurrency.explorer`), and falls back to TCC for a cycle where
-none fits. Both see only times between completions, idle time excluded, and decide when there are samples
-enough (`controllers.concurrency.throughput`).
+`method` tcc is the automaton of the paper (`controllers.concurrency.tcc`). Method explorer probes a few sizes
+and fits a curve (`controllers.concurrency.explorer`); it falls back to TCC for a cycle if no curve fits. Both
+use only the times between completions, without idle time, and decide once there are enough samples
+(`controllers.concurrency.throughput`).
 
-In the steady state the next exploration begins after `steady_seconds`, or when the throughput has changed by
-`change` and by more than chance would. Before that a step more is tried now and then, since a pool at its
-knee does not notice that there is more to be had (`controllers.concurrency.trial`).
+In the steady state the next exploration starts after `steady_seconds`, or when the throughput has changed by
+`change` and by more than chance. Before that, the law tries one more step from time to time, because a pool
+at
+its knee cannot notice new capacity (`controllers.concurrency.trial`).
 
-What can't be decided on is held, and says so: nothing was processed, one sample, samples without any time
-between them, or a pool that has not become what it was set to. A pool that stays so for `patience`
-observations is taken for its limit until the next exploration. There is never less than one thread, nor any
-number outside the range.
+The law holds, with a reason, when it cannot decide: nothing was processed, there is one sample, the samples
+have no time between them, or the pool does not have the ordered size. If a pool keeps another size for
+`patience` observations, that size counts as its limit until the next exploration. The law never orders fewer
+than one thread or a size outside the range.
 
-Three pools or more share fairly only if they explore at about the same time (Tang, 3.3). So explorations are
-numbered: who begins one takes the next number, and who is steady and hears of a greater number (`epoch`)
-begins, too. Who explores already counts as the newest. While others explore, too, the explorer walks as TCC:
-points that are measured one after the other, each with the others elsewhere, lie on no curve (three pools
-rested with 13, 2 and 2 threads, where TCC has 5 each). Only who aims at the peak has nobody to consider.
-All begin alike, from what they have on average (`mean_threads`), as each grows by shares of what it has; and
-who rests with far less tries a step more at once, since it may have stopped because the others grew.
+Three or more pools share fairly only if they explore at about the same time (Tang, 3.3). So explorations are
+numbered: a pool that starts one takes the next number, and a steady pool that reads a greater number
+(`epoch`)
+starts too. A pool that is exploring counts as having the newest number. While others explore, the explorer
+walks as TCC does: points measured one after the other, with the other pools at changing sizes, lie on no
+curve
+(three pools settled at 13, 2, and 2 threads, where TCC has 5 each). A pool that aims at the peak ignores the
+others. All pools start from their average size (`mean_threads`), because each grows by a share of its size. A
+pool that settles with far fewer threads tries one more step at once, because it may have stopped while the
+others grew.
 
-Who takes threads away before exploring has to be able to. A pool of others may end only idle threads
-(`ends_idle`), and one that is measured has none: there a search begins with what it has, and goes up. What it
-is to have fewer of in the end waits until some are idle.
+A search that starts by removing threads needs a pool that can remove them. The pool of an attached plant may
+end only idle threads (`ends_idle`), and a measured pool has none: there, the search starts at the current
+size
+and goes up. A reduction at the end waits for idle threads.
 
-A pool that is not steered (`steered` false: the loop advises, say) is only measured where it is; when an
-exploration would be due, its first step is the advice. As soon as it is steered, the law explores.
+A pool that is not controlled (`steered` is false, for example in advise mode) is only measured at its current
+size; when an exploration is due, its first step is the advice. The law explores as soon as the pool is
+controlled.
 """
 
 import math
@@ -56,14 +62,14 @@ from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import because, counted, measure, no_action
 from queues.errors import BadInput
 
-# How surely the throughput must differ before a change is believed: a chance of 0.1 % in each check.
+# Significance that a change of throughput needs: a probability of 0.1 % per check.
 CHANGE_Z = 3.3
-# A pool that has changed its size warms up and is measured anew: then its effect shows.
+# After a size change the pool warms up and is measured again; its effect is visible then.
 EFFECT_SECONDS = 30.0
-# Where pools begin alike, none begins with more than so many times what it has, nor with less than one in so
-# many of it: it may be alone with what limits it.
+# Where pools start alike, a pool starts with at most this multiple of its size and at least this fraction of
+# it, because it may be alone with its bottleneck.
 MOST_TIMES_OWN = 3.0
-# Where an observation does not say it.
+# Defaults for values that the observation omits.
 NOT_SEEN: Values = {
     "seconds": None,
     "epoch": None,
@@ -75,7 +81,7 @@ NOT_SEEN: Values = {
 
 
 class Concurrency:
-    """Threads by throughput; see the module for what is explored and what is held."""
+    """The concurrency law; see the module for what it explores and when it holds."""
 
     name = "concurrency"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -88,7 +94,7 @@ class Concurrency:
     guard_defaults: Values = {"minimum": 1.0, "maximum": 1_000.0}
 
     def check(self, parameters: Values) -> None:
-        """Raise `BadInput` where p, q and w are not friendly (Theorem 1), or the range excludes the start."""
+        """Raise `BadInput` if p, q, and w are not friendly (Theorem 1) or the range excludes the start."""
         p, q, w = (float(parameters[name]) for name in "pqw")
         if q <= least_q(p):
             raise BadInput(
@@ -110,30 +116,32 @@ class Concurrency:
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Whatever was measured can be held on; nothing contradicts."""
+        """Accept every observation: the law can hold on any measurement."""
 
     def initial_state(self, parameters: Values) -> Json:
-        """Exploring from the start, moved into the range where the range excludes it."""
+        """Return an exploration from the start size, moved into the range if necessary."""
         return beginning(parameters, _into_range(parameters, int(parameters["start"]))).to_json()
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Raise `BadInput` where samples or points contradict each other."""
+        """Raise `BadInput` if samples or points contradict each other."""
         check_state(state, where)
 
     def resumed(self, parameters: Values, state: Json) -> Json:
-        """After a hold: what was measured before it is no part of what is measured after it."""
+        """Return the state after a hold: measurements from before the hold are dropped."""
         return replace(memory_from(state), sample=ThroughputSample(), refused=0).to_json()
 
     def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-        """With the threads that the pool is set to; where it is set to none, as before. Of a pool that nobody
-        steers nothing was supposed."""
+        """Return the state with the pool's ordered size; without an action, the previous state.
+
+        A pool that is not controlled keeps its state, because nothing was assumed about it.
+        """
         was, memory = memory_from(before), memory_from(after)
         if memory.followed or action is None:
             return after if memory.followed else before
         return _set_to(memory, was.threads, int(action["threads"])).to_json()
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """The threads to run with, or none while more is to be measured."""
+        """Return the number of threads to run, or no action while more samples are needed."""
         memory, threads = memory_from(state), int(observation["threads"])
         parameters = _limited(parameters, memory.limit)
         seen = {**NOT_SEEN, **observation}
@@ -153,7 +161,7 @@ def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, 
         if threads != memory.threads:
             return _refused(parameters, memory, threads, seen["trouble"])
     memory = _walking(parameters, memory, seen)
-    # What a pool without threads has finished, threads before it began: it measures nothing.
+    # Threads of an earlier time started what a pool without threads finishes: it measures nothing.
     finished = seen["interdeparture_seconds"] if threads else []
     memory = replace(memory, sample=memory.sample.with_more(finished), refused=0)
     now = memory.sample.measured(threads)
@@ -171,7 +179,7 @@ def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, 
 
 
 def _followed(parameters: Values, memory: Memory, threads: int, steered: bool) -> Memory:
-    """The memory of a pool that nobody steers, or has steered until now, is where the pool is."""
+    """Return a memory at the pool's size if nobody controls the pool, or nobody did until now."""
     if steered and not memory.followed:
         return memory
     if memory.exploration.phase == "steady" and memory.exploration.threads == threads:
@@ -180,12 +188,12 @@ def _followed(parameters: Values, memory: Memory, threads: int, steered: bool) -
 
 
 def _shares(parameters: Values, seen: Values) -> bool:
-    """Whether other pools explore that may use the same."""
+    """Return whether other pools explore that may share the bottleneck."""
     return seen["epoch"] is not None and parameters["aim"] != "peak"
 
 
 def _walking(parameters: Values, memory: Memory, seen: Values) -> Memory:
-    """The memory, with a search that has just begun as a walk where others explore, too."""
+    """Return the memory with a search that just started as a walk, where others explore too."""
     search = memory.exploration
     if not isinstance(search, CurveSearch) or search.phase == "steady" or not _shares(parameters, seen):
         return memory
@@ -195,13 +203,13 @@ def _walking(parameters: Values, memory: Memory, seen: Values) -> Memory:
 
 
 def _called(memory: Memory, seen: Values) -> bool:
-    """Whether another pool has begun an exploration that this one, steady, is to join."""
+    """Return whether another pool started an exploration that this steady pool has to join."""
     newer = seen["epoch"] is not None and int(seen["epoch"]) > memory.epoch
     return newer and bool(seen["steered"]) and memory.exploration.phase == "steady"
 
 
 def _limited(parameters: Values, limit: int | None) -> Values:
-    """The parameters with the maximum that the pool was found to have."""
+    """Return the parameters with the maximum that the pool was found to have."""
     if limit is None:
         return parameters
     return {**parameters, "maximum": max(parameters["minimum"], min(parameters["maximum"], limit))}
@@ -227,15 +235,17 @@ def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decis
 
 
 def _set_to(memory: Memory, before: int, threads: int) -> Memory:
-    """The memory of a pool that a guard sets to other threads than were asked for. Where those are fewer, and
-    as many as `before`, they count as its limit, as where a pool refuses more."""
+    """Return the memory of a pool that a guard set to another size than the law asked for.
+
+    A smaller size that equals `before` counts as the pool's limit, as if the pool had refused more.
+    """
     exploration = memory.exploration
     if memory.trial.threads and threads <= exploration.threads:
         return replace(memory, trial=memory.trial.ended(grown=False))
     if memory.trial.threads:
         return replace(memory, trial=replace(memory.trial, threads=threads))
     limit = threads if threads == before and threads < exploration.threads else memory.limit
-    # No step was made, so there is none to compare.
+    # No step was made, so there is nothing to compare.
     phase = "max" if threads == before and exploration.phase == "add" else exploration.phase
     rate = 0.0 if exploration.phase == "steady" else exploration.steady_per_second
     after = replace(exploration, threads=threads, phase=phase, steady_per_second=rate)
@@ -243,18 +253,18 @@ def _set_to(memory: Memory, before: int, threads: int) -> Memory:
 
 
 def _refused(parameters: Values, memory: Memory, threads: int, error: str | None) -> tuple[Memory, Decision]:
-    """The pool has other threads than it was set to: it is asked again, and in the end believed."""
+    """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
     exploration, refused = memory.exploration, memory.refused + 1
     why = f" ({error})" if error else ""
-    differs = f"{counted(threads, 'thread')}, and was set to {memory.threads}{why}"
+    differs = f"{counted(threads, 'thread')}, but {memory.threads} were set{why}"
     if refused < parameters["patience"]:
-        reason = _set(memory.threads, f"the pool has {differs}; it is asked again")
+        reason = _set(memory.threads, f"the pool has {differs}; it is set again")
         return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")
     limit = memory.limit
     if threads < memory.threads and threads >= parameters["minimum"]:
         limit = threads
     held = _into_range(_limited(parameters, limit), max(1, threads))
-    # No step was made, so there is none to compare: what can be added has been.
+    # No step was made, so there is nothing to compare: everything that can be added was added.
     phase = "max" if exploration.phase == "add" else exploration.phase
     after = Memory(replace(exploration, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
     cause = f"the pool has stayed at {differs}; {threads} counts as its limit"
@@ -262,16 +272,16 @@ def _refused(parameters: Values, memory: Memory, threads: int, error: str | None
 
 
 def _no_rate(sample: ThroughputSample) -> str:
-    """Why the sample gives no throughput."""
+    """Explain why the sample gives no throughput."""
     if sample.count == 0:
-        return "nothing was completed, so all threads are idle or stuck"
+        return "no completions, so all threads are idle or stuck"
     if sample.count == 1:
-        return "one sample has no spread, and more are needed"
+        return "one sample has no variance, and more are needed"
     return "all completions came at the same time, so they give no rate"
 
 
 def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequence[str] = ()) -> str:
-    """The reason of a decision about threads; `before`: how many there were, where they were measured."""
+    """Return the reason of a decision about threads; `before` is the measured number of threads."""
     action = f"Set {counted(threads, 'thread')}"
     if before == threads:
         action = f"Keep {counted(threads, 'thread')}"
@@ -285,11 +295,11 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
     rules = tcc if isinstance(exploration, Cycle) else explorer
     needed = math.ceil(rules.needed_samples(parameters, exploration, now))
     if now.samples < needed:
-        reason = no_action(f"{now.samples} of {needed} samples so far", remarks=[_at(exploration, now)])
+        reason = no_action(f"{now.samples} of {needed} samples collected", remarks=[_at(exploration, now)])
         return memory, Decision(None, reason, _terms(memory, now), "samples")
     following: Exploration = rules.step(parameters, exploration, now)
     if isinstance(following, CurveSearch) and following.phase == "tcc":
-        # From the best there was: the last probe may lie far beyond a cliff.
+        # Compared with the best measurement, because the last probe may be far past a cliff.
         best = max(following.points, key=lambda point: point.per_second).threads
         following = tcc.exploring_from(parameters, best, following.steps)
     after = replace(memory, exploration=following, sample=ThroughputSample())
@@ -303,7 +313,7 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
 
 
 def _settled(parameters: Values, memory: Memory, reason: str, now: Measurement) -> tuple[Memory, Decision]:
-    """The exploration is over: what its end should bring is compared with where it began."""
+    """End the exploration and compare the expected result with the start."""
     threads, origin = memory.exploration.threads, memory.origin
     grown = origin is not None and threads >= trial.step_from(parameters, origin.threads)
     after = replace(memory, trial=replace(memory.trial.ended(grown), began_at=0.0))
@@ -311,7 +321,7 @@ def _settled(parameters: Values, memory: Memory, reason: str, now: Measurement) 
 
 
 def _expected(memory: Memory) -> Expected | None:
-    """More threads than before are there for throughput, fewer for what they cost."""
+    """Return the expected effect: more threads for throughput, or fewer for their cost."""
     rest, origin = memory.exploration, memory.origin
     if origin is None or rest.threads == origin.threads:
         return None
@@ -327,7 +337,9 @@ def _expected(memory: Memory) -> Expected | None:
 def _steady(
     parameters: Values, memory: Memory, now: Measurement | None, seen: Values
 ) -> tuple[Memory, Decision]:
-    """`now` may be unknown only where the others' exploration is to be joined."""
+    """Return the decision in the steady state. `now` may be unknown only when joining another pool's
+    exploration.
+    """
     if _called(memory, seen):
         why = "another host explores, and hosts that share a resource explore together"
         return _exploring_again(parameters, memory, now, why, False, seen)
@@ -335,7 +347,7 @@ def _steady(
     if memory.trial.threads:
         return _tried(parameters, memory, now, seen)
     if memory.followed and seen["steered"]:
-        return _exploring_again(parameters, memory, now, "the loop steers the pool from now on", True, seen)
+        return _exploring_again(parameters, memory, now, "the loop controls the pool from now on", True, seen)
     seconds = seen["seconds"]
     passed = math.fsum(seen["interdeparture_seconds"]) if seconds is None else float(seconds)
     exploration = replace(memory.exploration, steady_seconds=memory.exploration.steady_seconds + passed)
@@ -352,33 +364,33 @@ def _steady(
         return _resting(memory, now, checked, differs)
     was, is_now = exploration.steady_per_second, now.throughput_per_second
     why = (
-        f"throughput went {measure(was)} → {measure(is_now)}/s" if changed else "the next exploration is due"
+        f"throughput changed from {measure(was)}/s to {measure(is_now)}/s" if changed else "the next exploration is due"
     )
     return _exploring_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
 
 
 def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen: Values) -> str | None:
-    """Why a step more is to be tried now, if it is."""
+    """Explain why one more step is tried now, or return None."""
     if not _shares(parameters, seen):
         if trial.is_due(parameters, memory.trial, rest):
-            return "a step more is tried, as throughput alone does not show that there is more to be had"
+            return "testing one more step, because throughput alone cannot show unused capacity"
         return None
     if trial.is_behind(parameters, memory.trial, rest, seen["mean_threads"]):
-        return f"hosts have {seen['mean_threads']:.3g} on average, so a step more is tried"
+        return f"hosts have {seen['mean_threads']:.3g} on average, so one more step is tested"
     return None
 
 
 def _resting(memory: Memory, now: Measurement, checked: bool, differs: bool) -> tuple[Memory, Decision]:
-    # Each check measures afresh, so that a change does not drown in what was before; only a check that
+    # Each check starts a fresh measurement, so that older samples don't hide a change. Only a check that
     # differs is repeated together with the next.
     after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
-    cause = "throughput differs, and is checked once more" if differs else "throughput is steady"
+    cause = "throughput differs; checking again" if differs else "throughput is steady"
     reason = no_action(cause, remarks=[_at(memory.exploration, now)])
     return after, Decision(None, reason, _terms(after, now))
 
 
 def _trying(parameters: Values, memory: Memory, now: Measurement, cause: str) -> tuple[Memory, Decision]:
-    """A step more, for as long as it takes to know what it brings."""
+    """Add one step for as long as it takes to measure its effect."""
     tried = trial.begun(parameters, memory.trial, memory.exploration)
     after = replace(memory, trial=tried, sample=ThroughputSample())
     reason = _set(
@@ -390,13 +402,13 @@ def _trying(parameters: Values, memory: Memory, now: Measurement, cause: str) ->
 def _tried(parameters: Values, memory: Memory, now: Measurement, seen: Values) -> tuple[Memory, Decision]:
     rest, tried = memory.exploration, memory.trial.threads
     needed = math.ceil(trial.needed_samples(parameters, rest, now))
-    at = f"{measure(now.throughput_per_second)}/s with {counted(tried, 'thread')} that are tried"
+    at = f"{measure(now.throughput_per_second)}/s with {counted(tried, 'thread')} on trial"
     if now.samples < needed:
-        reason = no_action(f"{now.samples} of {needed} samples so far", remarks=[at])
+        reason = no_action(f"{now.samples} of {needed} samples collected", remarks=[at])
         return memory, Decision(None, reason, _terms(memory, now), "samples")
     gain = now.throughput_per_second / rest.steady_per_second - 1
     asked = trial.asked_share(parameters, rest.threads, tried)
-    brought = f"{at} against {measure(rest.steady_per_second)}/s: {gain:+.1%}, and {asked:.1%} is asked"
+    brought = f"{at} compared with {measure(rest.steady_per_second)}/s: {gain:+.1%}; required: {asked:.1%}"
     if not trial.is_worth(parameters, rest, now):
         after = replace(memory, trial=memory.trial.ended(grown=False), sample=ThroughputSample())
         return after, _act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
@@ -411,7 +423,7 @@ def _tried(parameters: Values, memory: Memory, now: Measurement, seen: Values) -
 
 
 def _caught_up(parameters: Values, memory: Memory, now: Measurement, brought: str) -> tuple[Memory, Decision]:
-    """The step that was tried stays, and the next may follow; nobody is called to explore for it."""
+    """Keep the tested step and allow the next one, without asking other pools to explore."""
     rest = replace(
         memory.exploration, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False
     )
@@ -424,7 +436,7 @@ def _caught_up(parameters: Values, memory: Memory, now: Measurement, brought: st
 def _exploring_again(
     parameters: Values, memory: Memory, now: Measurement | None, why: str, changed: bool, seen: Values
 ) -> tuple[Memory, Decision]:
-    """The first step of the next exploration; of a pool that nobody steers it is advice, and it rests on."""
+    """Make the first step of the next exploration; for a pool that is not controlled it is advice."""
     heard = int(seen["epoch"] or 0)
     epoch = heard if _called(memory, seen) else max(memory.epoch, heard) + 1
     rest = memory.exploration
@@ -456,8 +468,11 @@ def _begun_again(parameters: Values, exploration: Exploration, changed: bool, se
 
 
 def _begins_with(parameters: Values, exploration: Exploration, seen: Values) -> int:
-    """What a walk begins from: where others walk, too, all begin alike, since each grows by a share of what
-    it has, and what they differed by would stay."""
+    """Return the size at which a walk starts.
+
+    Where other pools walk too, all start alike: each grows by a share of its size, and differences would
+    stay.
+    """
     mean, own = seen["mean_threads"], exploration.threads
     if mean is None:
         return own
@@ -465,7 +480,7 @@ def _begins_with(parameters: Values, exploration: Exploration, seen: Values) -> 
 
 
 def _has_changed(parameters: Values, exploration: Exploration, now: Measurement) -> bool:
-    """By more than `change`, and by more than chance would."""
+    """Return whether throughput changed by more than `change` and by more than chance."""
     if exploration.steady_per_second <= 0:
         return False
     ratio = now.throughput_per_second / exploration.steady_per_second - 1
@@ -475,7 +490,7 @@ def _has_changed(parameters: Values, exploration: Exploration, now: Measurement)
 
 def _at(exploration: Exploration, now: Measurement) -> str:
     rate = f"{measure(now.throughput_per_second)}/s with {counted(now.threads, 'thread')}"
-    return f"{exploration.phase} phase measured {rate}"
+    return f"the {exploration.phase} phase measured {rate}"
 
 
 def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""What the concurrency law remembers from one observation to the next, as JSON."""
+"""What the concurrency law remembers between observations, as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,23 +25,23 @@ STATE = (
     Parameter(
         "machine",
         "exploration",
-        "Under way, by its method.",
+        "State of the exploration, by method.",
         kind="variant",
         required=True,
         variants=(("tcc", tcc.STATE), ("explorer", explorer.STATE)),
     ),
-    Parameter("sample", "sample", "Of the present threads.", kind="object", required=True, items=SAMPLE),
-    Parameter("refused", "observations", "Of another pool, in a row.", 0, 0, 1e9, "integer"),
-    Parameter("limit", "threads", "Of the pool; null: not known.", None, 1, MOST_THREADS, "integer"),
-    Parameter("epoch", "explorations", "Of all hosts together.", 0, 0, 1e9, "integer"),
-    Parameter("followed", "flag", "Whether nobody steered the pool.", False, kind="flag"),
-    Parameter("trial", "trial", "Of a step more, while steady.", kind="object", or_null=True, items=TRIAL),
-    Parameter("origin", "pool", "When the exploration began.", kind="object", or_null=True, items=ORIGIN),
+    Parameter("sample", "sample", "Samples at the current number of threads.", kind="object", required=True, items=SAMPLE),
+    Parameter("refused", "observations", "Consecutive observations of another pool size.", 0, 0, 1e9, "integer"),
+    Parameter("limit", "threads", "Limit of the pool; null: not known.", None, 1, MOST_THREADS, "integer"),
+    Parameter("epoch", "explorations", "Number of the exploration, over all hosts.", 0, 0, 1e9, "integer"),
+    Parameter("followed", "flag", "Whether nobody controlled the pool.", False, kind="flag"),
+    Parameter("trial", "trial", "Trial of one more step in the steady state.", kind="object", or_null=True, items=TRIAL),
+    Parameter("origin", "pool", "Pool when the exploration started.", kind="object", or_null=True, items=ORIGIN),
 )
 
 
 def check_state(state: Values, where: str) -> None:
-    """Raise `BadInput` where what is remembered contradicts itself."""
+    """Raise `BadInput` if the remembered values contradict each other."""
     machine = state["machine"]
     (check_cycle if machine["kind"] == "tcc" else check_search)(machine, f"{where}.machine")
     check_sample(state["sample"], f"{where}.sample")
@@ -49,7 +49,7 @@ def check_state(state: Values, where: str) -> None:
 
 
 def _check_trial(trial: Values | None, machine: Values, where: str) -> None:
-    """A step is tried from a pool at rest, of which it is known what it brings."""
+    """Check that a trial starts from a steady pool with a known throughput."""
     if trial is None or not trial["threads"]:
         return
     if machine["phase"] != "steady" or not machine["threads"] or not machine["steady_per_second"]:
@@ -58,10 +58,16 @@ def _check_trial(trial: Values | None, machine: Values, where: str) -> None:
 
 @dataclass(frozen=True)
 class Memory:
-    """`exploration` is under way, `sample` of its present number of threads; `refused` observations in a row
-    found another pool than was asked for, which in the end is its `limit`. `epoch` numbers the explorations
-    of all hosts together; `followed`: the pool was not steered at the last observation. `trial` is of a step
-    more in the steady state, `origin` the pool when its exploration began; None while it is not measured."""
+    """Memory of the law.
+
+    `exploration` is in progress and `sample` belongs to its current size. `refused` counts consecutive
+    observations
+    of another size than ordered, which finally becomes the `limit`. `epoch` numbers the explorations of all
+    hosts.
+    `followed` is true if the pool was not controlled at the last observation. `trial` is one more step in the
+    steady
+    state. `origin` is the pool when its exploration started, or None while it is not measured.
+    """
 
     exploration: Exploration
     sample: ThroughputSample = field(default_factory=ThroughputSample)
@@ -74,11 +80,11 @@ class Memory:
 
     @property
     def threads(self) -> int:
-        """How many the pool is to have: those that are tried, or those of the exploration."""
+        """Return the number of threads that the pool should have: on trial, or of the exploration."""
         return self.trial.threads or self.exploration.threads
 
     def to_json(self) -> Json:
-        """As the law's state."""
+        """Return the memory as the law's state."""
         kind = "tcc" if isinstance(self.exploration, Cycle) else "explorer"
         return {
             "machine": {"kind": kind, **self.exploration.to_json()},
@@ -93,7 +99,7 @@ class Memory:
 
 
 def memory_from(document: Mapping[str, Any]) -> Memory:
-    """The memory that `to_json` made a document of."""
+    """Build the memory from a document that `to_json` wrote."""
     rest = {
         **document,
         "trial": trial_from(document.get("trial")),
@@ -109,13 +115,13 @@ def _exploration(document: Mapping[str, Any]) -> Exploration:
 
 
 def beginning(parameters: Values, threads: int, steps: int = 0) -> Memory:
-    """An exploration from so many threads; steps: of those before it."""
+    """Start an exploration at a size; `steps` counts the steps so far."""
     tcc = parameters["method"] == "tcc"
     return Memory(Cycle("base", threads, steps=steps) if tcc else CurveSearch("probe", threads, steps=steps))
 
 
 def resting(parameters: Values, memory: Memory, threads: int) -> Memory:
-    """Steady where the pool is, with nothing known of it yet."""
+    """Return a steady memory at the pool's size, without any measurement."""
     steps = memory.exploration.steps
     tcc = parameters["method"] == "tcc"
     exploration = (

@@ -1,14 +1,14 @@
-"""TCC: throughput-guided concurrency control (Tang, section 3.1), as a machine of states.
+"""TCC: throughput-guided concurrency control (Tang, section 3.1), as a state machine.
 
     base     w fewer threads than before; measure
-    add      p more threads at a time as long as each step brings q more throughput
+    add      add p threads per step while each step brings q more throughput
     max      measure the highest configuration more exactly
-    remove   r fewer at a time as long as keep of the best throughput remains; the last step is taken back
-    steady   until a timeout, or until the throughput has changed; then base again
+    remove   remove r per step while `keep` of the best throughput remains; undo the last step
+    steady   until a timeout, or until the throughput changes; then base again
 
-A step that makes throughput decline is taken back at once: beyond a memory's cliff (the dotted line of Figure
-1) every further sample costs dearly. A step is at least one thread; it then has to bring what `scaled_q` says
-of its real size.
+A step that reduces throughput is undone at once: past a memory cliff (the dotted line of Figure 1) each
+further sample is expensive. A step is at least one thread; then it has to bring what `scaled_q` gives for its
+real size.
 """
 
 import math
@@ -33,28 +33,32 @@ from queues.errors import BadInput
 
 PHASES = ("base", "add", "max", "remove", "steady")
 STATE = (
-    Parameter("phase", "choice", "Of the cycle.", kind="choice", choices=PHASES, required=True),
-    # A pool that nobody steers may have none.
-    Parameter("threads", "threads", "Under way.", None, 0, MOST_THREADS, "integer", required=True),
+    Parameter("phase", "choice", "Phase of the cycle.", kind="choice", choices=PHASES, required=True),
+    # A pool that is not controlled may have no threads.
+    Parameter("threads", "threads", "Threads in use.", None, 0, MOST_THREADS, "integer", required=True),
     Parameter(
         "before",
         "measurement",
-        "What a step is compared with.",
+        "Measurement that a step is compared with.",
         kind="object",
         required=True,
         or_null=True,
         items=MEASUREMENT,
     ),
-    Parameter("best", "per second", "The greatest of this cycle.", None, 0, MOST_PER_SECOND, required=True),
-    Parameter("back_to", "threads", "If a step fails.", None, 0, MOST_THREADS, "integer", required=True),
+    Parameter("best", "per second", "Maximum throughput of this cycle.", None, 0, MOST_PER_SECOND, required=True),
+    Parameter("back_to", "threads", "Size to return to if a step fails.", None, 0, MOST_THREADS, "integer", required=True),
     *STEADY,
 )
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """Where the exploration stands. `before` is the configuration a step is compared with, `best` the
-    greatest throughput of this cycle, `steady_per_second` what the steady state was entered with."""
+    """Position of the exploration.
+
+    `before` is the configuration that a step is compared with, `best` the maximum throughput of this cycle,
+    and
+    `steady_per_second` the throughput at the start of the steady state.
+    """
 
     phase: str
     threads: int
@@ -67,59 +71,59 @@ class Cycle:
     steps: int = 0
 
     def to_json(self) -> dict[str, Json]:
-        """As a law's state keeps it."""
+        """Return the cycle as JSON for the law's state."""
         plain = dict(vars(self))
         plain["before"] = None if self.before is None else self.before.to_json()
         return plain
 
 
 def cycle_from(document: Mapping[str, Any]) -> Cycle:
-    """The cycle that `to_json` made a document of."""
+    """Build the cycle from a document that `to_json` wrote."""
     before = document["before"]
     return Cycle(**{**document, "before": None if before is None else Measurement(**before)})
 
 
 def check_cycle(document: Mapping[str, Any], where: str) -> None:
-    """Raise `BadInput` for a phase without what it compares with, or goes back to."""
+    """Raise `BadInput` for a phase without its reference measurement or the size to return to."""
     if document["phase"] == "remove" and document["back_to"] < 1:
         raise BadInput(f"{where}.back_to", "takes at least 1 in the phase remove")
 
 
 def more(threads: int, parameters: Values) -> int:
-    """p more, at least one, at most the maximum."""
-    # What rounding adds is in the size of the step; what the last bit of a product adds must not be.
+    """Return p more threads, at least one more, at most the maximum."""
+    # Rounding belongs to the size of the step; the last bit of a product does not.
     wanted = max(threads + 1, math.ceil(threads * (1 + float(parameters["p"])) - 1e-9))
     return int(min(wanted, parameters["maximum"]))
 
 
 def fewer(threads: int, share: float, parameters: Values) -> int:
-    """A share fewer, at least one, and never below the minimum."""
+    """Return a share fewer threads, at least one fewer, never below the minimum."""
     wanted = min(threads - 1, math.floor(threads * (1 - share) + 1e-9))
     return int(max(wanted, parameters["minimum"]))
 
 
 def needed_samples(parameters: Values, cycle: Cycle, now: Measurement) -> float:
-    """How many samples the phase asks for, given those so far."""
+    """Return how many samples the phase needs, given those so far."""
     p, q, alpha, beta = (parameters[name] for name in ("p", "q", "alpha", "beta"))
     after = max(float(parameters["initial_samples"]), first_samples(now.relative_deviation, q, alpha, beta))
     if cycle.phase == "max":
         after *= parameters["max_factor"]
-    # Where the range has changed there may be no step at all.
+    # If the range changed, there may be no step at all.
     if cycle.phase == "add" and cycle.before is not None and now.threads > cycle.before.threads:
         step = now.threads / cycle.before.threads - 1
         second = second_samples(cycle.before, now, scaled_q(p, q, step), alpha, beta)
-        # A clear loss is seen long before a gain is known exactly.
+        # A clear loss is visible long before a gain is known exactly.
         after = second if declined(cycle.before, now) else max(after, second)
     return min(max(after, float(parameters["initial_samples"])), float(parameters["most_samples"]))
 
 
 def declined(before: Measurement, now: Measurement) -> bool:
-    """Whether a step has made the throughput less."""
+    """Return whether a step reduced the throughput."""
     return now.throughput_per_second < before.throughput_per_second
 
 
 def step(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
-    """The next configuration once there are samples enough."""
+    """Return the next configuration once there are enough samples."""
     found = {"base": _after_base, "add": _after_add, "max": _after_max, "remove": _after_remove}
     best = max(cycle.best, now.throughput_per_second) if cycle.phase != "base" else now.throughput_per_second
     return found[cycle.phase](parameters, replace(cycle, best=best, steps=cycle.steps + 1), now)
@@ -173,5 +177,5 @@ def _settled(cycle: Cycle, threads: int, at: Measurement) -> Cycle:
 
 
 def exploring_from(parameters: Values, threads: int, steps: int) -> Cycle:
-    """The base of the next cycle: w fewer threads."""
+    """Return the base of the next cycle: w fewer threads."""
     return Cycle("base", fewer(threads, parameters["w"], parameters), steps=steps)

@@ -1,7 +1,8 @@
-"""Throughput measured from times between completions, and when there are samples enough to decide by it.
+"""Throughput from the times between completions, and the number of samples that a decision needs.
 
-With mean μ and standard deviation σ of the inter-departure times, idle time excluded, and the largest 1 % of
-the samples discarded (pauses that are not part of the variance of service; Tang, 3.4.2). Whether C2 brings q
+μ and σ are the mean and standard deviation of the inter-departure times, without idle time and without the
+largest 1 % of the samples (pauses that are not part of the service variance; Tang, 3.4.2). Whether C2 brings
+q
 more throughput than C1 is decided by Y = X̄1 - X̄2 against μ' = q/(1+q) μ1, with an indifference zone
 [L, H] = (1 ∓ β/2) μ' and confidence 1 - α, Z its quantile (3.4.1):
 
@@ -22,20 +23,20 @@ from queues.errors import BadInput
 
 DISCARDED_SHARE = 0.01
 MOST_DISCARDED = 500
-MOST_SAMPLES, MOST_SECONDS = 1e15, 1e9  # of one sample
-# Less between completions, on average, is no time at all: nothing that runs is so fast.
+MOST_SAMPLES, MOST_SECONDS = 1e15, 1e9  # minimum mean time of one sample
+# A shorter mean time between completions counts as no time at all: nothing real is that fast.
 LEAST_SECONDS = 1e-12
 MOST_THREADS = 100_000
 MEASUREMENT = (
-    Parameter("threads", "threads", "Measured with.", None, 1, MOST_THREADS, "integer", required=True),
-    Parameter("mean_seconds", "s", "Between completions.", None, LEAST_SECONDS, MOST_SECONDS, required=True),
-    Parameter("variance", "s²", "Of it.", None, 0, 1e36, required=True),
-    Parameter("samples", "samples", "How many.", None, 1, MOST_SAMPLES, "integer", required=True),
+    Parameter("threads", "threads", "Threads at the measurement.", None, 1, MOST_THREADS, "integer", required=True),
+    Parameter("mean_seconds", "s", "Mean time between completions.", None, LEAST_SECONDS, MOST_SECONDS, required=True),
+    Parameter("variance", "s²", "Standard deviation of the time.", None, 0, 1e36, required=True),
+    Parameter("samples", "samples", "Number of samples.", None, 1, MOST_SAMPLES, "integer", required=True),
 )
 SAMPLE = (
-    Parameter("count", "samples", "How many.", None, 0, MOST_SAMPLES, "integer", required=True),
-    Parameter("total", "s", "Their sum.", None, 0, MOST_SAMPLES * MOST_SECONDS, required=True),
-    Parameter("squares", "s²", "The sum of their squares.", None, 0, 1e36, required=True),
+    Parameter("count", "samples", "Number of samples.", None, 0, MOST_SAMPLES, "integer", required=True),
+    Parameter("total", "s", "Sum of the times.", None, 0, MOST_SAMPLES * MOST_SECONDS, required=True),
+    Parameter("squares", "s²", "Sum of their squares.", None, 0, 1e36, required=True),
     Parameter(
         "largest",
         "s",
@@ -52,7 +53,7 @@ SAMPLE = (
 
 @dataclass(frozen=True)
 class Measurement:
-    """A configuration's threads, and the moments of what was measured there (s, s²)."""
+    """The threads of a configuration and the moments of its measurement (s, s²)."""
 
     threads: int
     mean_seconds: float
@@ -61,22 +62,22 @@ class Measurement:
 
     @property
     def throughput_per_second(self) -> float:
-        """Completions per second."""
+        """Return the completions per second."""
         return 1 / self.mean_seconds
 
     @property
     def relative_deviation(self) -> float:
-        """σ/μ."""
+        """Return σ/μ."""
         return math.sqrt(self.variance) / self.mean_seconds
 
     def to_json(self) -> dict[str, Json]:
-        """As a law's state keeps it."""
+        """Return the measurement as JSON for the law's state."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class ThroughputSample:
-    """Sums over all samples so far, and the largest of them, so that those can be taken out again."""
+    """Sums over all samples so far, and the largest of them, so that those can be removed again."""
 
     count: int = 0
     total: float = 0.0
@@ -84,7 +85,7 @@ class ThroughputSample:
     largest: tuple[float, ...] = ()
 
     def with_more(self, seconds: Sequence[float]) -> "ThroughputSample":
-        """With further inter-departure times."""
+        """Return the sample with further inter-departure times."""
         count = self.count + len(seconds)
         keep = _kept_largest(count)
         return ThroughputSample(
@@ -95,7 +96,8 @@ class ThroughputSample:
         )
 
     def measured(self, threads: int) -> Measurement | None:
-        """The moments without the largest 1 %; None while nothing, or no time at all, was measured."""
+        """Return the moments without the largest 1 %, or None while nothing, or no time at all, was measured.
+        """
         dropped = self.largest[: min(MOST_DISCARDED, math.floor(self.count * DISCARDED_SHARE))]
         count = self.count - len(dropped)
         if count == 0:
@@ -104,14 +106,14 @@ class ThroughputSample:
         if mean < LEAST_SECONDS:
             return None
         squares = self.squares - math.fsum(each * each for each in dropped)
-        # Rounding of equal samples must not seem like variance.
+        # Rounding of equal samples must not look like variance.
         variance = max(0.0, squares / count - mean * mean)
         if variance < 1e-12 * mean * mean:
             variance = 0.0
         return Measurement(threads, mean, variance * count / max(1, count - 1), count)
 
     def to_json(self) -> dict[str, Json]:
-        """As a law's state keeps it."""
+        """Return the sample as JSON for the law's state."""
         return {
             "count": self.count,
             "total": self.total,
@@ -121,14 +123,14 @@ class ThroughputSample:
 
 
 def check_sample(document: Mapping[str, Any], where: str) -> None:
-    """Raise `BadInput` where the largest of a sample are not as many as are kept, or are more than all."""
+    """Raise `BadInput` if the number or the sum of the largest samples is inconsistent."""
     largest, count = document["largest"], document["count"]
     expected = min(count, _kept_largest(count))
     if len(largest) != expected:
         raise BadInput(f"{where}.largest", f"takes {expected} of {count} samples, not {len(largest)}")
     for name, most in (("total", math.fsum(largest)), ("squares", math.fsum(each**2 for each in largest))):
         if document[name] < most * (1 - 1e-9):
-            raise BadInput(f"{where}.{name}", f"takes at least that of the largest, {most:g}")
+            raise BadInput(f"{where}.{name}", f"takes at least the sum of the largest, {most:g}")
 
 
 def _kept_largest(count: int) -> int:
@@ -136,22 +138,22 @@ def _kept_largest(count: int) -> int:
 
 
 def sample_from(document: Mapping[str, Any]) -> ThroughputSample:
-    """The sample that `to_json` made a document of."""
+    """Build the sample from a document that `to_json` wrote."""
     return ThroughputSample(**{**document, "largest": tuple(document["largest"])})
 
 
 def quantile(alpha: float) -> float:
-    """Z with P(N(0,1) ≤ Z) = 1 - α."""
+    """Return Z with P(N(0,1) ≤ Z) = 1 - α."""
     return NormalDist().inv_cdf(1 - alpha)
 
 
 def first_samples(relative_deviation: float, q: float, alpha: float, beta: float) -> float:
-    """n1 of equation (24): samples of a configuration before the next one is known."""
+    """Return n1 of equation (24): samples of a configuration before the next one is known."""
     return 8 * (quantile(alpha) / beta * (1 + 1 / q) * relative_deviation) ** 2
 
 
 def second_samples(before: Measurement, after: Measurement, q: float, alpha: float, beta: float) -> float:
-    """n2 of equation (25): samples of the configuration after a step, given both so far."""
+    """Return n2 of equation (25): samples of the configuration after a step, given both so far."""
     threshold = q / (1 + q) * before.mean_seconds
     low, high = (1 - beta / 2) * threshold, (1 + beta / 2) * threshold
     gained = before.mean_seconds - after.mean_seconds
@@ -160,5 +162,5 @@ def second_samples(before: Measurement, after: Measurement, q: float, alpha: flo
 
 
 def brings(before: Measurement, after: Measurement, q: float) -> bool:
-    """Whether the throughput is greater by q or more, as far as the means show."""
+    """Return whether the throughput is greater by q or more, as far as the means show."""
     return after.throughput_per_second >= (1 + q) * before.throughput_per_second

@@ -1,13 +1,14 @@
 """Curves of throughput over threads, fitted to a few measured points.
 
-Station: n threads go round a delay Z and a station of m servers with service S (the machine repairman; Tang,
-Figure 4a). π_j, the chance that j are at the station, follows from births (n - j)/Z and deaths min(j, m)/S:
+Station: n threads circulate through a delay Z and a station of m servers with service time S (the machine
+repairman model; Tang, Figure 4a). π_j, the probability of j threads at the station, follows from births
+(n - j)/Z and deaths min(j, m)/S:
 
     X(n) = Σ_j π_j min(j, m)/S,      capacity C = m/S,   time without queueing R0 = Z + S
 
-Universal scalability law (Gunther), where more threads do harm:
+Universal scalability law (Gunther), where more threads reduce throughput:
 
-    X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)),   greatest at n = √((1 - σ)/κ)
+    X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)),   maximum at n = √((1 - σ)/κ)
 
 Residuals are relative; `error` is their root mean square.
 """
@@ -25,14 +26,14 @@ from controllers.framework.decision import Json
 
 Floats = npt.NDArray[np.float64]
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-FEW_THREADS = 1_000  # each of their states is counted; of more, those that have a chance
-# A bend is one when the last point lies this far below the best, in shares and in errors of the points.
+FEW_THREADS = 1_000  # each state up to this number of threads is counted; above it, those with a relevant probability
+# A bend counts when the last point lies this far below the best, in shares and in errors of the points.
 BEND, BEND_ERRORS = 0.03, 2.0
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured with so many threads: completions per second, and its relative standard error."""
+    """A measured point: threads, completions per second, and the relative standard error."""
 
     threads: int
     per_second: float
@@ -44,21 +45,21 @@ class Curve(Protocol):
 
     @property
     def error(self) -> float:
-        """Relative root mean square of the residuals."""
+        """Return the relative root mean square of the residuals."""
         ...
 
     def at(self, threads: float) -> float:
-        """Completions per second."""
+        """Return the completions per second."""
         ...
 
     def to_json(self) -> dict[str, Json]:
-        """For pages and a law's terms."""
+        """Return the curve as JSON for pages and for the terms of a decision."""
         ...
 
 
 @dataclass(frozen=True)
 class StationCurve:
-    """Delay and one saturating station."""
+    """A delay and one saturating station."""
 
     servers: int
     capacity_per_second: float
@@ -66,7 +67,7 @@ class StationCurve:
     error: float
 
     def at(self, threads: float) -> float:
-        """X(n), between whole numbers linear."""
+        """Return X(n), interpolated between whole numbers."""
         below = math.floor(threads)
         low = station_throughput(below, self.servers, self.capacity_per_second, self.empty_seconds)
         if below == threads:
@@ -75,7 +76,7 @@ class StationCurve:
         return low + (threads - below) * (high - low)
 
     def to_json(self) -> dict[str, Json]:
-        """The curve's kind and numbers."""
+        """Return the kind of curve and its numbers."""
         return {"kind": "station", **vars(self)}
 
 
@@ -89,24 +90,24 @@ class ScalabilityCurve:
     error: float
 
     def at(self, threads: float) -> float:
-        """X(n)."""
+        """Return X(n)."""
         below = 1 + self.contention * (threads - 1) + self.coherence * threads * (threads - 1)
         return self.rate_per_second * threads / below
 
     @property
     def peak_threads(self) -> float:
-        """Where it is greatest."""
+        """Return the number of threads with the maximum throughput."""
         if self.coherence <= 0:
             return math.inf
         return max(1.0, math.sqrt(max(0.0, 1 - self.contention) / self.coherence))
 
     def to_json(self) -> dict[str, Json]:
-        """The curve's kind and numbers."""
+        """Return the kind of curve and its numbers."""
         return {"kind": "scalability", **vars(self)}
 
 
 def station_throughput(threads: int, servers: int, capacity_per_second: float, empty_seconds: float) -> float:
-    """X(n) of a delay and a station; see the module."""
+    """Return X(n) of a delay and a station; see the module."""
     service = servers / capacity_per_second
     thinking = max(0.0, empty_seconds - service)
     if threads <= 0:
@@ -123,10 +124,11 @@ def station_throughput(threads: int, servers: int, capacity_per_second: float, e
 
 
 def _likely(threads: int, servers: int, thinking: float) -> tuple[int, int]:
-    """From how many to how many of very many threads are at the station. thinking: Z/S.
+    """Return the range of threads that are probably at the station; `thinking` is Z/S.
 
-    π_j is greatest where (n - j)/Z = min(j, m)/S. Away from there the logarithm of neighbours' ratio grows by
-    1/n at least a step, so at 12 √n the chance is below exp(-72) of the greatest.
+    π_j is greatest where (n - j)/Z = min(j, m)/S. Away from there the logarithm of the ratio of neighbors
+    grows by
+    at least 1/n per step, so at 12 √n the probability is below exp(-72) of the maximum.
     """
     if threads <= FEW_THREADS:
         return 0, threads
@@ -137,10 +139,12 @@ def _likely(threads: int, servers: int, thinking: float) -> tuple[int, int]:
 
 
 def fit(points: Sequence[Point]) -> Curve:
-    """The better of the two curves: scalability only where the points bend down, else the station."""
+    """Return the better of the two curves: scalability only where the points bend down, otherwise the
+    station.
+    """
     if not bends(points):
         return fit_station(points)
-    # A station's curve never falls; its fit, the slow one, is asked only where the other's is poor.
+    # A station's curve never falls. Its fit is slow, so it is computed only where the other fit is poor.
     scalability = fit_scalability(points)
     if scalability.error <= BEND + BEND_ERRORS * max(point.error for point in points):
         return scalability
@@ -149,7 +153,7 @@ def fit(points: Sequence[Point]) -> Curve:
 
 
 def bends(points: Sequence[Point]) -> bool:
-    """Whether the highest configuration measured is clearly worse than the best below it."""
+    """Return whether the largest measured configuration is clearly worse than the best below it."""
     ordered = sorted(points, key=lambda point: point.threads)
     best, last = max(ordered, key=lambda point: point.per_second), ordered[-1]
     margin = max(BEND, BEND_ERRORS * math.hypot(best.error, last.error))
@@ -157,14 +161,14 @@ def bends(points: Sequence[Point]) -> bool:
 
 
 def fit_station(points: Sequence[Point]) -> StationCurve:
-    """Least relative squares over capacity and R0, for each number of servers that R0 allows."""
+    """Fit capacity and R0 by relative least squares, for each number of servers that R0 allows."""
     ordered = sorted(points, key=lambda point: point.threads)
     fewest = ordered[0]
     empty = fewest.threads / fewest.per_second
     capacity = max(point.per_second for point in ordered) * 1.02
     best: StationCurve | None = None
     for servers in SERVERS:
-        # Each server's service is a part of R0.
+        # The service time of a server is a part of R0.
         if best is not None and servers > 1.5 * capacity * empty:
             break
         found = _fit_servers(ordered, servers, capacity, empty)
@@ -190,13 +194,14 @@ def _fit_servers(points: Sequence[Point], servers: int, capacity: float, empty: 
 
 
 def fit_scalability(points: Sequence[Point]) -> ScalabilityCurve:
-    """n/X = a + b (n - 1) + c n (n - 1) with a = 1/λ, b = σ/λ, c = κ/λ, none negative, in relative terms."""
+    """Fit n/X = a + b (n - 1) + c n (n - 1) with a = 1/λ, b = σ/λ, c = κ/λ, none negative, in relative terms.
+    """
     threads = np.asarray([point.threads for point in points], dtype=float)
     measured = threads / np.asarray([point.per_second for point in points])
     columns = np.column_stack([np.ones_like(threads), threads - 1, threads * (threads - 1)])
     solution, _ = scipy.optimize.nnls(columns / measured[:, None], np.ones_like(threads))
     a, b, c = solution.tolist()
-    # One thread takes some time, however little of it the points leave.
+    # One thread takes some time, however little the points leave for it.
     a = max(a, 1e-6 * float(measured.min()))
     curve = ScalabilityCurve(1 / a, b / a, c / a, 0.0)
     errors = [curve.at(point.threads) / point.per_second - 1 for point in points]

@@ -1,8 +1,8 @@
-"""What a fitted curve of throughput over threads promises: what saturates, what other numbers would bring.
+"""What a fitted throughput curve predicts: what saturates, and what other sizes would bring.
 
-A station curve is the closed network it was fitted as: n threads go round a delay Z = R0 - S and a station of
-m servers with S = m/C (`controllers.design.queueing_models.closed`). Of the universal scalability law only
-the throughput is known, and its share of the greatest there is.
+A station curve is the closed network it was fitted as: n threads circulate through a delay Z = R0 - S and a
+station of m servers with S = m/C (`controllers.design.queueing_models.closed`). The universal scalability law
+gives only the throughput and its share of the maximum.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from controllers.concurrency.throughput_curve import Curve, Point, ScalabilityCurve, StationCurve, fit
 from controllers.design.queueing_models import Station, closed
 
-FEWEST_POINTS = 3  # a curve through fewer says nothing
+FEWEST_POINTS = 3  # a curve through fewer points means nothing
 
 
 @dataclass(frozen=True)
 class PredictedThroughput:
-    """With so many threads: completions per second, the bottleneck's utilisation (of the scalability law: the
-    share of the greatest throughput), and the wait for it per completion (s; None: not known)."""
+    """The prediction for a number of threads: completions per second, utilization of the bottleneck (for the
+    scalability law: share of the maximum throughput), and the wait for it per completion (s; None: not
+    known).
+    """
 
     threads: int
     per_second: float
@@ -27,8 +29,10 @@ class PredictedThroughput:
 
 @dataclass(frozen=True)
 class Saturation:
-    """What saturates: so many servers, each taking so long, after a delay elsewhere (s); at most so many per
-    second. Of the scalability law: `peak_threads`, beyond which more do harm."""
+    """The saturated station: its servers, their service time, the delay elsewhere (s), and the maximum rate
+    per
+    second. For the scalability law: `peak_threads`, above which more threads reduce throughput.
+    """
 
     capacity_per_second: float
     servers: int | None = None
@@ -38,13 +42,13 @@ class Saturation:
 
 
 def curve_through(points: Sequence[Point]) -> Curve | None:
-    """The curve fitted to what was measured; None where that is too little."""
+    """Return the curve fitted to the measurements, or None if there are too few."""
     known = [point for point in points if point.threads > 0 and point.per_second > 0]
     return fit(known) if len({point.threads for point in known}) >= FEWEST_POINTS else None
 
 
 def predicted_throughput(curve: Curve, threads: int) -> PredictedThroughput:
-    """What so many threads would bring."""
+    """Predict the throughput of a number of threads."""
     if isinstance(curve, StationCurve):
         found = closed([_station(curve)], threads, _elsewhere_seconds(curve))
         there = found.stations["bottleneck"]
@@ -56,7 +60,7 @@ def predicted_throughput(curve: Curve, threads: int) -> PredictedThroughput:
 
 
 def bottleneck(curve: Curve) -> Saturation:
-    """What the curve says of it."""
+    """Return what saturates according to the curve."""
     if isinstance(curve, StationCurve):
         station = _station(curve)
         return Saturation(

@@ -1,14 +1,16 @@
-"""A trial: a step more of threads in the steady state, to see whether it brings more by now.
+"""A trial: one more step of threads in the steady state, to see whether it now brings more.
 
-A pool at its knee does not notice that what it calls can do more than before: the threads there are were
-served all along, and throughput stays. So after each `trial_seconds` of the steady state p more threads are
-tried. Where they bring what a friendly step has to bring (Tang, condition 1), the search goes on upwards from
-there; else the pool goes back. Each search and each trial that ends with less than a step more than there was
-doubles the time to the next trial, up to `steady_seconds`, when everything is explored again anyway.
+A pool at its knee cannot notice that the service it calls has grown: all its threads are served, and
+throughput stays the same. So after each `trial_seconds` of the steady state, p more threads are tried. If
+they
+bring what a friendly step requires (Tang, condition 1), the search continues upward from there; otherwise the
+pool goes back. Each search and each trial that ends with less than one step more than before doubles the time
+to the next trial, up to `steady_seconds`, when everything is explored again anyway.
 
-Where other pools use the same, nothing is tried: a step of one takes from the others, and pays for that alone
-(one of three that adds a quarter gets 15 % more of what has not grown). Only a pool with far fewer threads
-than they have on average tries a step, and after one that was worth it the next.
+Where other pools share the resource, nothing is tried: a step of one pool takes throughput from the others
+and
+pays off for that reason alone (one of three pools that adds a quarter gets 15 % more of an unchanged total).
+Only a pool with far fewer threads than the average tries a step, and after a useful one the next.
 """
 
 from collections.abc import Mapping
@@ -27,17 +29,17 @@ from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
 
 MOST_FRUITLESS = 1_000
-# A pool is behind where the mean is more than so many times its threads.
+# A pool is behind if the mean is more than this multiple of its threads.
 BEHIND = 1.5
 TRIAL = (
     Parameter(
-        "threads", "threads", "Tried now; 0: none are.", None, 0, MOST_THREADS, "integer", required=True
+        "threads", "threads", "Threads on trial; 0: none.", None, 0, MOST_THREADS, "integer", required=True
     ),
-    Parameter("began_at", "s", "Of the steady state, when the last began.", None, 0, 1e15, required=True),
+    Parameter("began_at", "s", "Time in the steady state when the last trial started.", None, 0, 1e15, required=True),
     Parameter(
         "fruitless",
         "times",
-        "In a row without more threads.",
+        "Consecutive trials and searches without more threads.",
         None,
         0,
         MOST_FRUITLESS,
@@ -46,54 +48,55 @@ TRIAL = (
     ),
 )
 ORIGIN = (
-    Parameter("threads", "threads", "There were.", None, 1, MOST_THREADS, "integer", required=True),
-    Parameter("per_second", "per second", "They brought.", None, 0, MOST_PER_SECOND, required=True),
+    Parameter("threads", "threads", "Threads at the start.", None, 1, MOST_THREADS, "integer", required=True),
+    Parameter("per_second", "per second", "Throughput at the start.", None, 0, MOST_PER_SECOND, required=True),
 )
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What the pool had and brought when its exploration began."""
+    """Size and throughput of the pool when its exploration started."""
 
     threads: int
     per_second: float
 
     def to_json(self) -> dict[str, Json]:
-        """As a law's state keeps it."""
+        """Return the origin as JSON for the law's state."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The threads that are tried (0: none are), when in the steady state the last trial began, and how many
-    trials and searches in a row have ended with no more threads than before."""
+    """The threads on trial (0: none), the time of the last trial within the steady state, and the number of
+    consecutive trials and searches that ended without more threads.
+    """
 
     threads: int = 0
     began_at: float = 0.0
     fruitless: int = 0
 
     def to_json(self) -> dict[str, Json]:
-        """As a law's state keeps it."""
+        """Return the trial as JSON for the law's state."""
         return dict(vars(self))
 
     def ended(self, grown: bool) -> "Trial":
-        """Nothing is tried any more; `grown`: there are more threads than before."""
+        """End the trial; `grown` tells whether there are more threads than before."""
         fruitless = 0 if grown else min(self.fruitless + 1, MOST_FRUITLESS)
         return replace(self, threads=0, fruitless=fruitless)
 
 
 def trial_from(document: Mapping[str, Any] | None) -> Trial:
-    """The trial that `to_json` made a document of; a state of an older Weir has none."""
+    """Build the trial from a document that `to_json` wrote; the state of an older Weir has none."""
     return Trial() if document is None else Trial(**document)
 
 
 def origin_from(document: Mapping[str, Any] | None) -> Origin | None:
-    """The origin that `to_json` made a document of."""
+    """Build the origin from a document that `to_json` wrote."""
     return None if document is None else Origin(**document)
 
 
 def is_due(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> bool:
-    """Whether a pool at rest is to try a step more."""
+    """Return whether a steady pool has to try one more step."""
     every = float(parameters["trial_seconds"])
     step = step_from(parameters, rest.threads)
     if every <= 0 or rest.steady_per_second <= 0 or rest.doubted or step == rest.threads:
@@ -105,9 +108,11 @@ def is_due(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> bool:
 def is_behind(
     parameters: Values, trial: Trial, rest: Cycle | CurveSearch, mean_threads: float | None
 ) -> bool:
-    """Whether a pool at rest is to try a step more because those that use the same have far more: it stopped
-    while they grew, and took what they took away for the end of its own growth. At once where nothing was
-    tried yet.
+    """Return whether a steady pool has to try one more step because pools on the same resource have far more.
+
+    Such a pool stopped while the others grew, and mistook what they took for the end of its own growth. The
+    step
+    is due at once if nothing was tried yet.
     """
     if mean_threads is None or BEHIND * rest.threads >= mean_threads or rest.doubted:
         return False
@@ -119,33 +124,33 @@ def is_behind(
 
 
 def begun(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> Trial:
-    """A step more than a pool at rest has."""
+    """Start a trial with one step more than the steady pool has."""
     return replace(trial, threads=step_from(parameters, rest.threads), began_at=rest.steady_seconds)
 
 
 def step_from(parameters: Values, threads: int) -> int:
-    """A step more than so many, as far as the range goes."""
+    """Return one step more than `threads`, within the range."""
     return max(threads, more(threads, parameters))
 
 
 def needed_samples(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> float:
-    """Samples until the step is known to bring enough, or not to; few where it clearly does harm."""
+    """Return the samples needed to know whether the step pays off; few if it clearly does harm."""
     return tcc.needed_samples(parameters, _as_step(parameters, rest, now.threads), now)
 
 
 def is_worth(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> bool:
-    """Whether the threads tried bring what a friendly step of this size has to bring."""
+    """Return whether the threads on trial bring what a friendly step of this size requires."""
     before = _before(parameters, rest)
     return brings(before, now, asked_share(parameters, before.threads, now.threads))
 
 
 def asked_share(parameters: Values, before: int, after: int) -> float:
-    """The share of the throughput that a step from `before` threads to `after` has to bring."""
+    """Return the share of throughput that a step from `before` to `after` threads has to bring."""
     return scaled_q(float(parameters["p"]), float(parameters["q"]), after / before - 1)
 
 
 def upwards(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> Cycle | CurveSearch:
-    """The search that goes on from the threads that were worth it."""
+    """Return the search that continues upward from the threads on trial."""
     if isinstance(rest, Cycle):
         return tcc.step(parameters, _as_step(parameters, rest, now.threads), now)
     here = Point(rest.threads, rest.steady_per_second)
@@ -158,5 +163,5 @@ def _as_step(parameters: Values, rest: Cycle | CurveSearch, threads: int) -> Cyc
 
 
 def _before(parameters: Values, rest: Cycle | CurveSearch) -> Measurement:
-    """What the pool brings at rest; its own error counts for nothing beside that of the trial."""
+    """Return the steady measurement; its own error is negligible next to that of the trial."""
     return Measurement(rest.threads, 1 / rest.steady_per_second, 0.0, int(parameters["initial_samples"]))

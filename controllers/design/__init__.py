@@ -1,1 +1,1 @@
-"""How laws are designed: identification, placement, LQR, queueing models, forecasts."""
+"""Tools to design laws: identification, placement, LQR, queueing models, and forecasts."""
