@@ -1,21 +1,23 @@
-"""When a rate went to another level, and stayed there.
+"""Change points: the minutes at which a rate moved to another level and stayed there.
 
-Of the minutes of a past, smoothed by the median of 5 so that an outburst moves nothing, a stretch of n is
-split where
+The minutes are smoothed by the median of 5, so that a burst has no effect. A range of n minutes is split
+where
 
     T(k) = |m₁ - m₂| · √(k·(n - k)/n) / σ
 
-is greatest (m₁, m₂: means of the k minutes before and of the rest), and so are its parts, while
-T > √(2·ln n) + 2: binary segmentation (Vostrikova, 1981), with the bound that the highest of n asks for.
+is greatest (m₁, m₂: means of the first k minutes and of the rest), and its parts are split in turn while
+T > √(2·ln n) + 2: binary segmentation (Vostrikova, 1981), with the bound that the maximum of n values
+requires.
 
     σ² = max(½·d₁·(1 + ρ)/(1 - ρ)², m/60 s) · π/2
 
-is what a mean of minutes varies by that follow each other with the correlation ρ = d₂/d₁ - 1. The dⱼ are
-upper quartiles of squared differences of minutes j apart, over 1.323, the quartile of χ²: a change of level
-moves few differences, so it is no part of them. m/60 s: of counts of independent events.
+is the variance of a mean of minutes whose neighbors have the correlation ρ = d₂/d₁ - 1. The dⱼ are upper
+quartiles of squared differences of minutes j apart, divided by 1.323, the quartile of χ². A change of level
+affects few differences, so it does not count. m/60 s is the variance of counts of independent events.
 
-A split is a change where a step has `ABRUPT` of m₁ - m₂ beside a slope, both fitted to the 10 minutes before
-and after (a slope alone is none), and step and levels differ by `LEAST_SHARE` of the higher level.
+A split is a change if a step accounts for `ABRUPT` of m₁ - m₂ next to a slope, both fitted to the 10 minutes
+before and after, and if the step and the levels differ by `LEAST_SHARE` of the higher level. A slope alone is
+no change.
 """
 
 from dataclasses import dataclass
@@ -37,8 +39,10 @@ _STEP = np.linalg.pinv(np.column_stack([np.ones(_AROUND.size), _AROUND, _AROUND 
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """at_seconds: the middle of the first minute of the new level. before, after: the levels, events/s, as
-    medians of up to an hour, from the change before and until the next.
+    """A change of level.
+
+    `at_seconds` is the middle of the first minute of the new level. `before` and `after` are the levels in
+    events/s, as medians of up to an hour since the previous change and until the next.
     """
 
     at_seconds: float
@@ -47,8 +51,9 @@ class ChangePoint:
 
 
 def change_points(at_seconds: Floats, rates_per_second: Floats) -> list[ChangePoint]:
-    """Of minutes in order of time (both arrays of one length), the earliest first. A change is found once its
-    level has lasted `LEAST_MINUTES`.
+    """Find the changes in minutes sorted by time (both arrays have one length), earliest first.
+
+    A change is found once its level has lasted `LEAST_MINUTES`.
     """
     if rates_per_second.size < 2 * LEAST_MINUTES:
         return []
@@ -71,7 +76,7 @@ def _smoothed(rates: Floats) -> Floats:
 
 
 def _deviation(rates: Floats) -> float:
-    """σ: of the mean of n minutes, times √n."""
+    """Return σ: the deviation of the mean of n minutes, times √n."""
     near, far = (float(np.quantile((rates[step:] - rates[:-step]) ** 2, QUARTILE)) for step in (1, 2))
     correlation = min(max(far / near - 1, 0.0), MOST_CORRELATION) if near > 0 else 0.0
     measured = near / CHI_SQUARED_QUARTILE / 2 * (1 + correlation) / (1 - correlation) ** 2
@@ -80,7 +85,7 @@ def _deviation(rates: Floats) -> float:
 
 
 def _splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
-    """(First minute after it, m₁ - m₂) of every split."""
+    """Return (first minute after it, m₁ - m₂) for every split."""
     sums = np.concatenate([[0.0], np.cumsum(smooth)])
     found, open_stretches = [], [(0, smooth.size)]
     while open_stretches:
@@ -103,12 +108,14 @@ def _splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
 
 
 def _step(smooth: Floats, place: int) -> float:
-    """How much higher the minutes from `place` on are, beside a slope."""
+    """Return how much higher the minutes from `place` on are, next to a slope."""
     return float(_STEP @ smooth[place - LEAST_MINUTES : place + LEAST_MINUTES])
 
 
 def _levels(rates: Floats, places: list[int]) -> list[tuple[float, float]]:
-    """Before and after each place, as medians of up to `LEVEL_MINUTES` that reach no other place."""
+    """Return the levels before and after each place, as medians of up to `LEVEL_MINUTES` without another
+    place.
+    """
     edges = [0, *places, rates.size]
     return [
         (

@@ -1,19 +1,21 @@
-"""What of a promise may be missed, how fast that is used up, and what is left of it.
+"""Error budgets: how much of an objective may be missed, how fast the budget burns, and what is left.
 
-An objective promises that a share of at least `target` of what is counted (seconds, events) is good.
+An objective promises that at least a share of `target` of what is counted (seconds, events) is good.
 
     burn rate of w    (bad / total in w) / (1 - target)     1: the budget lasts exactly as long as its window
     left              (1 - target) * total - bad            of what was counted; below 0 it is overspent
-    window budget     (1 - target) * total * W / n          W: minutes of the window, n: that were counted
+    window budget     (1 - target) * total * W / n          W: minutes of the window, n: counted minutes
 
-What is left steers: no loop spends on the credit of seconds that are yet to come. People see the budget of
-the whole window, as if the rest of it were like what was counted: 20 bad seconds in an objective's first five
-minutes are no month's budget.
+Loops act on the budget that is left, so that no loop spends the credit of future seconds. People see the
+budget of the whole window, as if the rest of it resembled the counted part: 20 bad seconds in the first five
+minutes of an objective do not use up the budget of a month.
 
-Two windows at once (Beyer et al., The Site Reliability Workbook, 5): the long one says that it matters, the
-short one that it goes on, so the lesser of both rates is judged. What was not counted (nobody watched, or
-nothing was known) is in neither sum. A pair is unknown until as many minutes of its long window were counted
-as its short one has: a single bad minute after a start is no burning hour.
+Burn rates use two windows at once (Beyer et al., The Site Reliability Workbook, 5): the long one shows that
+the
+burn is significant, the short one that it continues; the lower of both rates counts. Time that was not
+counted
+(no observer, or unknown values) is in neither sum. A pair is unknown until as many minutes of its long window
+were counted as its short window has, so a single bad minute after a start is not a burning hour.
 """
 
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BurnPair:
-    """A long and a short window in minutes, and the burn rate of both that is worth an alert."""
+    """A long and a short window in minutes, and the burn rate in both that raises an alert."""
 
     name: str
     long_minutes: int
@@ -34,7 +36,7 @@ class BurnPair:
     rate: float
 
 
-# Of a budget of 30 days: 2 % of it in 1 h, 5 % in 6 h, 10 % in 3 days.
+# For a budget of 30 days: 2 % of it in 1 h, 5 % in 6 h, 10 % in 3 days.
 PAIRS = (
     BurnPair("fast", 60, 5, 14.4),
     BurnPair("medium", 360, 30, 6.0),
@@ -44,7 +46,7 @@ PAIRS = (
 
 @dataclass(frozen=True)
 class Counted:
-    """Of some time: what was bad, of how much; and in how many minutes anything was counted."""
+    """Counts of a period: the bad part, the total, and the number of minutes with counts."""
 
     bad: float
     total: float
@@ -52,28 +54,30 @@ class Counted:
 
 
 class MinuteCounts:
-    """What was counted in each of the newest minutes; the last of them is the running one. A minute has the
-    place of its rest by the window's length."""
+    """Counts of the newest minutes; the last is the current minute.
+
+    A minute is stored at its remainder by the length of the window.
+    """
 
     def __init__(self, minutes: int, now_minute: int) -> None:
-        """minutes: of the window; now_minute: since 1970."""
+        """Create counts for a window of `minutes`; `now_minute` is in minutes since 1970."""
         self._bad: Floats = np.zeros(minutes)
         self._total: Floats = np.zeros(minutes)
         self._now_minute = now_minute
-        self._ended: dict[int, Counted] = {}  # window → what was counted in it before the running minute
+        self._ended: dict[int, Counted] = {}  # window → its counts before the current minute
 
     def advance(self, minute: int) -> None:
-        """The running minute is this one; what falls out of the window is forgotten."""
+        """Move to this minute and drop what leaves the window."""
         passed = minute - self._now_minute
         if passed <= 0:
-            return  # a clock that was set back: what comes is counted where it says
+            return  # after a clock was set back, new counts go where the clock says
         places = np.arange(minute - min(passed, self._bad.size) + 1, minute + 1) % self._bad.size
         self._bad[places] = self._total[places] = 0.0
         self._now_minute = minute
         self._ended.clear()
 
     def add(self, minute: int, bad: float, total: float) -> None:
-        """Count in a minute; one that is older than the window is not counted."""
+        """Add to a minute; a minute older than the window is ignored."""
         self.advance(minute)
         if self._has(minute):
             self._bad[minute % self._bad.size] += bad
@@ -82,14 +86,14 @@ class MinuteCounts:
                 self._ended.clear()
 
     def of(self, minute: int) -> tuple[float, float]:
-        """(bad, total) of a minute; (0, 0) of one that is not in the window."""
+        """Return (bad, total) of a minute, or (0, 0) outside the window."""
         if not self._has(minute):
             return 0.0, 0.0
         place = minute % self._bad.size
         return float(self._bad[place]), float(self._total[place])
 
     def over(self, minutes: int) -> Counted:
-        """Of the newest minutes, the running one included; no more than the window has."""
+        """Return the sum of the newest minutes, including the current one, limited to the window."""
         minutes = min(minutes, self._bad.size)
         if minutes not in self._ended:
             self._ended[minutes] = self._summed(minutes)
@@ -97,18 +101,20 @@ class MinuteCounts:
         return Counted(ended.bad + bad, ended.total + total, ended.minutes + (total > 0))
 
     def _summed(self, minutes: int) -> Counted:
-        """Of all but the running one: it is asked for each second, and they change once a minute."""
+        """Return the sum without the current minute, which is requested each second and changes once a
+        minute.
+        """
         places = np.arange(self._now_minute - minutes + 1, self._now_minute) % self._bad.size
         bad, total = self._bad[places], self._total[places]
         return Counted(float(bad.sum()), float(total.sum()), int(np.count_nonzero(total)))
 
     def whole(self) -> Counted:
-        """Of the whole window."""
+        """Return the sum of the whole window."""
         return self.over(self._bad.size)
 
     @property
     def minutes(self) -> int:
-        """Of the window."""
+        """Return the length of the window in minutes."""
         return self._bad.size
 
     def _has(self, minute: int) -> bool:
@@ -116,12 +122,12 @@ class MinuteCounts:
 
 
 def burn_rate(counted: Counted, target: float) -> float | None:
-    """How many times as fast as it may be; None where nothing was counted."""
+    """Return the burn rate, or None if nothing was counted."""
     return counted.bad / counted.total / (1 - target) if counted.total > 0 else None
 
 
 def pair_rate(counts: MinuteCounts, pair: BurnPair, target: float) -> float | None:
-    """The lesser burn rate of a pair's windows; None while one is not known."""
+    """Return the lower burn rate of a pair's windows, or None while one is unknown."""
     long, short = counts.over(pair.long_minutes), counts.over(pair.short_minutes)
     rates = burn_rate(long, target), burn_rate(short, target)
     if long.minutes < pair.short_minutes or rates[0] is None or rates[1] is None:
@@ -130,16 +136,17 @@ def pair_rate(counts: MinuteCounts, pair: BurnPair, target: float) -> float | No
 
 
 def allowed(counted: Counted, target: float) -> float:
-    """How much of what was counted may be bad."""
+    """Return how much of what was counted may be bad."""
     return (1 - target) * counted.total
 
 
 def window_budget(counted: Counted, target: float, minutes: int) -> float | None:
-    """How much may be bad in the whole window of so many minutes; None where nothing was counted."""
+    """Return how much may be bad in the whole window, or None if nothing was counted."""
     return allowed(counted, target) * minutes / counted.minutes if counted.minutes else None
 
 
 def left_share(counted: Counted, target: float) -> float | None:
-    """The share of the budget that is left, below 0 where it is overspent; None where nothing was counted."""
+    """Return the share of the budget that is left, negative when overspent, or None if nothing was counted.
+    """
     budget = allowed(counted, target)
     return 1 - counted.bad / budget if budget > 0 else None

@@ -1,14 +1,14 @@
-"""The band in which a rate is expected, from its own past.
+"""The expected band of a rate, computed from its own past.
 
     low = max(0, M - W), high = M + W, W = SPREAD · sqrt(D² + S²)
 
-M, D: mean and deviation that a `Forecaster` gives for a time `AHEAD_SECONDS` after the newest it knows, from
-means of stretches. S: how minutes spread within a stretch, and at least what counts of independent events do:
-S² = max(median of squares / 0.455, M / 60 s), the median of χ² with one degree being 0.455, so that one
-outburst widens nothing. Of normal minutes one in a thousand lies outside with SPREAD = 3.29.
+M and D are the mean and deviation that a `Forecaster` gives for `AHEAD_SECONDS` after its newest value, from
+means over equal periods. S is the spread of minutes within a period, at least that of counts of independent
+events: S² = max(median of squares / 0.455, M / 60 s). 0.455 is the median of χ² with one degree of freedom,
+so
+a single burst widens nothing. With SPREAD = 3.29, one in a thousand normal minutes lies outside.
 
-A band is made so long before its time, since one that knew the minute before would follow whatever goes
-wrong.
+A band is computed that far ahead because a band that knew the previous minute would follow every fault.
 """
 
 from dataclasses import dataclass
@@ -21,33 +21,34 @@ from controllers.design.forecast import Forecaster
 Floats = npt.NDArray[np.float64]
 AHEAD_SECONDS, MINUTE_SECONDS, DAY_SECONDS = 900.0, 60.0, 86_400.0
 SPREAD, CHI_SQUARED_MEDIAN = 3.29, 0.455
-# A short past gives finer means: from a handful nobody knows how much they vary.
+# A short past uses shorter periods, because the spread of a handful of means is unknown.
 STRETCHES, LEAST_STRETCHES = 32, 4
 
 
 @dataclass(frozen=True)
 class ForecastBand:
-    """low, high: events/s. days: of the past that it rests on."""
+    """A band: `low` and `high` in events/s, and the `days` of the past behind it."""
 
     low: float
     high: float
     days: float
 
     def outside(self, rate_per_second: float) -> float:
-        """How far a rate is from the middle, in halves of the band's width: more than 1 is outside."""
+        """Return the distance from the middle in half-widths of the band; more than 1 is outside."""
         half = max((self.high - self.low) / 2, 1e-9)
         return abs(rate_per_second - (self.high + self.low) / 2) / half
 
 
 class BandForecaster:
-    """Of one rate; remembers what its forecaster has learned."""
+    """Forecasts the band of one rate; keeps what its forecaster learned."""
 
     def __init__(self) -> None:
         self._forecaster = Forecaster(DAY_SECONDS)
 
     def band(self, at_seconds: Floats, rates_per_second: Floats, now_seconds: float) -> ForecastBand | None:
-        """For AHEAD_SECONDS from now, of the minutes of the past; None of too short a past. Raises BadInput
-        as the forecaster does.
+        """Return the band at `AHEAD_SECONDS` from now, or None if the past is too short.
+
+        Raise `BadInput` as the forecaster does.
         """
         stretches = PastStretches.of(at_seconds, rates_per_second)
         if stretches.at_seconds.size < LEAST_STRETCHES:
@@ -63,8 +64,9 @@ class BandForecaster:
 
 @dataclass(frozen=True)
 class PastStretches:
-    """Middles (s) and means of equal stretches of the past, counted from its end, and how the minutes within
-    them spread (events/s).
+    """Middles (s) and means of equal periods of the past, counted from its end, and the spread of the minutes
+    within
+    them (events/s).
     """
 
     at_seconds: Floats
@@ -81,7 +83,7 @@ class PastStretches:
         numbers, place = np.unique(number, return_inverse=True)
         counts = np.bincount(place)
         means = np.bincount(place, weights=rates_per_second) / counts
-        # A mean of few is drawn towards each of them.
+        # The mean of few values follows each of them.
         share = np.maximum(1 - 1 / counts, 0.0)[place]
         squares = (rates_per_second - means[place]) ** 2
         several = share > 0
@@ -91,5 +93,5 @@ class PastStretches:
 
 
 def stretch_seconds(span_seconds: float) -> float:
-    """So long is each stretch of a past of this length: from a minute to a 32nd of a day."""
+    """Return the length of a period for a past of this length: from a minute to a 32nd of a day."""
     return min(max(span_seconds / STRETCHES, MINUTE_SECONDS), DAY_SECONDS / STRETCHES)

@@ -1,17 +1,21 @@
-"""What will be offered, forecast by a Gaussian process, and what that leaves missed (Zacheilas; Stutz, 8).
+"""Forecast of the offered load by a Gaussian process, and the load that a number of tasks misses (Zacheilas;
+Stutz, 8).
 
-Times are days, whatever a day lasts, so that all features have one unit (ERRATA E34): distance on the circle
-of the day d, on that of the week w, and elapsed e. The kernel is symmetric,
+Times are in days, so that all features have one unit (ERRATA E34): distance on the circle of the day d, on
+the
+circle of the week w, and elapsed time e. The kernel is symmetric,
 
     k = σ² (s exp(-½ (|d|/λ_d + |w|/λ_w + |e|/λ_e)) + (1 - s) exp(-½ |e|/λ_n) + n [same])
 
-what repeats, what is so now, and noise. σ² follows from the data; s, n and the λ climb the marginal
-likelihood, one after the other, by doubling and halving (`CLIMBS` rounds at most). The likeliest scale is
-taken, too: rates themselves, their roots, or their logarithms. Cost: O(n³) with n at most `MOST_POINTS`, the
-newest; a fit starts from the last one's λ and is made when there is a quarter more, or two days.
+with a repeating part, a current part, and noise. σ² follows from the data; s, n, and the λ maximize the
+marginal likelihood, one after the other, by doubling and halving (at most `CLIMBS` rounds). The likeliest
+scale
+is chosen too: the rates, their roots, or their logarithms. Cost: O(n³) with n at most `MOST_POINTS`, the
+newest
+points; a fit starts from the previous λ and is repeated when the data has grown by a quarter or by two days.
 
-A process that was calm for an hour is sure of itself, and knows nothing of the hours that it has not seen. So
-while less than a day is known the deviation is no less than a share of the mean, which falls to none then.
+After a calm hour the process underestimates the hours that it has not seen. While less than a day is known,
+the deviation is at least a share of the mean, which decreases to 0 over the first day.
 """
 
 import math
@@ -27,15 +31,15 @@ from queues.errors import BadInput
 Floats = npt.NDArray[np.float64]
 MOST_POINTS, CLIMBS, GROWTH, REFIT_DAYS = 240, 3, 0.25, 2.0
 WEEK_DAYS = 7.0
-# Powers of scales, and the share of the mean below which a rate is not distinguished from none.
+# Powers of the scales, and the share of the mean below which a rate counts as 0.
 SCALES, LEAST = (1.0, 0.5, 0.0), 0.1
 MOST_SPREAD = 1.0
-# Of the forecast: how far a first day may leave what was seen of it, at its begin.
+# Deviation, as a share of the forecast, at the start of the first day.
 UNSEEN_SHARE = 0.3
-# Points that stand for a normal spread (Gauss-Hermite).
+# Points that represent a normal distribution (Gauss-Hermite).
 POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 CHANCES = _WEIGHTS / _WEIGHTS.sum()
-# λ in days and shares, below and above which nothing changes that data could show.
+# Bounds of λ (days) and of the shares; beyond them, no data could show a difference.
 LIMITS: Mapping[str, tuple[float, float]] = {
     "day": (0.02, 2.0),
     "week": (0.2, 64.0),
@@ -48,7 +52,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """The λ (days), the seasonal share s and the noise n."""
+    """The λ (days), the seasonal share s, and the noise n."""
 
     day: float = 0.25
     week: float = 8.0
@@ -58,14 +62,14 @@ class Kernel:
     noise: float = 0.01
 
     def covariance(self, left_days: Floats, right_days: Floats) -> Floats:
-        """k / σ² without the noise, left by right."""
+        """Return k / σ² without the noise, left by right."""
         elapsed = np.abs(left_days[:, None] - right_days[None, :])
         season = _arc(elapsed, 1.0) / self.day + _arc(elapsed, WEEK_DAYS) / self.week + elapsed / self.elapsed
         repeated = self.seasonal * np.exp(-0.5 * season)
         return np.asarray(repeated + (1 - self.seasonal) * np.exp(-0.5 * elapsed / self.now))
 
     def others(self, name: str) -> "list[Kernel]":
-        """Half and double of one value, within its limits; a share's odds, not itself."""
+        """Return half and double of one value within its limits; for a share, of its odds."""
         low, high = LIMITS[name]
         value = getattr(self, name)
         if name == "seasonal":
@@ -83,7 +87,7 @@ def _arc(elapsed: Floats, round_days: float) -> Floats:
 
 @dataclass(frozen=True)
 class PointProcess:
-    """A process through points; `ahead` answers for any time."""
+    """A process through points; `ahead` evaluates it at any time."""
 
     kernel: Kernel
     at_days: Floats
@@ -95,7 +99,7 @@ class PointProcess:
 
     @classmethod
     def through(cls, kernel: Kernel, at_days: Floats, values: Floats) -> "PointProcess":
-        """With the σ² that makes the values likeliest."""
+        """Return the process with the σ² that maximizes the likelihood of the values."""
         level = float(values.mean())
         around, count = values - level, len(values)
         covariance = kernel.covariance(at_days, at_days)
@@ -108,7 +112,7 @@ class PointProcess:
         return cls(kernel, at_days, level, variance, likelihood, factor, weights)
 
     def ahead(self, at_days: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of what is measured at these times (its noise included)."""
+        """Return the mean and standard deviation of measurements at these times, including their noise."""
         between = self.kernel.covariance(at_days, self.at_days)
         known = scipy.linalg.cho_solve(self._factor, between.T, check_finite=False)
         left = 1 + self.kernel.noise - np.einsum("ij,ji->i", between, known)
@@ -116,7 +120,7 @@ class PointProcess:
 
 
 def likeliest(at_days: Floats, values: Floats, start: Kernel) -> PointProcess:
-    """The process of the likeliest kernel that climbing finds from `start`."""
+    """Return the process with the likeliest kernel found by climbing from `start`."""
     best = PointProcess.through(start, at_days, values)
     for _ in range(CLIMBS):
         before = best
@@ -130,46 +134,50 @@ def likeliest(at_days: Floats, values: Floats, start: Kernel) -> PointProcess:
 
 @dataclass(frozen=True)
 class Scale:
-    """Box and Cox's y = (x^power - 1) / power, log x for 0: the scale on which the forecast errs alike,
-    whether it is much or little."""
+    """The scale of Box and Cox, y = (x^power - 1) / power, or log x for 0, on which the forecast error does
+    not
+    depend on the level.
+    """
 
     power: float
 
     def of(self, rates: Floats) -> Floats:
-        """Rates above 0 on this scale."""
+        """Return rates above 0 on this scale."""
         return np.asarray(scipy.special.boxcox(rates, self.power))
 
     def log_slope(self, rates: Floats) -> float:
-        """Σ log dy/dx: what makes likelihoods of scales comparable."""
+        """Return Σ log dy/dx, which makes likelihoods of different scales comparable."""
         return (self.power - 1) * float(np.log(rates).sum())
 
     def back(self, mean: Floats, deviation: Floats) -> tuple[Floats, Floats]:
-        """Mean and deviation of the rate, of a normal y."""
-        # A logarithm that spreads further says that nothing is known, not that any rate may come.
+        """Return the mean and deviation of the rate for a normal y."""
+        # A wider spread of logarithms means that nothing is known, not that any rate may come.
         spread = deviation if self.power else np.minimum(deviation, MOST_SPREAD)
         values = scipy.special.inv_boxcox(self._within(mean + POINTS[:, None] * spread), self.power)
         expected = CHANCES @ values
         return expected, np.sqrt(CHANCES @ (values - expected) ** 2)
 
     def _within(self, scaled: Floats) -> Floats:
-        """What is a rate: nothing below 0."""
+        """Return the rates, none below 0."""
         return np.maximum(scaled, -1 / self.power) if self.power else scaled
 
 
 class Forecaster:
-    """Forecasts a rate whose past it gets; remembers the kernel and the scale."""
+    """Forecasts a rate from its past; keeps the kernel and the scale."""
 
     def __init__(self, day_seconds: float) -> None:
         self._day_seconds = day_seconds
         self._kernels, self._scale = dict.fromkeys(SCALES, Kernel()), Scale(1.0)
-        # Days since whenever: on a plant since 1970. What is known began with the first.
+        # Days since an arbitrary start, on a plant since 1970. Knowledge begins with the first value.
         self._first_days, self._fitted_days = math.inf, -math.inf
 
     def ahead(
         self, at_seconds: Floats, rates_per_second: Floats, ahead_seconds: Floats
     ) -> tuple[Floats, Floats]:
-        """Mean and deviation (events/s) at times to come, given past ones. Raises `BadInput` for no past, or
-        one whose times and rates are not alike in number."""
+        """Return the mean and deviation (events/s) at future times, given past rates.
+
+        Raise `BadInput` for an empty past or arrays of different lengths.
+        """
         if at_seconds.size == 0 or at_seconds.shape != rates_per_second.shape:
             raise BadInput("rates_per_second", "takes one rate for each time, at least one")
         at = at_seconds[-MOST_POINTS:] / self._day_seconds
@@ -191,7 +199,7 @@ class Forecaster:
         return PointProcess.through(self._kernels[self._scale.power], at_days, self._scale.of(shares))
 
     def _fitted(self, at_days: Floats, shares: Floats) -> PointProcess:
-        """Of the likeliest kernel on the likeliest scale."""
+        """Fit the likeliest kernel on the likeliest scale."""
         found = list[tuple[float, Scale, PointProcess]]()
         for power, kernel in self._kernels.items():
             scale = Scale(power)
@@ -204,7 +212,7 @@ class Forecaster:
 
 
 def averages(rates_per_second: Floats, bucket_seconds: int) -> tuple[Floats, Floats]:
-    """Middle (s) and mean of each bucket of a rate per second; the newest bucket is whole."""
+    """Return the middle (s) and mean of each bucket of a rate per second; the newest bucket is complete."""
     rates = (
         rates_per_second[rates_per_second.size % bucket_seconds :] if bucket_seconds > 1 else rates_per_second
     )
@@ -222,22 +230,25 @@ def missed_events(
     task_per_second: float,
     window_seconds: float,
 ) -> Floats:
-    """What is expected to be missed in each window with each number of tasks (windows by counts).
+    """Return the expected missed events in each window with each number of tasks (windows by counts).
 
-    Of a normal rate X and a capacity c: E max(0, X - c) = D φ(z) + (M - c) Φ(z), z = (M - c) / D. What tasks
-    pass is counted as executed, not as emitted, so that it holds for the last operator too (E35).
+    For a normal rate X and a capacity c: E max(0, X - c) = D φ(z) + (M - c) Φ(z), z = (M - c) / D. The
+    capacity of
+    tasks counts executed events, not emitted ones, so that it also holds for the last operator (E35).
     """
     over = mean_per_second[:, None] - counts[None, :] * task_per_second
     deviation = np.maximum(deviation_per_second, 1e-12)[:, None]
     z = over / deviation
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-    # Within rounding of nothing it would be below 0.
+    # Rounding could make it negative.
     missed = np.maximum(0.0, deviation * density + over * 0.5 * scipy.special.erfc(-z / math.sqrt(2)))
     return np.asarray(missed * window_seconds)
 
 
 def is_rejected(mean_per_second: Floats, deviation_per_second: Floats, most_share: float) -> bool:
-    """Whether a way through the windows rests on guesses: the deviation over all of it is more than this
-    share of what is expected (the path rejection that the thesis left out, 8.1.4)."""
+    """Return whether a path through the windows relies on guesses: its total deviation exceeds this share of
+    the
+    expected load (the path rejection that the thesis left out, 8.1.4).
+    """
     expected = float(mean_per_second.sum())
     return float(deviation_per_second.sum()) > most_share * max(expected, 1e-12)

@@ -1,10 +1,10 @@
-"""When TCC's parameters share a bottleneck in a friendly manner (Tang, Theorem 1).
+"""Friendliness of TCC's parameters: when they share a bottleneck fairly (Tang, Theorem 1).
 
     (1)  q > p (p + 1) / (p + 2)
     (2)  w ≥ 1 - (p/q - 1)²
     (6)  share of a bottleneck that a competitor keeps busy:  1 - q/p  to  (1 + p)(p - q) / (p (1 + p - q))
 
-p: threads added at a time, q: throughput they have to bring, w: threads taken away before; shares of 1. For
+p: threads added per step, q: gain that they have to bring, w: threads removed before; shares of 1. For
 p = 0.25, q = 0.14 the share is 0.440 to 0.4955, for q = 0.05 it is 0.8 to 0.833 (ERRATA E12).
 """
 
@@ -15,11 +15,11 @@ from controllers.framework.parameter import Parameter, read_document
 from queues.errors import BadInput
 
 INPUT = (
-    Parameter("p", "share", "Threads added at a time.", None, 1e-6, 10, required=True),
-    Parameter("q", "share", "Throughput they have to bring.", None, 1e-6, 10, required=True),
-    Parameter("w", "share", "Threads taken away before exploring.", None, 0, 1, required=True),
+    Parameter("p", "share", "Threads added per step.", None, 1e-6, 10, required=True),
+    Parameter("q", "share", "Gain that they have to bring.", None, 1e-6, 10, required=True),
+    Parameter("w", "share", "Threads removed before exploring.", None, 0, 1, required=True),
 )
-# Table 1 with w of the third row as condition (2) needs it (ERRATA E10): p → q, w.
+# Table 1 with w of the third row as condition (2) requires (ERRATA E10): p → q, w.
 TABLE_1 = {
     0.10: (0.054, 0.28),
     0.15: (0.082, 0.32),
@@ -34,30 +34,30 @@ TABLE_1 = {
 
 
 def least_q(p: float) -> float:
-    """Condition (1): q has to be above this."""
+    """Return the lower bound of q from condition (1), exclusive."""
     return p * (p + 1) / (p + 2)
 
 
 def least_w(p: float, q: float) -> float:
-    """Condition (2): w has to be at least this."""
+    """Return the lower bound of w from condition (2), inclusive."""
     return max(0.0, 1 - (p / q - 1) ** 2)
 
 
 def share(p: float, q: float) -> tuple[float, float]:
-    """Equation (6): lowest and highest share of a contended bottleneck."""
+    """Return the lowest and highest share of a contended bottleneck (equation 6)."""
     return 1 - q / p, (1 + p) * (p - q) / (p * (1 + p - q))
 
 
 def scaled_q(p: float, q: float, step: float) -> float:
-    """The throughput a step of another size has to bring: as far above condition (1) as q is for p.
+    """Return the gain that a step of another size has to bring: as far above condition (1) as q is for p.
 
-    With few threads no step is p: from 1 to 2 threads is a step of 1.
+    With few threads no step is exactly p: from 1 to 2 threads is a step of 1.
     """
     return q * least_q(step) / least_q(p)
 
 
 def answer(document: Any) -> dict[str, Json]:
-    """`manage.py design tcc`. Raises `BadInput` naming the field."""
+    """Answer `manage.py design tcc`. Raise `BadInput` naming the field."""
     given = read_document(INPUT, document)
     p, q, w = (float(given[name]) for name in "pqw")
     if q >= p:

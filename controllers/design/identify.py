@@ -1,8 +1,9 @@
-"""A first-order model from what was admitted and measured: y(k+1) = a·y(k) + b·u(k-d) + c (Xu, section 3.1).
+"""Identification of a first-order model from admitted and measured values: y(k+1) = a·y(k) + b·u(k-d) + c
+(Xu, section 3.1).
 
-Least squares over the N transitions of the series. The paper's model has no c: it measures from the
-operating point. Data from a plant does not, so c is fitted where it explains more than chance would
-(Bayesian information criterion), and is 0 else, which keeps a and b sharp.
+Least squares over the N transitions of the series. The paper's model has no c, because it measures from the
+operating point. Plant data does not, so c is fitted if it explains more than chance (Bayesian information
+criterion); otherwise it is 0, which keeps a and b precise.
 """
 
 import math
@@ -15,12 +16,12 @@ from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 FEWEST_TRANSITIONS = 8
-CONSTANT = "is constant; vary what is admitted so that its effect can be seen"
+CONSTANT = "is constant; vary what is admitted so that its effect becomes visible"
 
 
 @dataclass(frozen=True)
 class Identified:
-    """The model, the standard deviation of what it leaves unexplained (y's unit), and its share explained."""
+    """The model, the standard deviation of its residuals (in y's unit), and the share that it explains."""
 
     a: float
     b: float
@@ -31,7 +32,9 @@ class Identified:
 
 
 def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
-    """The model of two series of one length. Raises `BadInput` naming u, y or the rows when there is none."""
+    """Fit the model of two series of equal length. Raise `BadInput` naming u, y, or the rows if there is
+    none.
+    """
     _check_length(u, delay)
     (u, u_power), (y, y_power) = _scaled(u), _scaled(y)
     now, felt, after = y[delay:-1], u[: len(u) - 1 - delay], y[delay + 1 :]
@@ -52,7 +55,7 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
         float(values[0]),
         _unscaled(float(values[1]), y_power - u_power, "b"),
         _unscaled(offset, y_power, "its offset"),
-        _unscaled(math.sqrt(squares / freedom), y_power, "what is left"),
+        _unscaled(math.sqrt(squares / freedom), y_power, "the residual"),
         1.0 - squares / spread,
         len(after),
     )
@@ -65,13 +68,13 @@ def _check_length(u: Floats, delay: int) -> None:
 
 
 def _check_varied(name: str, series: Floats) -> None:
-    """Of the values that the transitions hold: no transition ends with the first y."""
+    """Check the values that the transitions use: no transition ends with the first y."""
     if np.ptp(series) <= 1e-12 * float(np.abs(series).max()):
         raise BadInput(name, CONSTANT)
 
 
 def _scaled(series: Floats) -> tuple[Floats, int]:
-    """Values of at most 1, and the power of 2 they were divided by: exact, and no square leaves the range."""
+    """Return values of at most 1 and the power of 2 that divided them: exact, and no square overflows."""
     power = math.frexp(float(np.abs(series).max()))[1]
     return np.ldexp(series, -power), power
 
@@ -80,30 +83,32 @@ def _unscaled(value: float, power: int, what: str) -> float:
     try:
         found = math.ldexp(value, power)
     except OverflowError:
-        raise BadInput("y", f"is so large that {what} can't be written; take a larger unit") from None
+        raise BadInput("y", f"is so large that {what} overflows; use a larger unit") from None
     if value and not found:
-        raise BadInput("y", f"is so small that {what} can't be written; take a smaller unit")
+        raise BadInput("y", f"is so small that {what} underflows; use a smaller unit")
     return found
 
 
 def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:
-    """Least squares, and the sum of squares that is left. Columns are scaled: y may be bytes, u events."""
+    """Return the least-squares fit and its residual sum of squares. Columns are scaled: y may be bytes, u
+    events.
+    """
     scale = np.maximum(np.abs(regressors).max(axis=0), 1e-300)
     values, _, rank, _ = np.linalg.lstsq(regressors / scale, after, rcond=1e-12)
     if rank < regressors.shape[1]:
-        # nothing distinguishes c from the others: without it the rest may still do
+        # c is indistinguishable from the others: the fit without it may still succeed
         if regressors.shape[1] == 3:
             return np.zeros(3), math.inf
-        raise BadInput("u", "follows y exactly, so their effects can't be separated; vary it by itself")
+        raise BadInput("u", "follows y exactly, so their effects can't be separated; vary it independently")
     left = after - regressors @ (values / scale)
     return np.asarray(values / scale), float(left @ left)
 
 
 def _criterion(squares: float, parameters: int, samples: int) -> float:
-    """BIC: samples·ln(squares / samples) + parameters·ln(samples); the smaller, the better."""
+    """Return BIC: samples·ln(squares / samples) + parameters·ln(samples); smaller is better."""
     return samples * math.log(max(squares, 1e-300) / samples) + parameters * math.log(samples)
 
 
 def _rounding(after: Floats) -> float:
-    """Squares below this are those of numbers written with twelve digits: nothing is left to explain."""
+    """Return the residual of numbers written with twelve digits: below it, nothing is left to explain."""
     return len(after) * (1e-12 * float(np.abs(after).max())) ** 2

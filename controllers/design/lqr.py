@@ -1,14 +1,15 @@
-"""The linear quadratic regulator: u = -K·x that minimises Σ x'Qx + u'Ru for x(k+1) = A·x(k) + B·u(k).
+"""The linear quadratic regulator: u = -K·x that minimizes Σ x'Qx + u'Ru for x(k+1) = A·x(k) + B·u(k).
 
-X solves the Riccati equation X = A'XA - A'XB(R + B'XB)^-1 B'XA + Q, and K = (R + B'XB)^-1 B'XA. X is found
+X solves the Riccati equation X = A'XA - A'XB(R + B'XB)^-1 B'XA + Q, and K = (R + B'XB)^-1 B'XA. X is computed
 by structured doubling (SDA; Chu, Fan, Lin 2005): with A0 = A, G0 = B·R^-1·B', H0 = Q and W = I + G·H,
 
     A ← A·W^-1·A        G ← G + A·W^-1·G·A'        H ← H + A'·H·W^-1·A
 
-H tends to X, and A to a power of the closed loop: to 0 when that is stable. Each step doubles the horizon:
-some seven steps of n³ work, where the generalised eigenvalues of a 2n by 2n pencil cost tens of times that.
-The pencil is what is left where doubling does not apply: for a singular R, and where Q does not see an
-unstable state.
+H converges to X, and A to a power of the closed loop, which is 0 for a stable loop. Each step doubles the
+horizon: about seven steps of n³ work, where the generalized eigenvalues of a 2n by 2n pencil cost tens of
+times
+more. The pencil remains for the cases without doubling: a singular R, or an unstable state that Q does not
+weight.
 """
 
 import math
@@ -23,7 +24,7 @@ from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 MOST_DOUBLINGS = 60
-# A step squares what is left: after one that adds less than this nothing is left in 16 digits.
+# A step squares the rest: after a step that adds less than this, nothing is left in 16 digits.
 SETTLED = 1e-9
 STABLE_POWER = 1e-3
 SYMMETRIC_WITHIN = 1e-9
@@ -32,7 +33,7 @@ STABLE_BELOW = 1 - 1e-10
 
 @dataclass(frozen=True)
 class Regulator:
-    """K (m by n), X (n by n) and the closed loop A - B·K (n by n)."""
+    """K (m by n), X (n by n), and the closed loop A - B·K (n by n)."""
 
     gain: Floats
     cost: Floats
@@ -40,31 +41,33 @@ class Regulator:
 
     @property
     def is_finite(self) -> bool:
-        """Whether nothing in it has left the range of numbers."""
+        """Return whether all numbers are finite."""
         return all(bool(np.isfinite(each).all()) for each in (self.gain, self.cost, self.loop))
 
     @property
     def spectral_radius(self) -> float:
-        """The size of the largest eigenvalue: below 1 a loop of samples is stable."""
+        """Return the size of the largest eigenvalue: below 1, a sampled loop is stable."""
         return float(np.abs(np.linalg.eigvals(self.loop)).max(initial=0.0))
 
     @property
     def largest_real_part(self) -> float:
-        """Of all eigenvalues: below 0 a loop in continuous time is stable."""
+        """Return the largest real part of the eigenvalues: below 0, a continuous loop is stable."""
         return float(np.linalg.eigvals(self.loop).real.max())
 
 
 def regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
-    """The stabilising regulator. Raises `BadInput` naming A, B, Q or R when there is none."""
+    """Return the stabilizing regulator. Raise `BadInput` naming A, B, Q, or R if there is none."""
     check(a, b, q, r)
-    with np.errstate(all="ignore"):  # what leaves the range of numbers is found in the result
+    with np.errstate(all="ignore"):  # overflow shows in the result
         cost = _doubled(a, b, q, r)
         found = None if cost is None else _of(a, b, r, cost)
         return _by_pencil(a, b, q, r) if found is None else found
 
 
 def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
-    """The same for dx/dt = A·x + B·u and ∫ x'Qx + u'Ru: 0 = A'X + XA - XBR^-1B'X + Q, K = R^-1B'X."""
+    """Return the regulator for dx/dt = A·x + B·u and ∫ x'Qx + u'Ru: 0 = A'X + XA - XBR^-1B'X + Q, K =
+    R^-1B'X.
+    """
     check(a, b, q, r)
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -80,7 +83,7 @@ def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
 
 
 def check(a: Floats, b: Floats, q: Floats, r: Floats) -> None:
-    """Raise `BadInput` naming the matrix whose shape does not fit, or that is no weight."""
+    """Raise `BadInput` naming the matrix that has the wrong shape or is no weight."""
     states, inputs = len(a), b.shape[1]
     for name, matrix, shape in (
         ("A", a, (states, states)),
@@ -100,11 +103,11 @@ def _check_weight(name: str, weight: Floats) -> None:
     if np.abs(weight - weight.T).max(initial=0.0) > SYMMETRIC_WITHIN * scale:
         raise BadInput(name, "is not symmetric; a weight equals its transpose")
     if np.linalg.eigvalsh(weight).min(initial=0.0) < -SYMMETRIC_WITHIN * scale:
-        raise BadInput(name, "has a negative eigenvalue; a weight makes nothing cheaper than doing nothing")
+        raise BadInput(name, "has a negative eigenvalue; a weight can't reward a deviation")
 
 
 def _doubled(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
-    """X by doubling; None where R is singular, or it does not settle at a stable loop."""
+    """Return X by doubling, or None if R is singular or the result is not stable."""
     try:
         g = b @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(r), b.T)
     except (np.linalg.LinAlgError, ValueError):
@@ -114,7 +117,7 @@ def _doubled(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
         for _ in range(MOST_DOUBLINGS):
             try:
                 solved = np.linalg.solve(identity + g @ h, np.hstack([a, g @ a.T]))
-            except np.linalg.LinAlgError:  # singular: weights so far apart that one is lost in rounding
+            except np.linalg.LinAlgError:  # singular: the weights are so far apart that rounding loses one
                 return None
             wa, wga = solved[:, : len(a)], solved[:, len(a) :]
             grown = a.T @ h @ wa
@@ -140,7 +143,7 @@ def _of(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator | None:
 def _by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            # That the pencil could not be ordered shows in the loop, which is judged below.
+            # If the pencil could not be ordered, the check of the loop below fails.
             warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
             found = _of(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
     except (np.linalg.LinAlgError, ValueError) as error:
@@ -153,7 +156,7 @@ def _by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
 
 
 def _size(matrix: Floats) -> float:
-    """Its greatest element; 1 of a matrix of zeros."""
+    """Return the largest element, or 1 for a matrix of zeros."""
     return float(np.abs(matrix).max(initial=0.0)) or 1.0
 
 
@@ -162,19 +165,20 @@ def _is_moderate(matrix: Floats) -> bool:
 
 
 def _out_of_range(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
-    """The matrix furthest from 1 in size is at fault."""
+    """Return the error naming the matrix whose size is furthest from 1."""
     sizes = {name: _size(matrix) for name, matrix in zip("ABQR", (a, b, q, r), strict=True)}
     name = max(sizes, key=lambda each: abs(math.log10(sizes[each])))
     return BadInput(
         name,
-        f"is of a size ({sizes[name]:.2g}) at which the gains leave the range of numbers; take other units",
+        f"is of a size ({sizes[name]:.2g}) at which the gains overflow; use other units",
     )
 
 
 def _no_solution(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:
-    """Which matrix is at fault: B when it does not reach an unstable state of A, else R or Q.
+    """Return the error naming the matrix at fault: B if it does not reach an unstable state of A, otherwise R
+    or Q.
 
-    `circle` is 1 for samples (unstable: |λ| ≥ 1), 0 for continuous time (unstable: the real part ≥ 0).
+    `circle` is 1 for samples (unstable: |λ| ≥ 1), 0 for continuous time (unstable: real part ≥ 0).
     """
     scale = max(1.0, float(np.abs(a).max()))
     for value in np.linalg.eigvals(a):
@@ -182,8 +186,8 @@ def _no_solution(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:
         reached = np.hstack([a - value * np.eye(len(a)), b])
         if not stable and np.linalg.svd(reached, compute_uv=False)[-1] < 1e-9 * scale:
             return BadInput(
-                "B", f"does not reach the unstable mode {value:.4g} of A: nothing can stabilise it"
+                "B", f"does not reach the unstable mode {value:.4g} of A: nothing can stabilize it"
             )
     if not np.linalg.cond(r) < 1e14:
-        return BadInput("R", "is singular, and Q does not make up for it; give every input a cost above 0")
-    return BadInput("Q", "does not see a mode of A that neither grows nor decays; give it a weight above 0")
+        return BadInput("R", "is singular, and Q does not compensate for it; give every input a cost above 0")
+    return BadInput("Q", "does not weight a mode of A that neither grows nor decays; give it a weight above 0")

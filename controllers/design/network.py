@@ -1,9 +1,10 @@
-"""`manage.py design network`: a document in, throughput and what is found at each station out.
+"""The network model of `manage.py design network`: a document in, throughput and the state of each station
+out.
 
 | document | model |
 |---|---|
 | stations, customers, think_seconds | closed, one class |
-| stations, classes | closed, several classes, each with its customers, thinking, service and visits |
+| stations, classes | closed, several classes, each with customers, think time, service, and visits |
 | stations, arrivals_per_second | open |
 | one station, arrivals_per_second, capacity | M/M/m/K |
 """
@@ -28,34 +29,34 @@ from queues.errors import BadInput
 MOST_POPULATIONS = 200_000
 LEAST = 1e-50
 STATION = (
-    Parameter("name", "name", "The station.", kind="text", required=True),
-    Parameter("servers", "servers", "How many; 0 is a delay, where nobody waits.", 1, 0, 100_000, "integer"),
-    Parameter("service_seconds", "s", "One visit's service.", 0.0, 0, 1e9),
-    Parameter("visits", "visits", "Per pass through the network.", 1.0, 0, 1e9),
+    Parameter("name", "name", "Name of the station.", kind="text", required=True),
+    Parameter("servers", "servers", "Number of servers; 0 is a delay without waiting.", 1, 0, 100_000, "integer"),
+    Parameter("service_seconds", "s", "Service time per visit.", 0.0, 0, 1e9),
+    Parameter("visits", "visits", "Visits per pass through the network.", 1.0, 0, 1e9),
 )
-BY_STATION = Parameter("value", "by station", "Of one station.", maximum=1e9)
+BY_STATION = Parameter("value", "by station", "Value for one station.", maximum=1e9)
 CLASS = (
-    Parameter("name", "name", "The class.", kind="text", required=True),
-    Parameter("customers", "customers", "How many go round.", 1, 0, 5_000, "integer", required=True),
-    Parameter("think_seconds", "s", "Between two passes.", 0.0, 0, 1e9),
-    Parameter("service_seconds", "s", "By station.", {}, kind="map", items=(BY_STATION,)),
-    Parameter("visits", "visits", "By station.", {}, kind="map", items=(BY_STATION,)),
+    Parameter("name", "name", "Name of the class.", kind="text", required=True),
+    Parameter("customers", "customers", "Number of customers.", 1, 0, 5_000, "integer", required=True),
+    Parameter("think_seconds", "s", "Think time between two passes.", 0.0, 0, 1e9),
+    Parameter("service_seconds", "s", "Service time, by station.", {}, kind="map", items=(BY_STATION,)),
+    Parameter("visits", "visits", "Visits, by station.", {}, kind="map", items=(BY_STATION,)),
 )
 INPUT = (
-    Parameter("stations", "rows", "Where customers are served.", kind="rows", required=True, items=STATION),
-    Parameter("customers", "customers", "How many go round.", None, 0, 5_000, "integer"),
-    Parameter("think_seconds", "s", "Between two passes.", 0.0, 0, 1e9),
+    Parameter("stations", "rows", "Stations of the network.", kind="rows", required=True, items=STATION),
+    Parameter("customers", "customers", "Number of customers.", None, 0, 5_000, "integer"),
+    Parameter("think_seconds", "s", "Think time between two passes.", 0.0, 0, 1e9),
     Parameter("classes", "rows", "Classes of customers.", None, kind="rows", items=CLASS),
-    Parameter("arrivals_per_second", "1/s", "Of an open network.", None, 0, 1e12),
+    Parameter("arrivals_per_second", "1/s", "Arrivals of an open network.", None, 0, 1e12),
     Parameter(
-        "capacity", "customers", "Room at the one station, servers included.", None, 1, 100_000, "integer"
+        "capacity", "customers", "Capacity of the one station, including servers.", None, 1, 100_000, "integer"
     ),
 )
 KINDS = ("customers", "classes", "arrivals_per_second")
 
 
 def answer(document: Any) -> dict[str, Json]:
-    """The solution of whichever model is given. Raises `BadInput` naming the field."""
+    """Solve the model that the document describes. Raise `BadInput` naming the field."""
     given = read_document(INPUT, document)
     stations = [Station(**row) for row in given["stations"]]
     _check(given, stations)
@@ -90,12 +91,12 @@ def _check_names(names: list[str], where: str) -> None:
     seen: set[str] = set()
     for at, name in enumerate(names):
         if name in seen:
-            raise BadInput(f"{where}[{at}].name", f"{name} is there twice; names must differ")
+            raise BadInput(f"{where}[{at}].name", f"{name} appears twice; names must differ")
         seen.add(name)
 
 
 def _check_sizes(given: Mapping[str, Any]) -> None:
-    """Of times and rates that are next to nothing the products leave the range of numbers."""
+    """Check the sizes: products of tiny times and rates underflow."""
     sizes = {name: given[name] for name in ("think_seconds", "arrivals_per_second")}
     for at, row in enumerate(given["stations"]):
         sizes |= {f"stations[{at}].{name}": row[name] for name in ("service_seconds", "visits")}
@@ -109,12 +110,12 @@ def _check_sizes(given: Mapping[str, Any]) -> None:
 
 
 def _check_populations(classes: list[Customers]) -> None:
-    """Of many classes the number has more digits than anybody reads, or Python writes."""
+    """Check the populations: with many classes their number becomes too large to print."""
     populations = 1
     for each in classes:
         populations *= each.count + 1
         if populations > MOST_POPULATIONS:
-            raise BadInput("classes", f"make more populations than the {MOST_POPULATIONS} that are solved")
+            raise BadInput("classes", f"make more populations than the maximum of {MOST_POPULATIONS}")
 
 
 def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:

@@ -1,19 +1,20 @@
-"""Gains for the flow law by pole placement, and what a set of gains promises (Xu, section 3.1).
+"""Gains of the flow law by pole placement, and the behavior that gains promise (Xu, section 3.1).
 
-The plant, sample by sample, with y the free space, u what is admitted, d the samples until u is felt:
+The plant, sample by sample, with y the free space, u the admitted amount, and d the samples until u takes
+effect:
 
     y(k+1) = a·y(k) + b·u(k-d)
 
-The law, where `pi` takes x = e = setpoint - y in the proportional term and `i-p` takes x = -y, so that a new
-setpoint gives no kick (ERRATA E6: the same poles, 17 % overshoot in place of 89 %):
+The law, where `pi` uses x = e = setpoint - y in the proportional term and `i-p` uses x = -y, so that a new
+setpoint causes no kick (ERRATA E6: the same poles, 17 % overshoot instead of 89 %):
 
     u(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2))
 
-The loop's poles are the zeros of D(z) + N(z), with
+The poles of the loop are the zeros of D(z) + N(z), with
 
     D(z) = (z - a)(z - 1)(z + kd)·z^max(d-1, 0)        N(z) = b·((kp + ki)·z - kp)·z^max(1-d, 0)
 
-which for d = 0 and kd = 0 is, but for a factor z, the paper's z² + (b(kp+ki) - 1 - a)z + a - b·kp (E1).
+which for d = 0 and kd = 0 is, apart from a factor z, the paper's z² + (b(kp+ki) - 1 - a)z + a - b·kp (E1).
 Without kd and with a delay only two of the three poles can be chosen: their sum is 1 + a (E5).
 """
 
@@ -31,14 +32,14 @@ FORMS = ("i-p", "pi")
 SETTLED_WITHIN = 0.02
 LONGEST_RESPONSE = 5_000
 ON_CIRCLE = 1e-6
-NEGLIGIBLE = 1e-30  # of the greatest coefficient
-MOST_GAIN = 1e100  # products of two greater ones leave the range of numbers
-STABLE_BELOW = 1 - 1e-9  # a pole at 1, as of ki = 0, is found a rounding below it
+NEGLIGIBLE = 1e-30  # relative to the largest coefficient
+MOST_GAIN = 1e100  # products of two larger values overflow
+STABLE_BELOW = 1 - 1e-9  # a pole at 1, as with ki = 0, is computed slightly below 1
 
 
 @dataclass(frozen=True)
 class Model:
-    """How the plant answers: y(k+1) = a·y(k) + b·u(k-delay)."""
+    """Response of the plant: y(k+1) = a·y(k) + b·u(k-delay)."""
 
     a: float
     b: float
@@ -47,7 +48,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Gains:
-    """The law's three gains and its form, one of FORMS."""
+    """The three gains of the law and its form, one of FORMS."""
 
     kp: float
     ki: float
@@ -57,7 +58,7 @@ class Gains:
 
 @dataclass(frozen=True)
 class StepResponse:
-    """What a setpoint that rises from 0 to 1 gives: y(0), y(1), … and u(0), u(1), …"""
+    """Response to a setpoint that rises from 0 to 1: y(0), y(1), … and u(0), u(1), …"""
 
     measured: tuple[float, ...]
     admitted: tuple[float, ...]
@@ -65,7 +66,7 @@ class StepResponse:
 
 @dataclass(frozen=True)
 class GainsReport:
-    """What gains promise on a model. None: there is none, as in an unstable loop."""
+    """What gains promise on a model. None: undefined, as in an unstable loop."""
 
     spectral_radius: float
     stable: bool
@@ -75,15 +76,17 @@ class GainsReport:
 
 
 def settling_samples(pole: float) -> float:
-    """-4 / ln|pole|: how long a pole takes to settle within about 2 % (Xu, (3); ERRATA E4: 264 at 0.985,
-    E3: 5 at 0.449)."""
+    """Return -4 / ln|pole|: the samples until a pole settles within about 2 % (Xu, (3); ERRATA E4: 264 at
+    0.985,
+    E3: 5 at 0.449).
+    """
     if not 0 < abs(pole) < 1:
         raise BadInput("pole", f"takes a number between 0 and 1 in size, not {pole:g}")
     return -4 / math.log(abs(pole))
 
 
 def open_loop(model: Model, gains: Gains) -> tuple[Floats, Floats]:
-    """D and N of the module's head, highest power first, of the same length."""
+    """Return D and N of the module docstring, highest power first, with equal length."""
     slow = [1.0, *[0.0] * max(model.delay - 1, 0)]
     factors = ([1.0, -model.a], [1.0, -1.0], [1.0, gains.kd], slow)
     denominator = np.array([1.0])
@@ -94,24 +97,24 @@ def open_loop(model: Model, gains: Gains) -> tuple[Floats, Floats]:
 
 
 def poles(model: Model, gains: Gains) -> npt.NDArray[np.complex128]:
-    """All poles of the closed loop, largest first."""
+    """Return all poles of the closed loop, largest first."""
     denominator, numerator = open_loop(model, gains)
     found = np.roots(denominator + numerator).astype(complex)
     return np.asarray(found[np.argsort(-np.abs(found))])
 
 
 def spectral_radius(model: Model, gains: Gains) -> float:
-    """The size of the largest pole: below 1 the loop is stable."""
+    """Return the size of the largest pole: below 1 the loop is stable."""
     return float(np.abs(poles(model, gains)).max(initial=0.0))
 
 
 def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
-    """The gains that put the loop's poles at the wanted ones: two give kp and ki, three kd as well.
+    """Return the gains that place the poles: two poles give kp and ki, three also kd.
 
-    Raises `BadInput` naming a, b or the poles.
+    Raise `BadInput` naming a, b, or the poles.
     """
     if model.b == 0:
-        raise BadInput("b", "takes a number other than 0: without an effect nothing can be regulated")
+        raise BadInput("b", "takes a number other than 0: without an effect nothing can be controlled")
     if len(poles) not in (2, 3):
         raise BadInput("poles", f"takes two poles (kp, ki) or three (kd too), not {len(poles)}")
     check_conjugate(poles)
@@ -122,7 +125,7 @@ def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
 
 
 def _check_size(model: Model, gains: Gains) -> None:
-    """What the gains are divided by is named when they are too great: a for kd, else b."""
+    """Raise `BadInput` naming the divisor of gains that are too large: a for kd, otherwise b."""
     for field, divisor, values in (("a", model.a, (gains.kd,)), ("b", model.b, (gains.kp, gains.ki))):
         if not all(abs(each) <= MOST_GAIN for each in values):
             raise BadInput(field, f"is too small for such poles: {divisor:g} makes gains above {MOST_GAIN:g}")
@@ -131,7 +134,7 @@ def _check_size(model: Model, gains: Gains) -> None:
 def _without_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
     _, first, last = polynomial
     if model.delay:
-        # The third pole is 1 + a - (the two): the polynomial gains its factor.
+        # The third pole is 1 + a - (the two): the polynomial gets its factor.
         third = 1 + model.a + first
         first, last = last - third * first, -third * last
         total = (first - model.a) / model.b
@@ -157,7 +160,8 @@ def _with_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
 
 
 def check_conjugate(poles: Sequence[complex], field: str = "poles") -> None:
-    """Raise `BadInput` unless complex poles come in conjugate pairs: else the gains would not be real."""
+    """Raise `BadInput` unless complex poles come in conjugate pairs; otherwise the gains would not be real.
+    """
     left = [pole for pole in poles if pole.imag]
     while left:
         pole = left.pop()
@@ -168,16 +172,16 @@ def check_conjugate(poles: Sequence[complex], field: str = "poles") -> None:
 
 
 def feedback(a: Floats, b: Floats, poles: Sequence[complex]) -> Floats:
-    """K (1 by n) so that A - B·K has the wanted poles, by Ackermann's formula; A is n by n, B n by 1.
+    """Return K (1 by n) so that A - B·K has the given poles, by Ackermann's formula; A is n by n, B n by 1.
 
-    K = [0 … 0 1]·[B AB … A^(n-1)B]^-1·p(A), p the polynomial of the poles. Raises `BadInput` when they can't
-    be placed.
+    K = [0 … 0 1]·[B AB … A^(n-1)B]^-1·p(A), with p the polynomial of the poles. Raise `BadInput` if the poles
+    can't be placed.
     """
     size = len(a)
     if len(poles) != size:
         raise BadInput("poles", f"takes {size}, one for each row of A, not {len(poles)}")
     check_conjugate(poles)
-    with np.errstate(all="ignore"):  # what leaves the range of numbers is found in the result
+    with np.errstate(all="ignore"):  # overflow shows in the result
         columns = [b[:, 0]]
         for _ in range(size - 1):
             columns.append(a @ columns[-1])
@@ -186,20 +190,20 @@ def feedback(a: Floats, b: Floats, poles: Sequence[complex]) -> Floats:
         for coefficient in np.real(np.poly(np.asarray(poles))):
             value = value @ a + coefficient * np.eye(size)
         if not (np.isfinite(reached).all() and np.isfinite(value).all()):
-            raise BadInput("A", f"or the poles are too great: powers up to {size} leave the range of numbers")
+            raise BadInput("A", f"or the poles are too large: powers up to {size} overflow")
         if np.linalg.matrix_rank(reached) < size:
             raise BadInput("B", "can't move every state of A: the pair is not controllable")
         gain = np.asarray(np.linalg.solve(reached.T, np.eye(size)[-1]) @ value)[None, :]
     if not np.isfinite(gain).all():
-        raise BadInput("B", "moves a state of A so little that the gains leave the range of numbers")
+        raise BadInput("B", "moves a state of A so little that the gains overflow")
     return gain
 
 
 def step_response(model: Model, gains: Gains, samples: int) -> StepResponse:
-    """What y and u do when the setpoint rises from 0 to 1 at rest, at `samples` instants, sample 0 first."""
+    """Return y and u when the setpoint rises from 0 to 1 at rest, at `samples` instants, sample 0 first."""
     measured, admitted = [0.0], list[float]()
     before, earlier, past = 0.0, 0.0, 0.0
-    # i-p does not see the setpoint in its proportional term; pi sees it jump at the first sample.
+    # i-p has no setpoint in its proportional term; pi sees it jump at the first sample.
     kick = gains.kp if gains.form == "pi" else 0.0
     for at in range(samples):
         y = measured[-1]
@@ -212,19 +216,19 @@ def step_response(model: Model, gains: Gains, samples: int) -> StepResponse:
 
 
 def response_samples(radius: float) -> int:
-    """So many samples that a stable loop's response has come to rest in them, within bounds."""
+    """Return how many samples show the whole response of a stable loop, within bounds."""
     if radius >= STABLE_BELOW:
         return LONGEST_RESPONSE
     return min(LONGEST_RESPONSE, 20 + math.ceil(math.log(1e-5) / math.log(max(radius, 0.1))))
 
 
 def report(model: Model, gains: Gains) -> GainsReport:
-    """What the gains promise: poles, the response to a step of the setpoint, and the gain margin."""
+    """Return what the gains promise: poles, response to a step of the setpoint, and gain margin."""
     radius = spectral_radius(model, gains)
     if not radius < STABLE_BELOW:
         return GainsReport(radius, False, None, None, None)
     measured = np.array(step_response(model, gains, response_samples(radius)).measured)
-    if not np.isfinite(measured).all():  # of gains so great that their sums are lost in rounding
+    if not np.isfinite(measured).all():  # rounding loses the sums of gains this large
         return GainsReport(radius, True, None, None, gain_margin(model, gains))
     apart = np.flatnonzero(np.abs(measured - 1) > SETTLED_WITHIN)
     settled = int(apart[-1]) + 1
@@ -234,18 +238,19 @@ def report(model: Model, gains: Gains) -> GainsReport:
 
 
 def gain_margin(model: Model, gains: Gains) -> float | None:
-    """The factor above 1 by which the plant's b may grow before a stable loop becomes unstable; None: any."""
+    """Return the factor above 1 by which b may grow before a stable loop becomes unstable, or None for any.
+    """
     return margin_of(*open_loop(model, gains))
 
 
 def margin_of(denominator: Floats, numerator: Floats) -> float | None:
-    """The same of a loop given as D and N, highest power first, of the same length.
+    """Return the gain margin of a loop given as D and N, highest power first, with equal length.
 
     A pole z on the unit circle at the factor g has D(z) + g·N(z) = 0. As g is real, D(z)·N(1/z) =
     D(1/z)·N(z) there, a polynomial whose zeros give every candidate.
     """
     crossing = np.convolve(denominator, numerator[::-1]) - np.convolve(denominator[::-1], numerator)
-    # A coefficient of next to nothing has its zero at infinity, far from the circle.
+    # A tiny coefficient has its zero at infinity, far from the circle.
     crossing[np.abs(crossing) < NEGLIGIBLE * np.abs(crossing).max()] = 0.0
     found = []
     for z in np.roots(np.trim_zeros(crossing, "f")):

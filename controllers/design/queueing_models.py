@@ -1,19 +1,20 @@
-"""Queueing models with product form: closed networks of one class or several, open ones, and M/M/m/K.
+"""Queueing models with product form: closed networks of one class or several, open networks, and M/M/m/K.
 
-A station has `servers` m (0: a delay station, nobody waits), a service time S [s] and visits V per pass; its
-demand is D = V S. All times are means, service is exponential or the station a delay.
+A station has `servers` m (0: a delay station without waiting), a service time S [s], and visits V per pass;
+its
+demand is D = V S. All times are means; service is exponential or the station is a delay.
 
 Closed, one class, N customers, think time Z (Buzen's convolution):
 
-    f_k(n) = D_k^n / Π_{i ≤ n} min(i, m_k)        a delay station divides by n!, so does thinking
+    f_k(n) = D_k^n / Π_{i ≤ n} min(i, m_k)        a delay station divides by n!, and so does thinking
     G = f_1 * f_2 * … * f_K * f_Z                 throughput X = G(N-1) / G(N)
     P(n at k) = f_k(n) G_{without k}(N-n) / G(N)
 
-in logarithms throughout: the textbook's mean value analysis of a station with several servers computes an
-empty station's probability by subtraction, which drifts beyond some 50 customers (ERRATA E14).
+in logarithms throughout: the textbook mean value analysis of a station with several servers computes the
+probability of an empty station by subtraction, which drifts above about 50 customers (ERRATA E14).
 
 Closed, several classes: exact mean value analysis over all population vectors; each station has one server or
-is a delay. Open: each station an M/M/m queue at the rate λ V. One station with room for K: M/M/m/K.
+is a delay. Open: each station is an M/M/m queue at the rate λ V. One station with room for K: M/M/m/K.
 """
 
 import math
@@ -31,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Station:
-    """Where customers are served."""
+    """A station that serves customers."""
 
     name: str
     servers: int
@@ -40,13 +41,13 @@ class Station:
 
     @property
     def demand_seconds(self) -> float:
-        """Service of one pass through the network."""
+        """Return the service time of one pass through the network."""
         return self.visits * self.service_seconds
 
 
 @dataclass(frozen=True)
 class Customers:
-    """One class: how many go round, how long they think, and what each visit to a station takes."""
+    """One class: the number of customers, their think time, and the service time of each visit."""
 
     name: str
     count: int
@@ -57,8 +58,10 @@ class Customers:
 
 @dataclass(frozen=True)
 class AtStation:
-    """What is found at a station. Of a delay station the utilisation is the mean number there; residence and
-    waiting are per visit."""
+    """State of a station. The utilization of a delay station is the mean number there; residence and waiting
+    are per
+    visit.
+    """
 
     utilisation: float
     residence_seconds: float
@@ -69,7 +72,8 @@ class AtStation:
 
 @dataclass(frozen=True)
 class Solution:
-    """Throughput of passes, what is found at each station, and the share turned away for want of room."""
+    """Throughput of passes, the state of each station, and the share that was turned away for lack of room.
+    """
 
     throughput_per_second: float
     stations: Mapping[str, AtStation]
@@ -77,7 +81,7 @@ class Solution:
 
 
 def closed(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Solution:
-    """N customers of one class going round; see the module for the formulas. O(K N²)."""
+    """Solve N circulating customers of one class; see the module for the formulas. O(K N²)."""
     if customers == 0:
         return Solution(0.0, {each.name: AtStation(0.0, each.service_seconds, 0.0) for each in stations})
     thinking = Station("", 0, think_seconds)
@@ -94,14 +98,14 @@ def closed(stations: Sequence[Station], customers: int, think_seconds: float = 0
 
 
 def throughput(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Floats:
-    """Passes per second for 1, 2, … customers, all at once."""
+    """Return the passes per second for 1, 2, … customers, all at once."""
     terms = [_log_terms(each, customers) for each in (*stations, Station("", 0, think_seconds))]
     whole = _prefixes(terms)[-1]
     return np.asarray(np.exp(whole[:-1] - whole[1:]))
 
 
 def _log_terms(station: Station, customers: int) -> Floats:
-    """log f_k(0…N)."""
+    """Return log f_k(0…N)."""
     numbers = np.arange(1, customers + 1, dtype=float)
     rates = np.minimum(numbers, station.servers) if station.servers else numbers
     if station.demand_seconds <= 0:
@@ -110,7 +114,7 @@ def _log_terms(station: Station, customers: int) -> Floats:
 
 
 def _prefixes(terms: Sequence[Floats]) -> list[Floats]:
-    """The convolutions of none, the first, the first two, …"""
+    """Return the convolutions of none, the first, the first two, …"""
     empty = np.full(len(terms[0]), -np.inf)
     empty[0] = 0.0
     found = [empty]
@@ -120,7 +124,7 @@ def _prefixes(terms: Sequence[Floats]) -> list[Floats]:
 
 
 def _convolved(left: Floats, right: Floats) -> Floats:
-    """log Σ_i exp(left_i + right_{n-i})."""
+    """Return log Σ_i exp(left_i + right_{n-i})."""
     return np.asarray([np.logaddexp.reduce(left[: n + 1] + right[n::-1]) for n in range(len(left))])
 
 
@@ -139,10 +143,10 @@ def _at_closed(station: Station, throughput: float, chances: Floats) -> AtStatio
 
 
 def closed_classes(stations: Sequence[Station], classes: Sequence[Customers]) -> Mapping[str, Solution]:
-    """Class → its throughput and stations, by exact mean value analysis.
+    """Return the throughput and stations of each class, by exact mean value analysis.
 
     R_{c,k}(n) = S_{c,k} (1 + Q_k(n - e_c)) at a station with one server, S_{c,k} at a delay;
-    X_c = n_c / (Z_c + Σ V R); Q = Σ X V R. Raises `BadInput` for a station with more servers.
+    X_c = n_c / (Z_c + Σ V R); Q = Σ X V R. Raise `BadInput` for a station with more servers.
     """
     for at, station in enumerate(stations):
         if station.servers > 1:
@@ -182,8 +186,10 @@ def _class_solution(
 
 
 def open_network(stations: Sequence[Station], arrivals_per_second: float) -> Solution:
-    """Every station by itself, at the arrivals times its visits. Raises `BadInput` for one that can't keep
-    up."""
+    """Solve every station separately, at the arrivals times its visits.
+
+    Raise `BadInput` for a station that can't keep up.
+    """
     found = {}
     for at, station in enumerate(stations):
         rate = arrivals_per_second * station.visits
@@ -209,9 +215,10 @@ def _at_open(station: Station, rate: float, work: float) -> AtStation:
 
 
 def erlang_c(servers: int, work: float) -> tuple[float, float]:
-    """The chance that an M/M/m station is empty, and that who comes has to wait; `work` = λ S < m.
+    """Return the probability that an M/M/m station is empty and that a customer has to wait; `work` = λ S <
+    m.
 
-    By Erlang's recursion for the loss system, B = aB / (i + aB), which neither overflows nor cancels.
+    Uses Erlang's recursion for the loss system, B = aB / (i + aB), which neither overflows nor cancels.
     """
     lost = 1.0
     for count in range(1, servers + 1):
@@ -226,7 +233,7 @@ def erlang_c(servers: int, work: float) -> tuple[float, float]:
 
 
 def limited(station: Station, arrivals_per_second: float, capacity: int) -> Solution:
-    """M/M/m/K: who comes when K are there is turned away. Birth and death, in logarithms."""
+    """Solve M/M/m/K: a customer who finds K others is turned away. Birth and death, in logarithms."""
     work = arrivals_per_second * station.service_seconds
     servers = station.servers or capacity
     steps = np.log(work) - np.log(np.minimum(np.arange(1, capacity + 1), servers)) if work > 0 else None

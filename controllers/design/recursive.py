@@ -1,20 +1,21 @@
-"""Recursive least squares with forgetting: the plant's model followed while it changes.
+"""Recursive least squares with forgetting: tracks the model of a changing plant.
 
-Around the setpoint r and what is admitted on average, m,
+Around the setpoint r and the mean admitted amount m,
 
     y(k+1) - r = a·(y(k) - r) + b·(u(k-d) - m) + c + noise of standard deviation s
 
-With θ = (a, b / b of the start, c) and φ = (y - r, b of the start·(u - m), 1), all of the unit of y,
+With θ = (a, b / initial b, c) and φ = (y - r, initial b·(u - m), 1), all in the unit of y,
 
     K = Pφ / (s² + φ'Pφ)      θ ← θ + K·(y(k+1) - r - θ'φ)      P ← P - Kφ'P
 
-c is what nobody knows: how much is drained, a disturbance that came to stay. It is taken to wander by s a
-sample; a and b are forgotten by a factor a sample. (Differences would do without c, but make white noise
-coloured, and the estimates biased.)
+c is the unknown part: the drain rate, or a persistent disturbance. It drifts by s per sample; a and b are
+forgotten by a factor per sample. (Differences would need no c, but would color white noise and bias the
+estimates.)
 
-Safeguards: only c is learned where less than the noise was pushed (a loop at rest would forget all it knows)
-and in the first sample that moves (an empty or full queue does not answer, and its limit would be taken for a
-small b); P never exceeds what was not known at the start; θ stays in bounds.
+Safeguards: only c is learned when the input moved by less than the noise (a loop at rest would forget all it
+knows) and in the first sample that moves (an empty or full queue does not respond, and its limit would look
+like
+a small b); P never exceeds the initial uncertainty; θ stays within bounds.
 """
 
 from collections.abc import Sequence
@@ -26,12 +27,12 @@ import numpy.typing as npt
 from controllers.design.placement import Model
 
 Floats = npt.NDArray[np.float64]
-# What is not known at the start: a to 0.1, b to itself; c, to ten times the noise.
+# Initial uncertainty: 0.1 for a, b itself for b, ten times the noise for c.
 FIRST_VARIANCE = (0.01, 1.0)
 FIRST_OFFSET_NOISES = 10.0
 A_BOUNDS, RATIO_BOUNDS = (0.05, 1.05), (0.05, 20.0)
-EXCITED = 2.0  # in noises
-AVERAGED = 0.1  # the weight of the newest in what is admitted on average
+EXCITED = 2.0  # in units of the noise
+AVERAGED = 0.1  # weight of the newest value in the mean admitted amount
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ class Estimate:
     covariance: tuple[float, ...] = ()
 
     def model(self, start: Model) -> Model:
-        """The plant as it is estimated now."""
+        """Return the current estimate of the plant."""
         return replace(start, a=self.a, b=start.b * self.ratio)
 
 
 def first(start: Model) -> Estimate:
-    """What is believed before anything was seen: the model that was given."""
+    """Return the estimate before any measurement: the given model."""
     return Estimate(_within(start.a, A_BOUNDS))
 
 
@@ -64,9 +65,9 @@ def follow(
     noise: float,
     forgetting: float,
 ) -> Estimate:
-    """The estimate after y(k), y(k-1), y(k-2) and u(k-1), u(k-2), … (newest first); `noise` is s, y's unit.
+    """Return the estimate after y(k), y(k-1), y(k-2) and u(k-1), u(k-2), … (newest first).
 
-    Too short a past teaches nothing.
+    `noise` is s, in y's unit. A past that is too short teaches nothing.
     """
     at = start.delay
     if len(y) < 3 or len(u) < at + 2:
@@ -81,7 +82,7 @@ def follow(
 
 
 def _centred(before: Estimate, start: Model, felt: float) -> Estimate:
-    """With what is admitted on average brought up to date; c takes what its change would explain."""
+    """Update the mean admitted amount; c takes what its change would explain."""
     mean = felt if before.mean is None else before.mean + AVERAGED * (felt - before.mean)
     moved = mean - (mean if before.mean is None else before.mean)
     return replace(before, mean=mean, offset=before.offset + start.b * before.ratio * moved)
@@ -90,11 +91,11 @@ def _centred(before: Estimate, start: Model, felt: float) -> Estimate:
 def _learned(
     before: Estimate, regressor: Floats, measured: float, noise: float, forgetting: float
 ) -> Estimate:
-    """One step of the filter on all of θ."""
+    """Apply one step of the filter to all of θ."""
     covariance = _covariance(before, noise)
     theta = np.array([before.a, before.ratio, before.offset])
     reach = covariance @ regressor
-    # Rounding may leave less variance than none, and nothing to divide by.
+    # Rounding may leave a negative variance, or zero to divide by.
     scale = noise**2 + max(0.0, float(regressor @ reach))
     theta = theta + reach / scale * (measured - float(regressor @ theta))
     covariance = _forgotten(covariance - np.outer(reach, reach) / scale, forgetting)
@@ -108,7 +109,7 @@ def _learned(
 
 
 def _offset_learned(before: Estimate, regressor: Floats, measured: float, noise: float) -> Estimate:
-    """One step of the filter on c, a and b as they are."""
+    """Apply one step of the filter to c, with a and b fixed."""
     covariance = _covariance(before, noise)
     surprise = measured - float(regressor @ [before.a, before.ratio, before.offset])
     share = covariance[2, 2] / (noise**2 + covariance[2, 2])
@@ -122,7 +123,7 @@ def _offset_learned(before: Estimate, regressor: Floats, measured: float, noise:
 
 
 def is_covariance(numbers: Sequence[float]) -> bool:
-    """Whether they are a P as it is kept: nine, row by row, symmetric, without a variance below 0."""
+    """Return whether the numbers are a stored P: nine, row by row, symmetric, no variance below 0."""
     if len(numbers) != 9:
         return False
     matrix = np.array(numbers).reshape(3, 3)
@@ -130,7 +131,7 @@ def is_covariance(numbers: Sequence[float]) -> bool:
 
 
 def _covariance(before: Estimate, noise: float) -> Floats:
-    """P of this sample: c may have wandered."""
+    """Return P of this sample: c may have drifted."""
     known = before.covariance or np.diag([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2]).ravel()
     covariance = np.array(known).reshape(3, 3)
     covariance[2, 2] += noise**2
@@ -138,13 +139,13 @@ def _covariance(before: Estimate, noise: float) -> Floats:
 
 
 def _forgotten(covariance: Floats, forgetting: float) -> Floats:
-    """P with less weight on the past of a and b."""
+    """Return P with less weight on the past of a and b."""
     grown = np.array([forgetting**-0.5, forgetting**-0.5, 1.0])
     return np.asarray(covariance * np.outer(grown, grown))
 
 
 def _bounded(covariance: Floats, noise: float) -> Floats:
-    """P with no variance above that of the start or below 0, and as positive as before."""
+    """Return P with no variance above the initial one or below 0, and positive definite as before."""
     covariance[np.diag_indices(3)] = np.maximum(np.diag(covariance), 0.0)
     greatest = np.array([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2])
     shrunk = np.sqrt(greatest / np.maximum(np.diag(covariance), np.maximum(greatest, 1e-300)))
