@@ -1,4 +1,4 @@
-"""Documents in, designs out: what `manage.py design NAME` answers, by name."""
+"""Design requests: the documents that `manage.py design NAME` takes and answers, by name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -17,9 +17,9 @@ from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 MODEL = (
-    Parameter("a", "1", "How much of y stays.", None, -1e6, 1e6, required=True),
+    Parameter("a", "1", "Share of y that stays.", None, -1e6, 1e6, required=True),
     Parameter("b", "y's unit per u's", "What one u adds to y.", None, -1e15, 1e15, required=True),
-    Parameter("delay", "samples", "Samples until u is felt, beyond the next.", 0, 0, 1, "integer"),
+    Parameter("delay", "samples", "Samples until u takes effect, after the next.", 0, 0, 1, "integer"),
 )
 FORM = Parameter("form", "choice", "i-p: proportional on y.", "i-p", kind="choice", choices=FORMS)
 GAINS = (
@@ -31,11 +31,11 @@ GAINS = (
 TIME = Parameter(
     "time", "choice", "Samples, or continuous.", "discrete", kind="choice", choices=("discrete", "continuous")
 )
-MOST_STATES, GREATEST = 1_000, 1e100  # squares of greater elements overflow
+MOST_STATES, GREATEST = 1_000, 1e100  # squares of larger elements overflow
 
 
 def place(document: Any) -> dict[str, Json]:
-    """Gains of the flow law from {a, b, delay, poles, form}; or K from {A, B, poles, time}."""
+    """Return gains of the flow law from {a, b, delay, poles, form}, or K from {A, B, poles, time}."""
     given = read_object(document, "document")
     if "A" in given or "B" in given:
         return _place_states(given)
@@ -58,7 +58,7 @@ def _place_states(given: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def check(document: Any) -> dict[str, Json]:
-    """What gains promise, from {a, b, delay, kp, ki, kd, form}."""
+    """Return what gains promise, from {a, b, delay, kp, ki, kd, form}."""
     values = read_document((*MODEL, *GAINS), document)
     gains = Gains(values["kp"], values["ki"], values["kd"], values["form"])
     report = placement.report(_model(values), gains)
@@ -66,7 +66,8 @@ def check(document: Any) -> dict[str, Json]:
 
 
 def regulate(document: Any) -> dict[str, Json]:
-    """K, X and the spectral radius from {A, B, Q, R, time}; in continuous time the largest real part."""
+    """Return K, X, and the spectral radius from {A, B, Q, R, time}; in continuous time the largest real part.
+    """
     given = read_object(document, "document")
     refuse_unknown(given, ("A", "B", "Q", "R", "time"), "")
     time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
@@ -96,7 +97,8 @@ def _promise(report: GainsReport) -> dict[str, Json]:
 
 
 def _poles(given: Mapping[str, Any], time: str) -> list[complex]:
-    """The poles, each a number or [re, im], all stable. Raises `BadInput` naming the first that isn't."""
+    """Read the poles, each a number or [re, im], all stable. Raise `BadInput` naming the first invalid one.
+    """
     listed = given.get("poles")
     if not isinstance(listed, list) or not listed:
         raise BadInput("poles", "takes a list of poles, each a number or [re, im]")
@@ -116,7 +118,7 @@ def _pole(given: Any, where: str, time: str) -> complex:
 
 
 def _matrix(given: Mapping[str, Any], name: str) -> Floats:
-    """A list of rows, all alike long and finite. Raises `BadInput` naming the row or element."""
+    """Read a list of rows of equal length with finite numbers. Raise `BadInput` naming the row or element."""
     rows = given.get(name)
     if not isinstance(rows, list) or not rows:
         raise BadInput(name, "takes a list of rows, each a list of numbers")

@@ -1,12 +1,12 @@
-"""A law's parameters tuned on what was recorded, and whether they are better on what was not.
+"""Tuning: fit a law's parameters to recorded load, and check them on load that was not used.
 
-**Search.** Differential evolution (Storn, Price 1997; SciPy's) over the box of the ranges, begun at the
-values in force, by a seed: the same record gives the same values. A range reaches from a quarter to four
-times of what is in force, within the declared one, so that no proposal is a leap.
+**Search.** Differential evolution (Storn, Price 1997; SciPy) over the ranges, starting at the current values,
+with a seed: the same record gives the same values. A range spans a quarter to four times the current value,
+within the declared range, so that no proposal is a leap.
 
-**Proof.** Costs of the days that were not searched on, before b and after a, day by day. The improvement is
-1 - Σa/Σb; its confidence the share of bootstrap samples of the days (drawn in pairs, with replacement) in
-which Σa < Σb: Efron, Tibshirani 1993. Days, and not hours, as the hours of a day are alike.
+**Check.** Costs of the days that the search did not use, before b and after a, day by day. The improvement is
+1 - Σa/Σb; its confidence is the share of bootstrap samples of the days (drawn in pairs, with replacement) in
+which Σa < Σb: Efron, Tibshirani 1993. Days, not hours, because the hours of a day are similar.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ import scipy
 from controllers.framework.parameter import Parameter
 
 REACH = 4.0
-EVALUATIONS, MEMBERS = 60, 5  # of the cost; of a generation for each parameter
+EVALUATIONS, MEMBERS = 60, 5  # relative to the cost; per generation and parameter
 SAMPLES = 4_000
 Numbers = Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class SearchRange:
-    """One parameter as it is searched: from `low` to `high`, both included."""
+    """Search range of one parameter, from `low` to `high`, both included."""
 
     name: str
     low: float
@@ -34,7 +34,7 @@ class SearchRange:
 
     @classmethod
     def around(cls, parameter: Parameter, value: float) -> "SearchRange":
-        """From a quarter to four times of a value (of 0: its declared range), within what is declared."""
+        """Return a quarter to four times a value (for 0: its declared range), within the declared range."""
         ends = (value / REACH, value * REACH) if value else (parameter.minimum, parameter.maximum)
         low, high = min(ends), max(ends)
         is_whole = parameter.kind == "integer"
@@ -43,7 +43,7 @@ class SearchRange:
         )
 
     def read(self, value: float) -> float | int:
-        """A value as the parameter takes it: whole, or with four figures that count."""
+        """Return a value as the parameter takes it: a whole number, or four significant digits."""
         return round(value) if self.is_whole else min(max(float(f"{value:.4g}"), self.low), self.high)
 
 
@@ -54,7 +54,8 @@ def search(
     seed: int,
     evaluations: int = EVALUATIONS,
 ) -> dict[str, float | int]:
-    """The values of the least cost among some `evaluations`; those in force where none is better.
+    """Return the values with the lowest cost in about `evaluations` tries, or the current ones if none is
+    better.
 
     `cost` takes the values by name, and may raise to end the search.
     """
@@ -86,7 +87,7 @@ def search(
 
 @dataclass(frozen=True)
 class Improvement:
-    """Mean cost of a day before and after, and how sure it is that after is less (share, 0 to 1)."""
+    """Mean cost of a day before and after, and the confidence that it decreased (share, 0 to 1)."""
 
     before: float
     after: float
@@ -94,12 +95,12 @@ class Improvement:
 
     @property
     def share(self) -> float:
-        """Of the cost before that is gone; below 0: it costs more."""
+        """Return the share of the cost that is saved; below 0 it costs more."""
         return 1.0 - self.after / self.before if self.before > 0 else 0.0
 
 
 def improvement(before: Sequence[float], after: Sequence[float], seed: int) -> Improvement:
-    """Of days, in the same order. Raises ValueError where there is none, or they are not as many."""
+    """Compare days in the same order. Raise ValueError if there is none, or the lengths differ."""
     if not before or len(before) != len(after):
         raise ValueError(f"takes as many days before as after, at least 1; got {len(before)}, {len(after)}")
     gained = np.asarray(before, dtype=float) - np.asarray(after, dtype=float)

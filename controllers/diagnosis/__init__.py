@@ -1,1 +1,1 @@
-"""Faults examined: which change came before one and may have caused it, and what is different in it."""
+"""Diagnosis of faults: which change probably caused one, and what is different during it."""

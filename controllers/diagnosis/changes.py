@@ -1,21 +1,20 @@
-"""Changes before a fault, the likeliest cause first.
+"""Ranking of the changes before a fault, the likeliest cause first.
 
-A change of a kind k came `delay` seconds before the onset, at d steps from the disturbed part. Its weight is
+A change of a kind k came `delay` seconds before the onset, at d steps from the affected part. Its weight is
 
     reach(d) · freshness(delay) · share(k) / chance(k) · (1, or OVER_SHARE)
 
     reach = 2^-d; a change of the whole plant counts as WHOLE_STEPS, one that is not upstream as FAR_STEPS
-    freshness = T / (T + delay): half at T = 120 s; heavy-tailed, since some faults take hours to show
-    share = (before + S·q) / (incidents + S): of the incidents of this kind those that a change of kind k
-        preceded, drawn towards q = 1/4 by S = 4 imagined ones, so that few incidents say little
-    chance = 1 - e^(-rate·window): that such a change falls into any window, cause or not (`chance_of`); of
-        one that is `times` as large as the least of its kind, chance / √times: rates double now and then, and
-        seldom rise a hundredfold
-    OVER_SHARE = 1/4: of one that had ended before the onset, as it acts no longer; its end is a change, too
+    freshness = T / (T + delay): half at T = 120 s; heavy-tailed, because some faults take hours to show
+    share = (before + S·q) / (incidents + S): the share of incidents of this kind after a change of kind k,
+        drawn towards q = 1/4 by S = 4 imagined incidents, so that few incidents carry little weight
+    chance = 1 - e^(-rate·window): the probability that any window holds such a change (`chance_of`); for a
+        change `times` as large as the smallest of its kind, chance / √times, because a rate doubles now and
+        then, but seldom rises a hundredfold
+    OVER_SHARE = 1/4: for a change that ended before the onset and acts no longer; its end is a change, too
 
-share / chance is the ratio of the likelihood of seeing the change before a fault to that of seeing it anyway:
-what happens all the time (a loop that acts each minute) is no news; what happens once a week is. After Bayes;
-delay and distance are factors of their own choosing.
+share / chance is a likelihood ratio, after Bayes: seeing the change before a fault compared with seeing it
+anyway. A loop that acts each minute is no news; a weekly change is. Delay and distance are separate factors.
 """
 
 import math
@@ -27,14 +26,16 @@ LEAST_CHANCE = 0.01
 WHOLE_STEPS, FAR_STEPS = 2, 6
 IMAGINED, IMAGINED_SHARE = 4.0, 0.25
 OVER_SHARE = 0.25
-# Clocks of hosts differ, and a fault is seen at the next look: a cause may seem to come so much later.
+# Clocks of hosts differ, and a fault is noticed at the next check, so a cause may seem to come this much
+# later.
 SLACK_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class KindRecord:
-    """How often a kind of change came before a kind of incident. before: of so many incidents; chance: the
-    probability that any window of that length holds such a change (0 to 1).
+    """How often a kind of change preceded a kind of incident: `before` of so many incidents; `chance` is the
+    probability
+    that a window of that length holds such a change (0 to 1).
     """
 
     before: int = 0
@@ -42,15 +43,18 @@ class KindRecord:
     chance: float = IMAGINED_SHARE
 
     def lift(self, times: float = 1.0) -> float:
-        """share / chance of a change that is so large; 1: says nothing."""
+        """Return share / chance of a change of that size; 1 means no information."""
         share = (self.before + IMAGINED * IMAGINED_SHARE) / (self.incidents + IMAGINED)
         return share / max(self.chance / math.sqrt(times), LEAST_CHANCE)
 
 
 @dataclass(frozen=True)
 class PlantChange:
-    """A change at an instant (seconds since 1970). parts: what it touches; none: the whole plant. times: how
-    large it is, of the least that counts (1 or more). is_over: whether it had ended before the onset.
+    """A change at an instant (seconds since 1970).
+
+    `parts` are the affected parts; none means the whole plant. `times` is its size, relative to the smallest
+    that
+    counts (1 or more). `is_over` tells whether it ended before the onset.
     """
 
     kind: str
@@ -62,7 +66,8 @@ class PlantChange:
 
 @dataclass(frozen=True)
 class RankedChange:
-    """place: of the change in what was ranked. steps: None where it is not upstream; delay_seconds: to the
+    """A ranked change: its `place` in the input, its `steps` (None if it is not upstream), and
+    `delay_seconds` to the
     onset.
     """
 
@@ -73,10 +78,11 @@ class RankedChange:
 
 
 def chance_of(count: int, window_seconds: float, observed_seconds: float, prior_seconds: float) -> float:
-    """That a window holds one of so many changes: 1 - e^(-rate·window).
+    """Return the probability that a window holds one of `count` changes: 1 - e^(-rate·window).
 
     rate = (count + 1/2) / (observed + prior), per second. The record is drawn towards half a change in the
-    prior's time, so that the first hours of a plant, in which all is set up, make no kind of change usual.
+    prior's
+    time, so that the first hours of a plant, with all their setup, make no kind of change usual.
     """
     return -math.expm1(-(count + 0.5) * window_seconds / (observed_seconds + prior_seconds))
 
@@ -87,7 +93,7 @@ def ranked(
     steps_to: Mapping[str, int],
     records: Mapping[str, KindRecord],
 ) -> list[RankedChange]:
-    """All that came before the onset (and SLACK_SECONDS later), the likeliest cause first."""
+    """Return all changes before the onset (and SLACK_SECONDS later), the likeliest cause first."""
     unknown = KindRecord()
     found = [
         _ranked(place, change, onset, steps_to, records.get(change.kind, unknown))

@@ -1,25 +1,29 @@
-"""What is different in a stretch of time against another, beyond chance; the largest differences first.
+"""Differences between two time ranges beyond chance, the largest first.
 
-**Shares.** Of a dimension (type, key, node …) a value has some of the events here and some there; both
-stretches are cut into slices. Tested is the table of two by two (the value or another; here or there) by
+**Shares.** A value of a dimension (type, key, node …) has some of the events in each range; both ranges are
+cut
+into slices. The test uses the two-by-two table (this value or another; here or there) with
 
     G = 2 Σ O ln(O / E),   F = G / φ ~ F(1, f)
 
-    φ = max(1, X² / f), where X² is Pearson's of the slices within each stretch, f its degrees of freedom:
-        events come in bursts, so that counts waver more than chance alone lets them (quasi-likelihood:
-        McCullagh, Nelder 1989, 4.5). With φ = 1 this is the G-test (Sokal, Rohlf 1981)
+    φ = max(1, X² / f), where X² is Pearson's statistic of the slices within each range, f its degrees of
+    freedom:
+        events come in bursts, so counts vary more than chance alone allows (quasi-likelihood: McCullagh,
+        Nelder
+        1989, 4.5). With φ = 1 this is the G-test (Sokal, Rohlf 1981)
 
     effect: Cohen's h = 2 asin √p - 2 asin √p' (Cohen 1988: 0.2 small, 0.5 medium, 0.8 large)
 
-**Rates and measures** (events/s in all; seconds per event): Welch's test of the slices. The effect is the
-logarithm of the ratio of the means: 0.7 is twice as much. A mean of 0 (all has stopped, or has just begun)
-counts as a hundredth of the other: its ratio would be without end.
+**Rates and measures** (events/s in total; seconds per event): Welch's test of the slices. The effect is the
+logarithm of the ratio of the means: 0.7 is a factor of two. A mean of 0 (everything stopped, or just started)
+counts as a hundredth of the other, because its ratio would be infinite.
 
-Of all tests together those stay that Benjamini and Hochberg (1995) keep at a false discovery rate of RATE,
-and whose effect is at least LEAST_EFFECT: with a million events everything differs a little. Shares and means
-come by turns, of each the largest effect first: the two effects have no common unit, and what comes in says
-more of a cause than that a queue which falls behind has more to do. Of shares the largest of each dimension
-comes before the second of any: what falls beside what has risen is the same news.
+A difference is reported if Benjamini and Hochberg (1995) keep it among all tests at a false discovery rate of
+RATE, and its effect is at least LEAST_EFFECT: with a million events everything differs slightly. Shares and
+means alternate, each with the largest effect first, because the two effects have no common unit, and the
+incoming events say more about a cause than the load of a queue that falls behind. Among shares, the largest
+of
+each dimension comes before the second of any, because a share that falls mirrors one that rises.
 """
 
 import math
@@ -34,15 +38,18 @@ from numpy.typing import NDArray
 
 RATE, LEAST_EFFECT = 0.01, 0.1
 LEAST_EVENTS, LEAST_SLICES = 20, 3
-NOTHING = 0.01  # of the other mean
+NOTHING = 0.01  # relative to the other mean
 Floats = NDArray[np.float64]
 Counts = Mapping[str, Sequence[float]]  # value → events in each slice
 
 
 @dataclass(frozen=True)
 class Difference:
-    """measure: "share" of events (0 to 1), or what a mean is of, with its unit. here, there: in the stretch,
-    and in the one it is compared with; effect: below 0 it is less here.
+    """A difference.
+
+    `measure` is "share" of events (0 to 1), or the measured mean with its unit. `here` and `there` are the
+    values in
+    the time range and in its reference; an `effect` below 0 means less here.
     """
 
     dimension: str
@@ -62,10 +69,11 @@ def differences(
     counts: Mapping[str, tuple[Counts, Counts]],
     measures: Mapping[tuple[str, str, str], tuple[Sequence[float], Sequence[float]]],
 ) -> list[Difference]:
-    """Those beyond chance: of shares and of means by turns the largest effect first.
+    """Return the differences beyond chance; shares and means alternate, the largest effect first.
 
-    counts: of each dimension the values here and there, of as many slices each; measures: of (dimension,
-    value, measure) the slices here and there, those that are not known left out.
+    `counts` holds for each dimension the values here and there, with equal numbers of slices; `measures`
+    holds for
+    (dimension, value, measure) the known slices here and there.
     """
     tested = [
         each for dimension, (here, there) in counts.items() for each in share_tests(dimension, here, there)
@@ -83,7 +91,7 @@ def differences(
 
 
 def _largest_of_each_first(shares: Sequence[Difference]) -> list[Difference]:
-    """The first of each dimension, then the second of each, and so on; otherwise in their order."""
+    """Return the first of each dimension, then the second of each, and so on, otherwise in their order."""
     places = Counter[str]()
     placed: list[tuple[int, Difference]] = []
     for each in shares:
@@ -93,7 +101,9 @@ def _largest_of_each_first(shares: Sequence[Difference]) -> list[Difference]:
 
 
 def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Difference]:
-    """Of each value with enough events; nothing where one stretch has none, or there is one value alone."""
+    """Test each value with enough events; return nothing if one range has no events or there is only one
+    value.
+    """
     values = sorted({*here, *there})
     if len(values) < 2 or not here or not there:
         return
@@ -114,7 +124,7 @@ def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Differe
 def mean_test(
     dimension: str, value: str, measure: str, here: Sequence[float], there: Sequence[float]
 ) -> list[Difference]:
-    """Welch's; nothing where there are too few slices, or neither mean is above 0."""
+    """Return Welch's test, or nothing if there are too few slices or neither mean is above 0."""
     if min(len(here), len(there)) < LEAST_SLICES:
         return []
     mean, mean_there = float(np.mean(here)), float(np.mean(there))
@@ -131,7 +141,9 @@ def mean_test(
 
 
 def beyond_chance(probabilities: Sequence[float], rate: float) -> list[bool]:
-    """Which Benjamini and Hochberg keep: the k least, k the greatest with p(k) ≤ k·rate/m."""
+    """Return which tests Benjamini and Hochberg keep: the k smallest, with k the greatest with p(k) ≤
+    k·rate/m.
+    """
     count = len(probabilities)
     order = sorted(range(count), key=lambda at: probabilities[at])
     last = 0
@@ -159,7 +171,7 @@ def _share_probability(here: Floats, of_here: Floats, there: Floats, of_there: F
 
 
 def _g(hits: float, total: float, other_hits: float, other_total: float) -> float:
-    """Of the table of two by two."""
+    """Return G of the two-by-two table."""
     observed = np.array([[hits, total - hits], [other_hits, other_total - other_hits]])
     expected = np.outer(observed.sum(axis=1), observed.sum(axis=0)) / observed.sum()
     seen = observed > 0
@@ -167,7 +179,7 @@ def _g(hits: float, total: float, other_hits: float, other_total: float) -> floa
 
 
 def _heterogeneity(hits: Floats, totals: Floats) -> tuple[float, int]:
-    """Pearson's X² of the slices that have events, about their common share; and its degrees of freedom."""
+    """Return Pearson's X² of the non-empty slices around their common share, and its degrees of freedom."""
     some = totals > 0
     share = hits.sum() / totals.sum() if totals.sum() else 0.0
     if not 0.0 < share < 1.0 or some.sum() < 2:

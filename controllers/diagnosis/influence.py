@@ -1,7 +1,7 @@
-"""How near each part of a plant is to a fault: steps upstream, from what is disturbed to what can disturb it.
+"""Distance of each part of a plant from a fault: steps upstream, from the affected part to its influences.
 
 A part is `kind/name` ("queue/alert", "node/n1"); `influences` names, for each part, those that act on it
-directly: its sources, its host, what reads from it and so holds it up, the loops that steer it.
+directly: its sources, its host, its readers (which may hold it up), and the loops that control it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,8 +10,9 @@ Influences = Mapping[str, Iterable[str]]
 
 
 def distances(influences: Influences, subjects: Iterable[str]) -> dict[str, int]:
-    """Steps from the subjects (0) to each part that can act on them, by breadth-first search. Of parts that
-    can not, there is none.
+    """Return the steps from the subjects (0) to each part that can act on them, by breadth-first search.
+
+    Parts that cannot act on them are left out.
     """
     found = dict.fromkeys(subjects, 0)
     level = list(found)

@@ -1,1 +1,1 @@
-"""How much the pipeline admits, and how its replicas share it."""
+"""Flow control: how much the pipeline admits, and how its replicas share the load."""

@@ -1,22 +1,24 @@
-"""How much is admitted per interval, so that the result queue keeps its free space (Xu, section 3.1).
+"""The flow law: how much is admitted per interval, so that the result queue keeps its free space (Xu, section
+3.1).
 
-With e(k) = setpoint - measured, and x = e (`pi`) or x = -measured (`i-p`, the default: a new setpoint gives
+With e(k) = setpoint - measured, and x = e (`pi`) or x = -measured (`i-p`, the default: a new setpoint causes
 no kick, ERRATA E6):
 
     admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2))
 
-within minimum and maximum. u(k-1) and u(k-2) are what was **really** admitted: a law that goes on counting
-from what it had commanded floods the queue after a starvation (E6). kd buys speed where the plant answers a
-sample late (E5). What isn't admitted waits where it is; nothing is dropped.
+within minimum and maximum. u(k-1) and u(k-2) are what was **really** admitted: a law that continues from its
+own
+commands floods the queue after a starvation (E6). kd adds speed where the plant responds a sample late (E5).
+Events that are not admitted wait at their source; nothing is dropped.
 
-With `deadband` above 0 a limit stays as it is while fewer events come than it admits, the free space is above
-the setpoint, and the new limit would differ by no more than that share: it is set once more. The limit is the
-one that is in force, which a guard may have changed, and not what was commanded.
+With `deadband` above 0 the limit stays unchanged while fewer events arrive than it admits, the free space is
+above the setpoint, and the new limit differs by no more than that share: the limit is set again. That limit
+is
+the one in force, which a guard may have changed, not the commanded one.
 
-A model of the plant, measured(k+1) = a·measured(k) + b·admit(k-delay), may be among the parameters. Gains
-that are unstable on it are refused. With `tuning` adaptive the model is followed
-(`controllers.design.recursive`), and the gains keep the closed loop's poles where the given gains put them on
-the given model.
+The parameters may include a model of the plant, measured(k+1) = a·measured(k) + b·admit(k-delay). Gains that
+are unstable on it are rejected. With adaptive `tuning` the model is tracked (`controllers.design.recursive`),
+and the gains keep the poles of the closed loop where the given gains put them on the given model.
 """
 
 from collections.abc import Sequence
@@ -40,11 +42,11 @@ from controllers.framework.reason import because
 from queues.errors import BadInput
 
 PARAMETERS = (
-    Parameter("setpoint", "bytes", "The free space that is kept.", 4e8, 0.0, 1e15),
+    Parameter("setpoint", "bytes", "Target for the free space.", 4e8, 0.0, 1e15),
     Parameter("kp", "events per byte", "Proportional gain.", -0.002162, -1e9, 1e9),
     Parameter("ki", "events per byte", "Integral gain.", -0.000289, -1e9, 1e9),
     Parameter(
-        "kd", "1", "Gain on the change of what is admitted, for a plant that answers late.", 0.0, -10, 10
+        "kd", "1", "Gain on the change of the admitted amount, for a plant that responds late.", 0.0, -10, 10
     ),
     Parameter(
         "form",
@@ -54,38 +56,38 @@ PARAMETERS = (
         kind="choice",
         choices=FORMS,
     ),
-    Parameter("minimum", "events per interval", "Never less is admitted.", 0.0, 0.0, 1e12),
-    Parameter("maximum", "events per interval", "Never more is admitted.", 1e6, 0.0, 1e12),
-    Parameter("a", "1", "Model: the share of the free space that stays; missing: no model.", None, 0.0, 1.05),
+    Parameter("minimum", "events per interval", "Minimum admitted amount.", 0.0, 0.0, 1e12),
+    Parameter("maximum", "events per interval", "Maximum admitted amount.", 1e6, 0.0, 1e12),
+    Parameter("a", "1", "Model: share of the free space that stays; omitted: no model.", None, 0.0, 1.05),
     Parameter(
-        "b", "bytes per event", "Model: what one event adds, below 0; missing: none.", None, -1e15, 1e15
+        "b", "bytes per event", "Model: effect of one event, below 0; omitted: none.", None, -1e15, 1e15
     ),
-    Parameter("delay", "samples", "Model: samples until it is felt.", 0, 0, 1, "integer"),
+    Parameter("delay", "samples", "Model: samples until an event takes effect.", 0, 0, 1, "integer"),
     Parameter(
         "tuning",
         "choice",
-        "fixed: the gains as given. adaptive: they follow the plant, from the model on.",
+        "fixed: the gains as given. adaptive: they follow the plant, starting from the model.",
         "fixed",
         kind="choice",
         choices=("fixed", "adaptive"),
     ),
-    Parameter("forgetting", "factor", "adaptive: the weight of a sample falls by it.", 0.97, 0.5, 1.0),
-    Parameter("resolution", "share of the setpoint", "adaptive: less than this is noise.", 0.01, 1e-6, 0.5),
+    Parameter("forgetting", "factor", "adaptive: factor by which the weight of a sample falls.", 0.97, 0.5, 1.0),
+    Parameter("resolution", "share of the setpoint", "adaptive: smaller changes count as noise.", 0.01, 1e-6, 0.5),
     Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
-    Parameter("deadband", "share", "A limit that binds nothing stays while it is so near.", 0.0, 0.0, 1.0),
+    Parameter("deadband", "share", "A limit that does not bind stays while the new one is this close.", 0.0, 0.0, 1.0),
 )
 OBSERVATION = (
     Parameter("measured", "bytes", "Free bytes of the result queue.", None, -1e15, 1e15, required=True),
     Parameter(
-        "applied", "events", "Really admitted since the last decision; null: as commanded.", None, 0.0, 1e12
+        "applied", "events", "Amount really admitted since the last decision; null: as commanded.", None, 0.0, 1e12
     ),
 )
 PAST, COVARIANCES = 3, 9
 ESTIMATE = (
-    Parameter("a", "1", "As estimated.", None, *A_BOUNDS, required=True),
-    Parameter("ratio", "b of the parameters", "b as estimated.", None, *RATIO_BOUNDS, required=True),
-    Parameter("offset", "bytes", "What nobody knows.", None, -1e36, 1e36, required=True),
-    Parameter("mean", "events per interval", "Admitted on average.", None, 0.0, 1e12, or_null=True),
+    Parameter("a", "1", "Estimated a.", None, *A_BOUNDS, required=True),
+    Parameter("ratio", "b of the parameters", "Estimated b, relative to the parameter.", None, *RATIO_BOUNDS, required=True),
+    Parameter("offset", "bytes", "Estimated offset.", None, -1e36, 1e36, required=True),
+    Parameter("mean", "events per interval", "Mean admitted amount.", None, 0.0, 1e12, or_null=True),
     Parameter(
         "covariance",
         "units of a, ratio and offset",
@@ -99,32 +101,34 @@ ESTIMATE = (
     ),
 )
 STATE = (
-    Parameter("measured", "bytes", "Newest first.", None, -1e15, 1e15, "numbers", required=True, most=PAST),
-    Parameter("admitted", "events", "Newest first.", None, 0.0, 1e12, "numbers", required=True, most=PAST),
-    Parameter("setpoint", "bytes", "The last.", None, 0.0, 1e15, required=True, or_null=True),
-    Parameter("limit", "events per interval", "In force; null: none.", None, 0.0, 1e12),
+    Parameter("measured", "bytes", "Measurements, newest first.", None, -1e15, 1e15, "numbers", required=True, most=PAST),
+    Parameter("admitted", "events", "Admitted amounts, newest first.", None, 0.0, 1e12, "numbers", required=True, most=PAST),
+    Parameter("setpoint", "bytes", "Last setpoint.", None, 0.0, 1e15, required=True, or_null=True),
+    Parameter("limit", "events per interval", "Limit in force; null: none.", None, 0.0, 1e12),
     Parameter(
         "estimate",
         "model",
-        "Of the plant; null while none is followed.",
+        "Estimate of the plant; null while none is tracked.",
         kind="object",
         required=True,
         or_null=True,
         items=ESTIMATE,
     ),
 )
-# Without a model nobody knows how long it takes: E5's loop is back in so many samples.
+# Without a model the settling time is unknown: the loop of E5 settles in this many samples.
 USUAL_SETTLING_SAMPLES = 12
 GOOD_RADIUS = 0.9
 WORTH_EXPECTING = 0.05
-STARVED_BELOW = 0.9  # of what was allowed
-ADMIT = "admit"  # in an action, the limit; in the terms, one that is left as it is
+STARVED_BELOW = 0.9  # share of the limit
+ADMIT = "admit"  # in an action, the limit; in the terms, an unchanged one
 
 
 @dataclass(frozen=True)
 class _Memory:
-    """Newest first: what was measured, and what was admitted (the newest as commanded); the last setpoint,
-    and the limit in force."""
+    """Measurements and admitted amounts, newest first (the newest as commanded); the last setpoint and the
+    limit in
+    force.
+    """
 
     measured: tuple[float, ...] = ()
     admitted: tuple[float, ...] = ()
@@ -134,7 +138,7 @@ class _Memory:
 
 
 class Flow:
-    """Regulates free space by admission; see the module for the formula."""
+    """Controls free space by admission; see the module for the formula."""
 
     name = "flow"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -142,8 +146,8 @@ class Flow:
     state: Sequence[Parameter] = STATE
     actuator: str | None = ADMIT
     lasting = True
-    # The result queue fills and empties by whole batches: what is admitted follows them up and down, and a
-    # swing below a batch says nothing. Two intervals old is still worth acting on.
+    # The result queue fills and empties by whole batches, and the admitted amount follows. A swing below a
+    # batch means nothing. A measurement of two intervals ago is still useful.
     guard_defaults: Values = {
         "maximum": 1e9,
         "slew_up": 1e9,
@@ -153,8 +157,9 @@ class Flow:
     }
 
     def check(self, parameters: Values) -> None:
-        """Raise `BadInput` when the limits contradict, the model is half there, or the gains are unstable
-        on it."""
+        """Raise `BadInput` if the limits contradict each other, the model is incomplete, or the gains are
+        unstable on it.
+        """
         if parameters["minimum"] > parameters["maximum"]:
             raise BadInput(
                 "parameters.minimum",
@@ -169,14 +174,15 @@ class Flow:
             raise BadInput("parameters.a", "is missing; adaptive tuning starts from a model, a and b")
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Nothing to raise: any two numbers go together."""
+        """Accept every observation: any two numbers are consistent."""
 
     def initial_state(self, parameters: Values) -> Json:
-        """Nothing measured, nothing admitted."""
+        """Return a state without measurements or admitted amounts."""
         return _to_json(_Memory())
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Raise `BadInput` for what is no covariance: nine numbers, symmetric, no variance below 0."""
+        """Raise `BadInput` for an invalid covariance: it takes nine numbers, symmetric, no variance below 0.
+        """
         covariance = [] if state["estimate"] is None else state["estimate"]["covariance"]
         if covariance and not is_covariance(covariance):
             raise BadInput(
@@ -185,16 +191,16 @@ class Flow:
             )
 
     def resumed(self, parameters: Values, state: Json) -> Json:
-        """From what comes now: what was measured is of another time, and so is the limit."""
+        """Return a state without history: old measurements and the old limit no longer apply."""
         return {**state, "measured": [], "admitted": [], "limit": None}
 
     def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-        """With the limit that is in force."""
+        """Return the state with the limit that is in force."""
         limit, admitted = before["limit"] if action is None else float(action[ADMIT]), after["admitted"][1:]
         return {**after, "limit": limit, "admitted": admitted if limit is None else [limit, *admitted]}
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """What is admitted in the next interval."""
+        """Return the amount to admit in the next interval."""
         before = _memory(state)
         memory = _noted(before, parameters, observation)
         gains, estimate = _tuned(parameters, memory)
@@ -219,19 +225,19 @@ LAW: Law = Flow()
 
 
 def limit_of(decision: Decision) -> float:
-    """Events that may come in the next interval."""
+    """Return the events that may arrive in the next interval."""
     return float((decision.action or {})[ADMIT])
 
 
 def model_of(parameters: Values) -> Model | None:
-    """The plant's model, where the parameters have one."""
+    """Return the model of the plant, if the parameters have one."""
     if parameters["a"] is None or parameters["b"] is None:
         return None
     return Model(float(parameters["a"]), float(parameters["b"]), int(parameters["delay"]))
 
 
 def gains_of(parameters: Values) -> Gains:
-    """The gains as they are set."""
+    """Return the gains as set."""
     return Gains(
         float(parameters["kp"]), float(parameters["ki"]), float(parameters["kd"]), parameters["form"]
     )
@@ -239,19 +245,19 @@ def gains_of(parameters: Values) -> Gains:
 
 def _check_gains(model: Model, gains: Gains) -> None:
     radius = placement.spectral_radius(model, gains)
-    # An integral gain of 0 leaves a pole at 1: the free space would rest anywhere.
+    # With an integral gain of 0 a pole stays at 1: the free space would settle anywhere.
     if not radius < placement.STABLE_BELOW:
         field = "kd" if gains.kp == gains.ki == 0 and gains.kd else "ki" if gains.ki == 0 else "kp"
         raise BadInput(
             f"parameters.{field}",
-            f"kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable on the model a {model.a:g}, "
-            f"b {model.b:g}, delay {model.delay}: spectral radius {radius:.4g}, it takes less than 1; "
-            "design place gives gains",
+            f"kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable on the model a {model.a:g}, " f"b {model.b:g}, delay {model.delay}: spectral radius {radius:.4g}, must be less than 1; " "use design place to get gains",
         )
 
 
 def _noted(memory: _Memory, parameters: Values, observation: Values) -> _Memory:
-    """With the newest measurement, and what was really admitted in place of what was commanded."""
+    """Return the memory with the newest measurement and the really admitted amount instead of the commanded
+    one.
+    """
     measured = (float(observation["measured"]), *memory.measured)[:PAST]
     admitted = memory.admitted or (float(parameters["minimum"]),)
     if observation["applied"] is not None:
@@ -260,28 +266,32 @@ def _noted(memory: _Memory, parameters: Values, observation: Values) -> _Memory:
 
 
 def _is_starved(before: _Memory, memory: _Memory) -> bool:
-    """Whether less came than was allowed: then admitting more changes nothing."""
+    """Return whether less arrived than the limit allowed: then a higher limit changes nothing."""
     return before.limit is not None and memory.admitted[0] < STARVED_BELOW * before.limit
 
 
 def _may_stand(parameters: Values, before: _Memory, memory: _Memory, admit: float) -> bool:
-    """Whether the last limit, which bound nothing, does as well as the new one: there is room, and they
-    differ by no more than `deadband`."""
+    """Return whether the last limit, which did not bind, may stay: there is room, and the new one differs by
+    at most
+    `deadband`.
+    """
     limit = before.limit or 0.0
     near = abs(admit - limit) <= parameters["deadband"] * limit
     return bool(parameters["deadband"]) and near and memory.measured[0] >= parameters["setpoint"]
 
 
 def _unchanged_limit(parameters: Values, memory: _Memory, limit: float, decision: Decision) -> Decision:
-    """The limit is set once more: it lasts on, and the guard limits it as it is now."""
+    """Return a decision that sets the limit again; it continues, and the guard applies its present settings.
+    """
     what = f"Keep the limit of {limit:,.0f} events"
-    reason = because(what, "fewer come", remarks=[_where(parameters, memory)])
+    reason = because(what, "fewer arrive", remarks=[_where(parameters, memory)])
     terms = {**decision.terms, ADMIT: limit}
     return Decision({ADMIT: limit}, reason, terms, decision.limited_by, raw=limit)
 
 
 def _tuned(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
-    """The gains of this decision; in adaptive those that keep the poles on the plant as it is estimated."""
+    """Return the gains of this decision; in adaptive mode those that keep the poles on the estimated plant.
+    """
     gains, start = gains_of(parameters), model_of(parameters)
     if start is None or parameters["tuning"] == "fixed":
         return gains, None
@@ -300,9 +310,10 @@ def _tuned(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]
 
 
 def _redesigned(start: Model, now: Model, gains: Gains) -> Gains:
-    """Gains that put the poles on the plant as it is now where the given ones put them at the start.
+    """Return gains that give the current plant the poles that the given gains gave the initial one.
 
-    The given ones stay while they do well: an estimate is never as sharp as to be worth following for little.
+    The given gains stay while they perform well, because an estimate is never accurate enough for small
+    changes.
     """
     wanted = list(placement.poles(start, gains))
     if placement.spectral_radius(now, gains) <= max(GOOD_RADIUS, (1 + abs(wanted[0])) / 2):
@@ -314,7 +325,7 @@ def _redesigned(start: Model, now: Model, gains: Gains) -> Gains:
 
 
 def _law(parameters: Values, gains: Gains, memory: _Memory) -> float:
-    """The formula of the module's head; before anything was known, all was at rest."""
+    """Apply the formula of the module; before the first measurement everything was at rest."""
     y, u = memory.measured[0], memory.admitted[0]
     y_before = memory.measured[1] if len(memory.measured) > 1 else y
     u_before = memory.admitted[1] if len(memory.admitted) > 1 else u
@@ -347,7 +358,7 @@ def _decision(
         "kd": gains.kd,
         **({} if estimate is None else {"a": estimate.a, "b": parameters["b"] * estimate.ratio}),
     }
-    # Where fewer came than were admitted, admitting fewer still changes nothing.
+    # If fewer arrived than were admitted, admitting fewer still changes nothing.
     without_effect = starved and error < 0
     reason = _reason(parameters, memory, admit, limited_by, without_effect)
     expected = None if without_effect else _expected(parameters, gains, error)
@@ -358,16 +369,16 @@ def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str |
     u, cause = memory.admitted[0], _where(parameters, memory)
     causes = [cause, f"this is the {limited_by}"] if limited_by else [cause]
     change = "unchanged" if admit == u else f"before: {u:,.0f}"
-    remarks = [change, "fewer came than were admitted, so no effect is expected"] if starved else [change]
+    remarks = [change, "fewer arrived than were admitted, so no effect is expected"] if starved else [change]
     return because(f"Admit {admit:,.0f} events", *causes, remarks=remarks)
 
 
 def _where(parameters: Values, memory: _Memory) -> str:
-    """How much is free, and how far from the setpoint that is."""
+    """Describe how much is free and how far that is from the setpoint."""
     y, error = memory.measured[0], parameters["setpoint"] - memory.measured[0]
     side = "below" if error > 0 else "above"
     where = f"{_size(abs(error))} {side} the setpoint" if error else "at the setpoint"
-    return f"{_size(y)} are free, {where}"
+    return f"{_size(y)} free, {where}"
 
 
 def _size(size_bytes: float) -> str:
@@ -378,7 +389,9 @@ def _size(size_bytes: float) -> str:
 
 
 def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None:
-    """Back at the reference when the loop has settled; near it nothing can be distinguished from noise."""
+    """Return the expected effect: back at the setpoint once the loop has settled; near it, noise hides any
+    effect.
+    """
     if abs(error) <= WORTH_EXPECTING * parameters["setpoint"]:
         return None
     model, samples = model_of(parameters), USUAL_SETTLING_SAMPLES
@@ -390,7 +403,8 @@ def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None
 
 @lru_cache(maxsize=16)
 def _settling_samples(model: Model, gains: Gains) -> int | None:
-    """Worked out once for each model: it takes longer than all the rest of a decision."""
+    """Return the settling time, computed once per model because it takes longer than the rest of a decision.
+    """
     return placement.report(model, gains).settling_samples
 
 

@@ -1,28 +1,33 @@
-"""Shares of the load for N replicas, all to answer in the mean of their response times (Xu, 3.2).
+"""The balance law: shares of the load for N replicas, so that all respond in the mean of their response times
+(Xu,
+3.2).
 
-What is regulated are the differences d_i = R_i - mean(R); the shares' sum is constant, so N - 1 of them are
-free (for two replicas one: a single controller). With the columns of T' an orthonormal basis of what sums to
+It controls the differences d_i = R_i - mean(R). The sum of the shares is constant, so N - 1 of them are free
+(for two replicas one: a single controller). With the columns of T' an orthonormal basis of vectors that sum
+to
 0, a replica's model R_i(k+1) = a_i·R_i(k) + b_i·share_i(k), shares as parts of their sum, gives
 
     x(k+1) = T·diag(a)·T'·x(k) + T·diag(b)·T'·v(k)        d = T'x, shares = start + T'v
-    i(k+1) = i(k) + x(k)                                   integrators: a constant difference is removed
+    i(k+1) = i(k) + x(k)                                   integrators: they remove a constant difference
 
-(what the mean adds to the differences of unlike replicas is left to the integrators). The regulator minimises
-Σ q·|x|² + integral·|i|² + r·|v|²; v = -K·x - L·i is applied as a change of the shares that are in force,
+(the integrators also handle what the mean adds to the differences of unlike replicas). The regulator
+minimizes
+Σ q·|x|² + integral·|i|² + r·|v|²; v = -K·x - L·i is applied as a change of the shares in force,
 
     share(k) = share(k-1) - K·(d(k) - d(k-1)) - L·d(k-1)
 
-so that a share at its limit winds nothing up (ERRATA E6 for the flow law). Replicas alike decouple into N - 1
-equal loops of two states, whose optimum has a closed form; unlike ones are solved by structured doubling
+so that a share at its limit causes no windup (ERRATA E6 for the flow law). Identical replicas decouple into
+N - 1 equal loops of two states with a closed-form optimum; different ones are solved by structured doubling
 (`controllers.design.lqr`).
 
-Where the load is known, it has to be enough for that. Of few events a batch's time is its own, and no share
-changes it: a share that followed it would lean to its end and stay. So below `least_events_per_second`, and
-while no replica works for `least_utilisation` of the time, the shares return to equal, by half of what is
-missing at each decision, and differences begin anew. The same goes for a replica that is not heard of because
-its share is so small (`starved`): it might lean there for ever. With load enough the shares stay as they are
-while the response times can't be compared, as the observation says (`incomparable`); but a return that has
-begun goes on.
+The load has to be sufficient, where it is known. With few events the response time is that of the batch
+itself,
+and a share that followed it would drift to its limit. So below `least_events_per_second`, and while no
+replica
+is busy for `least_utilisation` of the time, the shares return to equal, by half of the distance at each
+decision, and differences start again. The same applies to a replica that reports nothing because its share is
+so small (`starved`). With enough load, shares stay unchanged while the response times are not comparable
+(`incomparable`); a return that has started continues.
 """
 
 import cmath
@@ -44,20 +49,19 @@ from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 A = Parameter(
-    "a", "1", "Model: the share of a response time that stays until the next decision.", 0.5, 0.0, 1.2
+    "a", "1", "Model: share of a response time that stays until the next decision.", 0.5, 0.0, 1.2
 )
-B = Parameter("b", "s per share of all", "Model: what all the load would add to it.", 1.0, 1e-9, 1e9)
+B = Parameter("b", "s per share of all", "Model: effect of the whole load.", 1.0, 1e-9, 1e9)
 PARAMETERS = (
     A,
     B,
     Parameter("q", "1/s²", "Weight of a difference.", 1.0, 0.0, 1e9),
-    Parameter("integral", "1/s²", "Weight of a difference that lasts.", 0.25, 1e-9, 1e9),
-    Parameter("r", "1/share²", "Weight of a change of shares: more is calmer.", 4.0, 1e-9, 1e12),
+    Parameter("integral", "1/s²", "Weight of a lasting difference.", 0.25, 1e-9, 1e9),
+    Parameter("r", "1/share²", "Weight of a change of shares: higher is calmer.", 4.0, 1e-9, 1e12),
     Parameter(
         "minimum_share",
         "share of all",
-        "No replica gets less: it has to be measured. Not given, 0.02, or half of an equal share of more "
-        "than 25 replicas.",
+        "Minimum share of a replica, so that it can be measured. Default: 0.02, or half of an equal share with more " "than 25 replicas.",
         None,
         0.0,
         0.5,
@@ -65,7 +69,7 @@ PARAMETERS = (
     Parameter(
         "resolution_seconds",
         "s",
-        "A smaller difference is chance: a batch that begins a little later. Nothing is expected of it.",
+        "A smaller difference is chance, for example a batch that started a little later.",
         0.5,
         0.0,
         3_600.0,
@@ -74,7 +78,7 @@ PARAMETERS = (
     Parameter(
         "least_events_per_second",
         "events/s",
-        "With fewer for all replicas together the shares return to equal: response times are a batch's own.",
+        "Minimum load of all replicas together; below it the shares return to equal, because response times are too rare to compare.",
         500.0,
         0.0,
         1e9,
@@ -82,57 +86,57 @@ PARAMETERS = (
     Parameter(
         "least_utilisation",
         "share of the time",
-        "While no replica works for this share of the time, the shares return to equal.",
+        "While no replica is busy for this share of the time, the shares return to equal.",
         0.05,
         0.0,
         1.0,
     ),
-    Parameter("a_of", "1", "Replicas whose a is another.", {}, kind="map", items=(A,)),
-    Parameter("b_of", "s per share of all", "Replicas whose b is another.", {}, kind="map", items=(B,)),
+    Parameter("a_of", "1", "Replicas with another a.", {}, kind="map", items=(A,)),
+    Parameter("b_of", "s per share of all", "Replicas with another b.", {}, kind="map", items=(B,)),
 )
-SECONDS = Parameter("seconds", "s", "A replica's.", None, 0.0, 1e9)
-SHARE = Parameter("share", "share", "A replica's.", None, 0.0, 1e12)
+SECONDS = Parameter("seconds", "s", "a of a replica.", None, 0.0, 1e9)
+SHARE = Parameter("share", "share", "b of a replica.", None, 0.0, 1e12)
 OBSERVATION = (
-    Parameter("response_times_seconds", "s", "Per replica.", kind="map", items=(SECONDS,), required=True),
+    Parameter("response_times_seconds", "s", "Response time per replica.", kind="map", items=(SECONDS,), required=True),
     Parameter(
-        "shares", "share", "Per replica, as they are in force.", kind="map", items=(SHARE,), required=True
+        "shares", "share", "Share per replica, as in force.", kind="map", items=(SHARE,), required=True
     ),
     Parameter(
-        "events_per_second", "events/s", "Of all replicas; null: enough to compare them.", None, 0.0, 1e15
+        "events_per_second", "events/s", "Load of all replicas; null: enough to compare them.", None, 0.0, 1e15
     ),
-    Parameter("utilisation", "share of the time", "Of the busiest replica; null: enough.", None, 0.0, 1.0),
-    Parameter("incomparable", "sentence", "Why response times say nothing; null: they do.", kind="text"),
-    Parameter("starved", "sentence", "Whose share is too small to hear of it; null: nobody's.", kind="text"),
+    Parameter("utilisation", "share of the time", "Utilization of the busiest replica; null: enough.", None, 0.0, 1.0),
+    Parameter("incomparable", "sentence", "Why response times are not comparable; null: they are.", kind="text"),
+    Parameter("starved", "sentence", "Replicas whose share is too small for a report; null: none.", kind="text"),
 )
-DIFFERENCE = Parameter("difference", "s", "A replica's.", None, -1e9, 1e9)
+DIFFERENCE = Parameter("difference", "s", "Difference of a replica.", None, -1e9, 1e9)
 STATE = (
-    Parameter("differences", "s", "As measured last.", kind="map", items=(DIFFERENCE,), required=True),
-    Parameter("returning", "flag", "Whether the shares are on their way back to equal.", False, kind="flag"),
+    Parameter("differences", "s", "Last differences.", kind="map", items=(DIFFERENCE,), required=True),
+    Parameter("returning", "flag", "Whether the shares are returning to equal.", False, kind="flag"),
 )
-MINIMUM_SHARE, MINIMUM_OF_EQUAL = 0.02, 0.5  # where none is given
+MINIMUM_SHARE, MINIMUM_OF_EQUAL = 0.02, 0.5  # default without a parameter
 WORTH_EXPECTING = 0.1
 EXPECTED_INTERVALS = 10
 MOST_REPLICAS = 1_000
-SHOWN_CHANGE = 0.0005  # of a share; less reads 0.0 %
+SHOWN_CHANGE = 0.0005  # share; smaller values print as 0.0 %
 KEEP = "Keep the shares"
-RETURNED = 0.5  # of the distance to equal shares, at each decision that brings them back
+RETURNED = 0.5  # share of the distance to equal shares, per decision of a return
 
 
 @dataclass(frozen=True)
 class BalanceGains:
-    """K and L of the module's head: numbers where all replicas are alike, else N by N matrices."""
+    """K and L of the module docstring: numbers for identical replicas, otherwise N by N matrices."""
 
     difference: Floats
     lasting: Floats
 
     def change(self, now: Floats, before: Floats) -> Floats:
-        """What the shares change by; it sums to 0."""
+        """Return the change of the shares; it sums to 0."""
         change = -np.dot(self.difference, now - before) - np.dot(self.lasting, before)
         return np.asarray(change - change.mean())
 
 
 def design(a: Floats, b: Floats, *, q: float, integral: float, r: float) -> BalanceGains:
-    """The regulator's gains for replicas with these models, one element each."""
+    """Return the gains of the regulator for replicas with these models, one element each."""
     if np.ptp(a) == 0 and np.ptp(b) == 0:
         k, lasting = alike(float(a[0]), float(b[0]), q=q, integral=integral, r=r)
         return BalanceGains(np.array(k), np.array(lasting))
@@ -142,14 +146,14 @@ def design(a: Floats, b: Floats, *, q: float, integral: float, r: float) -> Bala
 
 
 def differences(replicas: int) -> Floats:
-    """T, an orthonormal basis of what sums to 0: N - 1 rows of N."""
+    """Return T, an orthonormal basis of vectors that sum to 0: N - 1 rows of N."""
     return np.asarray(scipy.linalg.helmert(replicas))
 
 
 def difference_system(
     a: Floats, b: Floats, *, q: float, integral: float, r: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """A, B, Q, R of the module's head: states x and i, inputs v."""
+    """Return A, B, Q, R of the module docstring: states x and i, inputs v."""
     basis, size = differences(len(a)), len(a) - 1
     nothing, one = np.zeros((size, size)), np.eye(size)
     system = np.block([[(basis * a) @ basis.T, nothing], [one, one]])
@@ -158,7 +162,7 @@ def difference_system(
 
 
 def alike(a: float, b: float, *, q: float, integral: float, r: float) -> tuple[float, float]:
-    """K and L of one decoupled loop in closed form, by spectral factorisation.
+    """Return K and L of one decoupled loop in closed form, by spectral factorization.
 
     The optimal poles are the z within the unit circle with, for w = z + 1/z,
 
@@ -173,13 +177,13 @@ def alike(a: float, b: float, *, q: float, integral: float, r: float) -> tuple[f
 
 
 def _roots(square: float, linear: float, constant: float) -> tuple[complex, complex | None]:
-    """Both zeros, the larger first found without cancellation; None: infinite."""
+    """Return both zeros, computing the larger first to avoid cancellation; None: infinite."""
     half = (-linear + cmath.sqrt(linear * linear - 4 * square * constant)) / 2
     return constant / half, (half / square if square > 1e-100 * abs(half) else None)
 
 
 def _inside(w: complex | None) -> complex:
-    """z within the unit circle, z + 1/z = w."""
+    """Return z within the unit circle with z + 1/z = w."""
     if w is None:
         return 0j
     root = cmath.sqrt(w * w - 4)
@@ -187,7 +191,7 @@ def _inside(w: complex | None) -> complex:
 
 
 class Balance:
-    """Regulates the differences of response times by shares; see the module."""
+    """Controls the differences of response times by shares; see the module."""
 
     name = "balance"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -197,11 +201,13 @@ class Balance:
     guard_defaults: Values = {"stale_seconds": 10.0}
 
     def check(self, parameters: Values) -> None:
-        """Nothing to raise: whatever the model, the regulator is stable on it."""
+        """Accept all parameters: the regulator is stable on every model."""
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` when the two maps, or the models, have not the same replicas, when there are fewer
-        than two, or when their shares can't be spread."""
+        """Raise `BadInput` if the maps or models have different replicas, there are fewer than two, or their
+        shares can't be
+        spread.
+        """
         names = list(observation["response_times_seconds"])
         if not 2 <= len(names) <= MOST_REPLICAS:
             raise BadInput(
@@ -213,7 +219,7 @@ class Balance:
         for key in ("a_of", "b_of"):
             for name in parameters[key]:
                 if name not in observation["response_times_seconds"]:
-                    raise BadInput(f"parameters.{key}.{name}", f"is no replica; they are {', '.join(names)}")
+                    raise BadInput(f"parameters.{key}.{name}", f"is no replica; the replicas are {', '.join(names)}")
         if minimum_share(parameters, len(names)) * len(names) > 1:
             raise BadInput(
                 "parameters.minimum_share",
@@ -223,18 +229,18 @@ class Balance:
         _check_models(parameters, names)
 
     def initial_state(self, parameters: Values) -> Json:
-        """No difference known."""
+        """Return a state without known differences."""
         return {"differences": {}, "returning": False}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Nothing to raise: whoever is no replica any more is not asked for."""
+        """Accept every state: replicas that no longer exist are ignored."""
 
     def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-        """The next change is from what the shares that are in force were made for."""
+        """Return the state for the shares in force, which the next change starts from."""
         return after if action else before
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """The shares of the next interval; their sum is that of the shares in force."""
+        """Return the shares of the next interval; their sum is that of the shares in force."""
         times = observation["response_times_seconds"]
         names = sorted(times)
         response = np.array([times[name] for name in names], dtype=float)
@@ -248,7 +254,7 @@ class Balance:
         if (why := observation.get("incomparable")) is not None:
             return state, Decision(None, no_action(why), {"moved_share": 0.0})
         known = state["differences"]
-        # A replica that is new has no past: what it differs by now is taken to have lasted.
+        # A new replica has no past: its present difference counts as lasting.
         before = np.array([known.get(name, each) for name, each in zip(names, now, strict=True)])
         wanted = shares + total * _designed(parameters, names).change(now, before)
         spread = within(wanted, minimum_share(parameters, len(names)), total)
@@ -260,20 +266,22 @@ LAW: Law = Balance()
 
 
 def minimum_share(parameters: Values, replicas: int) -> float:
-    """The least share of a replica: as given, else one that leaves shares to move however many there are."""
+    """Return the minimum share of a replica: as given, or one that leaves shares to move for any number of
+    replicas.
+    """
     given = parameters["minimum_share"]
     return float(given) if given is not None else min(MINIMUM_SHARE, MINIMUM_OF_EQUAL / replicas)
 
 
 def within(shares: Floats, minimum_share: float, total: float) -> Floats:
-    """The nearest shares that sum to `total` and are at least `minimum_share` of it each."""
+    """Return the nearest shares that sum to `total` and are at least `minimum_share` of it each."""
     free = total * (1 - minimum_share * len(shares))
     above = shares - minimum_share * total
-    # What is above the minimum is cut by one level, found among the largest first.
+    # Shares above the minimum are cut at one level, which is found among the largest first.
     ordered = np.sort(above)[::-1]
     levels = (np.cumsum(ordered) - free) / np.arange(1, len(shares) + 1)
     cut = np.flatnonzero(ordered - levels > 0)
-    # Numbers so far apart that the free part is lost in rounding leave everything to the largest.
+    # If rounding loses the free part, the largest share takes it all.
     level = levels[cut[-1] if cut.size else 0] if free > 0 else np.inf
     found = np.maximum(above - level, 0.0) + minimum_share * total
     found[int(np.argmax(above))] += total - found.sum()
@@ -290,7 +298,7 @@ def _check_replicas(names: Sequence[str], shares: Mapping[str, Any], where: str)
 
 
 def _check_models(parameters: Values, names: Sequence[str]) -> None:
-    """Models so far apart that no regulator can be computed are the map's fault, not a matrix'."""
+    """Check the models: if they are too far apart for a regulator, the map is at fault, not a matrix."""
     try:
         _designed(parameters, names)
     except BadInput as error:
@@ -313,29 +321,30 @@ def _models(parameters: Values, names: Sequence[str]) -> tuple[tuple[float, ...]
 
 @lru_cache(maxsize=16)
 def _gains(a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float) -> BalanceGains:
-    """The same parameters give the same gains: they are not designed anew at each decision."""
+    """Return the gains; the same parameters reuse the same gains instead of designing them at each decision.
+    """
     return design(np.array(a), np.array(b), q=q, integral=integral, r=r)
 
 
 def too_little(parameters: Values, observation: Values) -> str | None:
-    """Why response times say nothing at an observation's load; None where they do, or it is not known."""
+    """Explain why response times are not comparable at this load, or return None."""
     rate, least = observation.get("events_per_second"), parameters["least_events_per_second"]
     if rate is not None and rate < least:
-        return f"at {number(rate)} events/s (limit {number(least)}) response times are a batch's own"
+        return f"at {number(rate)} events/s (minimum {number(least)}) there is too little load to compare response times"
     used, least = observation.get("utilisation"), parameters["least_utilisation"]
     if used is not None and used < least:
-        return f"no replica works for {percent(least)} of the time"
+        return f"no replica is busy for {percent(least)} of the time"
     return None
 
 
 def _why_return(parameters: Values, state: Values, observation: Values) -> str | None:
-    """Why the shares return to equal; None where they don't."""
+    """Explain why the shares return to equal, or return None."""
     why = too_little(parameters, observation) or observation.get("starved")
     return why or (observation.get("incomparable") if state.get("returning") else None) or None
 
 
 def _returned(shares: Floats, total: float) -> Floats:
-    """Nearer to equal shares; equal where the rest would not show."""
+    """Return shares closer to equal, or equal shares if the rest would be invisible."""
     equal = np.full(len(shares), total / len(shares))
     if np.abs(shares - equal).max() < 2 * SHOWN_CHANGE * total:
         return equal
@@ -343,7 +352,7 @@ def _returned(shares: Floats, total: float) -> Floats:
 
 
 def _return(names: list[str], before: Floats, shares: Floats, low: str) -> Decision:
-    """The decision while nothing can be learnt; none where the shares are equal."""
+    """Return the decision while nothing can be learned; no action if the shares are equal."""
     moved = float(np.abs(shares - before).sum() / 2)
     terms = {"moved_share": moved}
     if moved <= 1e-9 * float(before.sum()):
@@ -377,11 +386,11 @@ def _decision(
 
 
 def _what(names: Sequence[str], before: Floats, after: Floats) -> str:
-    """The action in words: the replica whose share changes most, and how many others change."""
+    """Describe the action: the replica whose share changes most, and how many others change."""
     was, becomes = before / float(before.sum()), after / float(after.sum())
     changed = np.flatnonzero(np.abs(becomes - was) >= SHOWN_CHANGE)
     if not changed.size:
         return KEEP
     most = int(np.argmax(np.abs(becomes - was)))
     others = f" and {changed.size - 1} more" if changed.size > 2 else ""
-    return f"Set share of {names[most]} {percent(was[most], 1)} → {percent(becomes[most], 1)}{others}"
+    return f"Set share of {names[most]} from {percent(was[most], 1)} to {percent(becomes[most], 1)}{others}"

@@ -1,10 +1,9 @@
-"""What a law's parameters promise on its model, before they are applied: poles, margin, and how it comes to
-rest.
+"""What the parameters of a law promise on its model before they are applied: poles, margin, and settling.
 
-| law | the response is that of | it rests at |
+| law | response | final value |
 |---|---|---|
-| `flow` | the free space to a new setpoint, as a share of the step | 1 |
-| `balance` | a difference that something outside makes and goes on making, as a share of it | 0 |
+| `flow` | free space to a new setpoint, as a share of the step | 1 |
+| `balance` | a lasting difference from outside, as a share of it | 0 |
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ SETTLED_WITHIN = placement.SETTLED_WITHIN
 
 @dataclass(frozen=True)
 class Prediction:
-    """`response` has a value per interval; None stands for what an unstable loop has not."""
+    """A prediction; `response` has a value per interval, and None for what an unstable loop lacks."""
 
     poles: tuple[complex, ...]
     spectral_radius: float
@@ -33,7 +32,7 @@ class Prediction:
 
 
 def of_flow(parameters: Values) -> Prediction | None:
-    """The step response of the flow law on the model among its parameters; None while none is set."""
+    """Return the step response of the flow law on its model, or None without a model."""
     model, gains = admission.model_of(parameters), admission.gains_of(parameters)
     if model is None:
         return None
@@ -52,7 +51,7 @@ def of_flow(parameters: Values) -> Prediction | None:
 
 
 def of_balance(parameters: Values) -> Prediction | None:
-    """How a difference goes on replicas with the mean of the models."""
+    """Return the course of a difference on replicas with the mean of the models."""
     a, b = (_mean(parameters, name) for name in ("a", "b"))
     weights = {name: float(parameters[name]) for name in ("q", "integral", "r")}
     gain, lasting = balance.alike(a, b, **weights)
@@ -80,7 +79,7 @@ def _mean(parameters: Values, name: str) -> float:
 
 
 def _difference(a: float, b: float, gain: float, lasting: float, samples: int) -> tuple[float, ...]:
-    """x(k+1) = a·x(k) + b·v(k) + what keeps a difference of 1 where nobody regulates."""
+    """Return x(k+1) = a·x(k) + b·v(k) plus the disturbance that causes a difference of 1 without control."""
     values, v, before = [1.0], 0.0, 1.0
     for _ in range(samples - 1):
         x = values[-1]

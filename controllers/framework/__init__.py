@@ -1,1 +1,1 @@
-"""What every law is made of: parameters, observation, decision, guard, and the code's digest."""
+"""The framework of every law: parameters, observation, decision, guard, and the digest of the code."""

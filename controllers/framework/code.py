@@ -1,6 +1,6 @@
-"""Which code decides: a short digest of `controllers`, written into each ledger entry.
+"""The version of the decision code: a short digest of `controllers`, written into each ledger entry.
 
-A decision replayed by the same code must be the same; by other code it may differ, and then it is said so.
+The same code must repeat a decision exactly; with other code a replay may differ, and says so.
 """
 
 import functools
@@ -12,7 +12,7 @@ LENGTH = 12
 
 @functools.cache
 def version() -> str:
-    """The first 12 hexadecimal digits of the SHA-256 over the modules of `controllers`, by name and
+    """Return the first 12 hexadecimal digits of the SHA-256 over the modules of `controllers`, by name and
     content.
     """
     here, digest = Path(__file__).parents[1], hashlib.sha256()

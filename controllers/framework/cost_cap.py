@@ -1,11 +1,11 @@
-"""The most that a loop's actuator may cost in an hour. Pure.
+"""The cost cap: the maximum cost of a loop's actuator per hour. Pure.
 
-What an actuator costs at once (a worker that is started) is added up in slots of five minutes. The newest
-thirteen hold all that was spent in the hour that ends now:
+Immediate costs of an actuator (a worker that is started) are added up in slots of five minutes. The newest
+thirteen slots hold everything that was spent in the last hour:
 
     spent + value · unit cost ≤ cap
 
-What an actuator costs as long as it stays (processes) needs no memory: value · unit cost of an hour ≤ cap.
+Lasting costs of an actuator (processes) need no memory: value · unit cost per hour ≤ cap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,10 @@ SLOT_SECONDS, SLOTS = 300.0, 13
 
 
 def spent_until(state: Mapping[str, Json], now_seconds: float) -> tuple[list[float], int]:
-    """Money in each slot, the newest last, and the newest's number. Where a clock was set back, what was
-    spent counts for an hour from then; where it was ahead by more, nothing is known of the hour now.
+    """Return the money in each slot, newest last, and the number of the newest.
+
+    After a clock was set back, spending counts for an hour from then; if it was further ahead, nothing is
+    known.
     """
     slot, before = int(now_seconds // SLOT_SECONDS), state.get("spent_slot")
     kept: Sequence[float] = state.get("spent") or []
@@ -30,10 +32,10 @@ def spent_until(state: Mapping[str, Json], now_seconds: float) -> tuple[list[flo
 
 
 def most(cap: float, unit_cost: float, spent: Sequence[float]) -> float:
-    """Units that the cap still leaves; a price of 0 leaves any."""
+    """Return the units that the cap still allows; with a price of 0, any number."""
     return max(0.0, cap - sum(spent)) / unit_cost if unit_cost > 0 else float("inf")
 
 
 def with_spent(spent: Sequence[float], amount: float) -> list[float]:
-    """With what is spent now."""
+    """Add the amount that is spent now."""
     return [*spent[:-1], spent[-1] + amount]

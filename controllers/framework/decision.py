@@ -1,4 +1,4 @@
-"""What a law answers: what to do, or nothing, and always why."""
+"""Decisions: what a law wants to do, or nothing, and always the reason."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -9,8 +9,10 @@ Json = Any
 
 @dataclass(frozen=True)
 class Expected:
-    """What should come of an action: `metric` moves in `direction` by `amount` (its unit) in time. `before`:
-    what it is compared with, where that is not the metric when the action is taken."""
+    """Expected effect of an action: `metric` moves in `direction` by `amount` (its unit) within a time.
+
+    `before` is the value to compare with, if that is not the metric at the time of the action.
+    """
 
     metric: str
     direction: Literal["up", "down"]
@@ -19,13 +21,13 @@ class Expected:
     before: float | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """A plain object, as the ledger keeps it."""
+        """Return a plain object, as the ledger stores it."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Decision:
-    """A law's answer. `raw` is the value before the guard; `limited_by` names what kept it from more."""
+    """A law's answer. `raw` is the value before the guard; `limited_by` names what limited it."""
 
     action: Mapping[str, Json] | None
     reason: str
@@ -35,7 +37,7 @@ class Decision:
     expected: Expected | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """The form `manage.py decide` prints: the contract's four keys, then raw and expected."""
+        """Return what `manage.py decide` prints: the four keys of the contract, then raw and expected."""
         return {
             "action": None if self.action is None else dict(self.action),
             "reason": self.reason,

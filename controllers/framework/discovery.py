@@ -1,4 +1,4 @@
-"""What is found because it is there: the modules of a folder, with no list to keep in step."""
+"""Discovery of modules by folder, without a list to maintain."""
 
 import importlib
 import pkgutil
@@ -7,14 +7,14 @@ from types import ModuleType
 
 
 def rooms_of(package: ModuleType) -> Iterator[ModuleType]:
-    """The packages right in a package, by name, imported."""
+    """Import and return the direct subpackages of a package, sorted by name."""
     for found in _in(package):
         if found.ispkg:
             yield importlib.import_module(found.name)
 
 
 def modules_of(package: ModuleType) -> Iterator[ModuleType]:
-    """The modules right in a package, by name, imported."""
+    """Import and return the direct modules of a package, sorted by name."""
     for found in _in(package):
         if not found.ispkg:
             yield importlib.import_module(found.name)
