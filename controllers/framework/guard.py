@@ -1,26 +1,30 @@
-"""What stands between a law and the plant: it may hold, average, slow, limit or delay a decision.
+"""The guard between a law and the plant: it holds, averages, slows, limits, or delays a decision.
 
-A guard decorates a law, and like a law it is pure: time comes in, its state is JSON. In this order:
+A guard decorates a law, and like a law it is pure: time is an argument, its state is JSON. In this order:
 
-1. stale hold: on a measurement that is older than `stale_seconds` or known to be invalid the law is not
-   asked, nor where there is nothing to decide (idle);
-2. oscillation: when among the last `oscillation_window` values the law reversed `oscillation_turns`
-   times, by `oscillation_swing` or more each time, the mean of those values is used instead;
-3. slew: at most `slew_up` above and `slew_down` below the value of the decision before;
-4. direction: of "up only" no value below the one before, of "down only" none above it;
+1. stale hold: the law is not asked on a measurement that is older than `stale_seconds` or known to be
+   invalid, or when there is nothing to decide (idle);
+2. oscillation: if the law reversed `oscillation_turns` times among the last `oscillation_window` values, by
+   `oscillation_swing` or more each time, the mean of those values is used instead;
+3. slew: at most `slew_up` above and `slew_down` below the previous value;
+4. direction: "up only" allows no value below the previous one, "down only" none above it;
 5. range: minimum ≤ value ≤ maximum;
-6. cost cap: no more than `cost_cap` of money in an hour (`controllers.framework.cost_cap`), where a unit of
-   the actuator has a price; `minimum` stands before it;
+6. cost cap: at most `cost_cap` of money per hour (`controllers.framework.cost_cap`), if a unit of the
+actuator
+   has a price; `minimum` takes precedence;
 7. cool-down: no action until `cooldown_seconds` after the last one.
 
-2 to 6 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only. A
-guard never makes an action out of none: where a law does nothing, nothing is done. Of a value that lasts
-(`Lasting`), setting what is in force is no action that cools down, nor one that has to wait. Where the law
-observes what is in force (`Permanent`), slew and direction count from there, and setting it again is nothing.
+Steps 2 to 6 apply to laws whose action is one number (`Law.actuator`); others are only held or cooled down. A
+guard never creates an action: if the law does nothing, nothing is done. For a latched value (`Lasting`),
+setting
+the value in force neither cools down nor waits. If the law observes the value in force (`Permanent`), slew
+and
+direction count from there, and setting it again is no action.
 
-Whoever decides next has to know what was done: the guard's own state is of what is applied, and so is the
-law's (`controllers.framework.law.Supposing`), whether the guard changed a proposal, dropped it, or nobody
-applies it, as in advise. Terms named like the actuator are of what is applied, too.
+The next decision has to know what was done. So the state of the guard and that of the law
+(`controllers.framework.law.Supposing`) follow the applied value, whether the guard changed a proposal,
+dropped
+it, or nobody applies it (advise mode). Terms named like the actuator show the applied value, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,22 +41,22 @@ from queues.errors import BadInput
 STALE_SECONDS = 3.0
 COST_CAP, COOL_DOWN = "guard cost cap", "guard cool-down"
 PARAMETERS = (
-    Parameter("minimum", "actuator's unit", "No value below this is applied.", 0.0, -1e9, 1e9),
-    Parameter("maximum", "actuator's unit", "No value above this is applied.", 1e6, -1e9, 1e9),
+    Parameter("minimum", "actuator's unit", "Minimum value to apply.", 0.0, -1e9, 1e9),
+    Parameter("maximum", "actuator's unit", "Maximum value to apply.", 1e6, -1e9, 1e9),
     Parameter(
-        "slew_up", "actuator's unit per decision", "The most a value may rise at once.", 1e6, 1e-6, 1e9
+        "slew_up", "actuator's unit per decision", "Maximum increase per decision.", 1e6, 1e-6, 1e9
     ),
     Parameter(
-        "slew_down", "actuator's unit per decision", "The most a value may fall at once.", 1e6, 1e-6, 1e9
+        "slew_down", "actuator's unit per decision", "Maximum decrease per decision.", 1e6, 1e-6, 1e9
     ),
-    Parameter("cooldown_seconds", "s", "The least time between two actions.", 0.0, 0.0, 86_400.0),
+    Parameter("cooldown_seconds", "s", "Minimum time between two actions.", 0.0, 0.0, 86_400.0),
     Parameter(
-        "stale_seconds", "s", "No action on a measurement older than this.", STALE_SECONDS, 0.1, 3_600.0
+        "stale_seconds", "s", "Maximum age of a measurement; older ones hold the loop.", STALE_SECONDS, 0.1, 3_600.0
     ),
     Parameter(
         "oscillation_window",
         "decisions",
-        "How many decisions the detector of oscillations covers.",
+        "Number of decisions that the oscillation detector covers.",
         12,
         3,
         100,
@@ -61,19 +65,17 @@ PARAMETERS = (
     Parameter(
         "oscillation_turns",
         "reversals",
-        "This many reversals in the window are an oscillation; 0 never.",
+        "Reversals within the window that count as an oscillation; 0: never.",
         0,
         0,
         100,
         "integer",
     ),
-    Parameter("oscillation_swing", "actuator's unit", "Smaller swings than this don't count.", 5.0, 0.0, 1e9),
+    Parameter("oscillation_swing", "actuator's unit", "Minimum size of a swing that counts.", 5.0, 0.0, 1e9),
     Parameter(
         "cost_cap",
         "money per h",
-        "The most that the actuator may cost in an hour, at the plant's price of a worker-hour: workers that "
-        "are started, processes. 0: no cap. Without that price, or while it is not known how long a worker "
-        "runs, nothing is capped.",
+        "Maximum cost of the actuator per hour, at the plant's price of a worker-hour: started workers or " "processes. 0: no cap. Nothing is capped without that price, or while the duration of a worker is " "unknown.",
         0.0,
         0.0,
         1e9,
@@ -81,14 +83,14 @@ PARAMETERS = (
     Parameter(
         "direction",
         "choice",
-        "The direction in which the value may change.",
+        "Allowed direction of change.",
         "both",
         kind="choice",
         choices=("both", "up only", "down only"),
     ),
 )
 OF_ANY_LAW = ("cooldown_seconds", "stale_seconds")
-# What `limited_by` says when the guard did it.
+# Values of `limited_by` for the guard.
 UNASKED = ("stale measurement", "nothing to decide")  # the law was not asked
 LIMITS = (
     *UNASKED,
@@ -101,25 +103,27 @@ LIMITS = (
     COOL_DOWN,
 )
 STATE = (
-    Parameter("value", "actuator's unit", "Applied last; null: none.", None, -1e12, 1e12),
-    Parameter("acted_at_seconds", "s since 1970", "Of the last action; null: none.", None, -1e12, 1e12),
+    Parameter("value", "actuator's unit", "Last applied value; null: none.", None, -1e12, 1e12),
+    Parameter("acted_at_seconds", "s since 1970", "Time of the last action; null: none.", None, -1e12, 1e12),
     Parameter(
-        "recent", "actuator's unit", "What was asked for lately.", [], -1e12, 1e12, "numbers", most=100
+        "recent", "actuator's unit", "Recently requested values.", [], -1e12, 1e12, "numbers", most=100
     ),
     Parameter(
-        "spent", "money", "In each 5 min of the last 65.", [], 0.0, 1e12, "numbers", most=cost_cap.SLOTS
+        "spent", "money", "Spending in each 5 min of the last 65.", [], 0.0, 1e12, "numbers", most=cost_cap.SLOTS
     ),
     Parameter(
-        "spent_slot", "5 min since 1970", "The newest of them; null: none.", None, -1e12, 1e12, "integer"
+        "spent_slot", "5 min since 1970", "Newest slot; null: none.", None, -1e12, 1e12, "integer"
     ),
 )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """How good the observation is: its age (None: unknown), and why it can't be used, if so. idle: why it is
-    valid and yet says nothing (too little load, for example); nobody need act on that. unit_cost: money for
-    one unit of the actuator, or for an hour of one that stays; None: it has no price.
+    """Quality of the observation: its age (None: unknown), and why it can't be used.
+
+    `idle` explains why a valid observation means nothing (for example too little load); nobody has to act on
+    it.
+    `unit_cost` is the money for one unit of the actuator, or for an hour of a lasting one; None: no price.
     """
 
     age_seconds: float | None
@@ -130,7 +134,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class _Actuator:
-    """What a law sets. lasts: it stays as it was set; observed: what is in force now, where that is seen."""
+    """The actuator of a law. `lasts`: it keeps its value; `observed`: the value in force, if known."""
 
     name: str | None
     lasts: bool
@@ -144,32 +148,34 @@ class _Actuator:
 
 @dataclass(frozen=True)
 class Guarded:
-    """A decision after the guard, and the states that come of it. `value` is the actuator's (None for laws
-    without one)."""
+    """A decision after the guard, and the resulting states. `value` is that of the actuator (None for laws
+    without
+    one).
+    """
 
     state: Json
     guard_state: Json
     decision: Decision
     value: float | None
-    asked: bool = True  # False: a stale hold, in which the law was not asked and its state stands
+    asked: bool = True  # False: a stale hold; the law was not asked and its state is unchanged
 
 
 def settings_of(law: Law) -> tuple[Parameter, ...]:
-    """What can be set of the guard of a law: of one whose action is no number, when it is held and cools."""
+    """Return the guard settings of a law; if its action is no number, only hold and cool-down."""
     if law.actuator is not None:
         return PARAMETERS
     return tuple(each for each in PARAMETERS if each.name in OF_ANY_LAW)
 
 
 def initial_state() -> dict[str, Json]:
-    """No value yet, no action yet."""
+    """Return a state without a value or an action."""
     return {"value": None, "acted_at_seconds": None, "recent": [], "spent": [], "spent_slot": None}
 
 
 def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, Any]:
-    """The guard's settings for a law: given, else the law's own defaults, else the general ones.
+    """Return the guard's settings for a law: given, the law's own defaults, or the general ones.
 
-    Raises `BadInput` naming the field.
+    Raise `BadInput` naming the field.
     """
     given = read_object({} if document is None else document, where)
     settings = read_values(PARAMETERS, {**law.guard_defaults, **given}, where)
@@ -182,7 +188,7 @@ def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, An
 
 
 def read_state(document: Any, where: str = "guard.state") -> Json:
-    """A guard's state from outside, checked; None gives the initial one. Raises `BadInput`."""
+    """Check a guard state from outside; None gives the initial one. Raise `BadInput`."""
     return initial_state() if document is None else read_values(STATE, document, where)
 
 
@@ -199,10 +205,11 @@ def decide(
     manual: Values | None = None,
     applies: bool = True,
 ) -> Guarded:
-    """Ask the law (or, in manual, take the person's action) and guard what it answers.
+    """Ask the law (or, in manual mode, take the person's action) and guard the answer.
 
-    A person's action passes the same guard: no hand moves the plant on a stale measurement or out of range.
-    applies: False for advice, and for what failed; the states are then those after nothing was done.
+    A person's action passes the same guard: nobody acts on a stale measurement or outside the range.
+    `applies` is
+    False for advice and after a failure; then the states are those after nothing was done.
     """
     if (held := _stale(settings, measured)) is not None:
         return Guarded(state, guard_state, held, None, asked=False)
@@ -231,7 +238,7 @@ def decide(
 
 
 def by_hand(law: Law, manual: Values) -> Decision:
-    """The decision a person took in the law's place; without a value there is nothing to do."""
+    """Return the decision of a person in place of the law; without a value there is nothing to do."""
     if not manual:
         return Decision(None, no_action(f"manual mode, and no value is set for {law.actuator}"), raw=0.0)
     value = float(next(iter(manual.values())))
@@ -257,7 +264,7 @@ def _stale(settings: Values, measured: Measured) -> Decision | None:
 
 
 def _value(actuator: _Actuator, decision: Decision, before: float | None) -> float | None:
-    """The number that is applied: nothing done is 0, or what stays, as the law says it in its terms."""
+    """Return the applied number: 0 for no action, or the latched value as the law states it in its terms."""
     if actuator.name is None:
         return None
     if decision.action is not None:
@@ -269,14 +276,14 @@ def _value(actuator: _Actuator, decision: Decision, before: float | None) -> flo
 
 
 def _keeps(actuator: _Actuator, guard_state: Json, action: Values) -> bool:
-    """Whether an action only sets once more what is in force."""
+    """Return whether an action only repeats the value in force."""
     return actuator.lasts and action.get(str(actuator.name)) == guard_state["value"]
 
 
 def _limit(
     actuator: _Actuator, settings: Values, guard_state: Json, decision: Decision
 ) -> tuple[Decision, list[float]]:
-    """Calm, slew and range for a law with one number to apply, and the numbers it asked for lately."""
+    """Apply averaging, slew, and range to a single number, and return the recently requested values."""
     recent = list(guard_state["recent"])
     if actuator.name is None or decision.raw is None:
         return decision, recent
@@ -286,9 +293,9 @@ def _limit(
     value, limited_by = _calm(settings, recent, decision.raw)
     value, limited_by = _slew(settings, guard_state["value"], value, limited_by)
     value, limited_by = _one_way(settings, guard_state["value"], value, limited_by)
-    # The range is last, since it is the one that must hold whatever came before.
+    # The range comes last, because it has to hold in every case.
     value, limited_by = _range(settings, value, limited_by)
-    # Slowed and then lifted back by the range is not limited: what was asked for is what is done.
+    # A value that was slowed and then raised by the range is not limited: the request is what is applied.
     if limited_by is None or value == decision.raw:
         return decision, recent
     return _rewrite(actuator, guard_state, decision, value, limited_by), recent
@@ -329,18 +336,18 @@ def _calm(settings: Values, recent: Sequence[float], value: float) -> tuple[floa
 
 
 def reversals(values: Sequence[float], swing: float) -> int:
-    """How often a series reversed its direction, counting only swings of at least `swing`."""
+    """Return how often a series reversed its direction, counting only swings of at least `swing`."""
     count, heading, edge = 0, 0, values[0] if values else 0.0
     for value in values:
         if heading * (value - edge) >= 0 and heading:
-            edge = value  # it goes on in the same direction: the edge moves along
+            edge = value  # the direction is unchanged: the extreme moves along
         elif abs(value - edge) >= swing and value != edge:
             count += heading != 0
             heading, edge = (1 if value > edge else -1), value
     return count
 
 
-Purse = tuple[list[float], int]  # money by slots, and the newest's number
+Purse = tuple[list[float], int]  # money by slots, and the newest slot's number
 
 
 def _cap(
@@ -351,7 +358,7 @@ def _cap(
     decision: Decision,
     unit_cost: float | None,
 ) -> tuple[Decision, Purse | None]:
-    """No more than the cap leaves; None where there is no cap, or no price."""
+    """Limit the value to the cap; return None without a cap or a price."""
     cap = settings["cost_cap"]
     if actuator.name is None or not cap or unit_cost is None:
         return decision, None
@@ -379,7 +386,7 @@ def _spent(
     purse: Purse | None,
     unit_cost: float | None,
 ) -> Json:
-    """What was spent lately. Where no price is known for a time it stands: it counts for its hour."""
+    """Record the recent spending. While the price is unknown, earlier spending still counts for its hour."""
     if actuator.name is None or actuator.lasts or not settings["cost_cap"]:
         return {"spent": [], "spent_slot": None}
     if purse is None or unit_cost is None:
@@ -391,8 +398,10 @@ def _spent(
 def _rewrite(
     actuator: _Actuator, guard_state: Json, decision: Decision, value: float, limited_by: str, words: str = ""
 ) -> Decision:
-    """The decision with the guard's number in action and terms. A whole number stays whole, towards zero; 0
-    is nothing to do, but for a value that lasts."""
+    """Return the decision with the guard's number in action and terms.
+
+    A whole number stays whole, rounded towards zero; 0 means no action, except for a latched value.
+    """
     name, asked = str(actuator.name), decision.action or {}
     number: float | int = int(value) if isinstance(asked.get(name), int) else value
     acts = bool(number) or actuator.lasts
@@ -407,7 +416,7 @@ def _rewrite(
 
 
 def _terms_of(actuator: _Actuator, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
-    """The terms with what is applied where the law had said what it proposed."""
+    """Return the terms with the applied value in place of the proposed one."""
     name = str(actuator.name)
     if value is None or name not in terms:
         return terms
@@ -421,9 +430,11 @@ def _limit_words(limited_by: str) -> str:
 
 
 def _scaled(decision: Decision, number: float, in_force: float, is_observed: bool) -> Decision:
-    """Expect in proportion to what is really applied, and nothing of nothing. Of a value that lasts it is the
-    change that has an effect, unless the law compares with something that was before, and not with what it
-    sees in force.
+    """Scale the expected effect to the applied value; nothing applied means nothing expected.
+
+    For a latched value the change has the effect, unless the law compares with an earlier value instead of
+    the one
+    in force.
     """
     if decision.expected is None:
         return decision
@@ -438,7 +449,7 @@ def _scaled(decision: Decision, number: float, in_force: float, is_observed: boo
 
 
 def _changed(actuator: _Actuator, decision: Decision) -> Decision:
-    """Without an action that sets what is seen in force."""
+    """Drop an action that repeats the value observed in force."""
     action = decision.action
     if actuator.observed is None or action is None or action[str(actuator.name)] != actuator.observed:
         return decision
@@ -452,7 +463,7 @@ def _cool_down(
     acted = guard_state["acted_at_seconds"]
     if decision.action is None or acted is None or _keeps(actuator, guard_state, decision.action):
         return decision
-    # A clock set back must not cool down for as long as it was set back.
+    # A clock that was set back must not extend the cool-down.
     left = settings["cooldown_seconds"] - abs(now_seconds - acted)
     if left <= 0:
         return decision

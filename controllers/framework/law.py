@@ -1,4 +1,4 @@
-"""The law proposes: a pure function of declared parameters, its own state and one observation."""
+"""The interface of laws: pure functions of declared parameters, their own state, and one observation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ Values = Mapping[str, Any]
 
 
 class Law(Protocol):
-    """What every control law is. It knows no clock, no store and no plant, and changes none of its arguments.
+    """The interface of every control law. It knows no clock, store, or plant, and changes none of its
+    arguments.
 
     `state` is a JSON object, so a law survives any restart: feeding it back continues exactly where it
     stopped.
@@ -19,122 +20,132 @@ class Law(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in the contract's table."""
+        """Return the law's name in the contract."""
         ...
 
     @property
     def parameters(self) -> Sequence[Parameter]:
-        """What can be set, with default, range, unit and help."""
+        """Return what can be set, with default, range, unit, and help."""
         ...
 
     @property
     def observation(self) -> Sequence[Parameter]:
-        """What one observation holds."""
+        """Return the fields of one observation."""
         ...
 
     @property
     def state(self) -> Sequence[Parameter]:
-        """What is remembered from one observation to the next; as an observation is, it is checked by this
-        when it comes from outside, and no number that is put out exceeds its range (`continued`)."""
+        """Return what is remembered between observations.
+
+        Like an observation, a state from outside is checked against this, and no number in it exceeds its
+        range
+        (`continued`).
+        """
         ...
 
     @property
     def actuator(self) -> str | None:
-        """The key of an action that is one number the guard may clamp; None when it is not one number."""
+        """Return the key of an action that is one number the guard may clamp, or None."""
         ...
 
     @property
     def guard_defaults(self) -> Values:
-        """The guard's settings that suit this law better than the general defaults."""
+        """Return guard settings that suit this law better than the general defaults."""
         ...
 
     def check(self, parameters: Values) -> None:
-        """Raise `BadInput` when parameters, each in its range, contradict each other."""
+        """Raise `BadInput` if parameters, each in its range, contradict each other."""
         ...
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` when an observation, each value in its range, contradicts itself or the
-        parameters."""
+        """Raise `BadInput` if an observation, each value in its range, contradicts itself or the parameters.
+        """
         ...
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Raise `BadInput` when a state, each value in its range, contradicts itself or the parameters."""
+        """Raise `BadInput` if a state, each value in its range, contradicts itself or the parameters."""
         ...
 
     def initial_state(self, parameters: Values) -> Json:
-        """The state before the first observation."""
+        """Return the state before the first observation."""
         ...
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """The next state and the decision. All arguments have been checked against the declarations."""
+        """Return the next state and the decision. All arguments were checked against the declarations."""
         ...
 
 
 @runtime_checkable
 class Resuming(Protocol):
-    """A law that forgets part of its memory after a pause: what it last saw is not of the tick before, and
-    what it last set has lapsed."""
+    """A law that forgets part of its memory after a pause: its last observation is not that of the previous
+    tick, and
+    what it set has expired.
+    """
 
     def resumed(self, parameters: Values, state: Json) -> Json:
-        """The state from which it decides again after a hold, or when it begins or ceases to act."""
+        """Return the state from which the law decides again after a hold, or when it starts or stops acting.
+        """
         ...
 
 
 @runtime_checkable
 class Supposing(Protocol):
-    """A law whose next state supposes that what it proposes is done."""
+    """A law whose next state assumes that its proposal is applied."""
 
     def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-        """The next state where `action` is done instead: another value, or nothing (None). before: the state
-        from which it decided; after: the one that supposes its proposal."""
+        """Return the next state if `action` is applied instead: another value, or nothing (None).
+
+        `before` is the state from which the law decided; `after` is the one that assumes its proposal.
+        """
         ...
 
 
 @runtime_checkable
 class Lasting(Protocol):
-    """A law whose actuator stays as it was set: where nothing is done, that is its value, not nothing."""
+    """A law whose actuator latches: without an action it keeps its value."""
 
     @property
     def lasting(self) -> bool:
-        """True."""
+        """Return True."""
         ...
 
 
 @runtime_checkable
 class Permanent(Protocol):
-    """A law that observes the value of its actuator where that stays: others may have set it, too."""
+    """A law that observes the latched value of its actuator, which others may have set."""
 
     def in_force(self, parameters: Values, observation: Values) -> float | None:
-        """The value that stays until another is set; None: what is set does not stay, or it is not known."""
+        """Return the value that stays until another is set; None: it does not stay, or is unknown."""
         ...
 
 
 @runtime_checkable
 class Lapsing(Protocol):
-    """A law whose lasting value ends as soon as its loop does not act: on hold, in advise."""
+    """A law whose latched value ends as soon as its loop does not act: on hold or in advise mode."""
 
     @property
     def lapsed(self) -> float:
-        """The value then, and before there was any."""
+        """Return the value after that, and before the first action."""
         ...
 
 
 @runtime_checkable
 class Counting(Protocol):
-    """A law whose actuator counts: workers, processes; by hand only whole numbers are set."""
+    """A law whose actuator counts (workers, processes); manual values are whole numbers."""
 
     @property
     def counts(self) -> bool:
-        """True."""
+        """Return True."""
         ...
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What a law is among the remedies for overload.
+    """A law's place among the remedies for overload.
 
-    level: of the ladder, the one that its loops are. lasts: what it sets stays as it is, so that only a
-    verdict says whether its last decision did anything; else each decision counts anew.
+    `level` is the level of the ladder that its loops form. `lasts`: its setting is latched, so only a verdict
+    tells
+    whether its last decision had an effect; otherwise each decision counts separately.
     """
 
     level: str
@@ -143,49 +154,51 @@ class Remedy:
 
 @runtime_checkable
 class Remedial(Protocol):
-    """A law whose loops the remedy ladder waits for before it engages its next level."""
+    """A law whose loops the remedy ladder waits for before it engages the next level."""
 
     @property
     def remedy(self) -> Remedy:
-        """Which level they are."""
+        """Return the level of the loops."""
         ...
 
 
 @runtime_checkable
 class Ranked(Protocol):
-    """A law that sets what others set too: of the loops of one target that may act only one does."""
+    """A law that sets what other laws set too: of the loops on one target only one acts."""
 
     @property
     def rank(self) -> int:
-        """The least acts; the greatest is who acts by default."""
+        """Return the rank: the lowest acts; the highest acts by default."""
         ...
 
 
 def remedy_of(law: Law | None) -> Remedy | None:
-    """None of a law that is no remedy, or is gone."""
+    """Return the remedy, or None for a law that is no remedy or no longer exists."""
     return law.remedy if isinstance(law, Remedial) else None
 
 
 def observed_in_force(law: Law, parameters: Values, observation: Values) -> float | None:
-    """What is in force by the observation; None of a law that does not observe it."""
+    """Return the observed value in force, or None if the law does not observe it."""
     return law.in_force(parameters, observation) if isinstance(law, Permanent) else None
 
 
 def continued(law: Law, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-    """`Law.decide`, with a next state that is one of this law: a counter stops at the greatest it may be."""
+    """Call `Law.decide` and keep the next state within the law's declaration: a counter stops at its maximum.
+    """
     after, decision = law.decide(parameters, state, observation)
     return clipped(law.state, after), decision
 
 
 def corrected(law: Law, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-    """The next state of a law where `action` is done instead of what it proposed; most laws decide on what
-    they observe, and suppose nothing."""
+    """Return the next state if `action` is applied instead of the proposal.
+
+    Most laws decide on what they observe and assume nothing.
+    """
     if not isinstance(law, Supposing):
         return after
     return clipped(law.state, law.corrected(parameters, before, after, action))
 
 
 def resumed(law: Law, parameters: Values, state: Json) -> Json:
-    """The state after a hold, or another mode; most laws decide on the observation of now, and need forget
-    nothing."""
+    """Return the state after a hold or a change of mode; most laws have nothing to forget."""
     return law.resumed(parameters, state) if isinstance(law, Resuming) else state

@@ -1,10 +1,12 @@
-"""A declared value: name, default, range, unit and help in one place; and reading documents against
-declarations.
+"""Declared values: name, default, range, unit, and help in one place, and reading documents against them.
 
-Besides plain values (number, integer, choice, text, flag) a declaration may be of `numbers` or `integers`, a
-list of them, or a `table` of numbers; of `names`, lists of names; of `object`, one of declared values, or of
-`variant`, one whose `kind` says which; of `rows`, a list of objects; or of a `map`, an object whose keys are
-names and whose values are all alike.
+Besides plain values (number, integer, choice, text, flag) a declaration may be `numbers` or `integers`, a
+list
+of them, or a `table` of numbers; `names`, lists of names; `object`, an object of declared values, or
+`variant`,
+an object whose `kind` selects the values; `rows`, a list of objects; or `map`, an object whose keys are names
+and
+whose values are all alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +31,7 @@ LISTS = ("numbers", "integers", "rows")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One value a law, a guard or an observation takes. The range includes both ends."""
+    """One value that a law, a guard, or an observation takes. The range includes both ends."""
 
     name: str
     unit: str
@@ -54,13 +56,13 @@ class Parameter:
     ] = "number"
     choices: tuple[str, ...] = ()
     required: bool = False
-    items: tuple["Parameter", ...] = ()  # of an object or row; of a map the one declaration of its values
-    or_null: bool = False  # null says that there is none; where it is required, it has to be said
+    items: tuple["Parameter", ...] = ()  # for an object or row; for a map the declaration of its values
+    or_null: bool = False  # null means "none"; if required, it has to be given
     most: int | None = None  # items of a list
-    variants: tuple[tuple[str, tuple["Parameter", ...]], ...] = ()  # kind → what it holds besides
+    variants: tuple[tuple[str, tuple["Parameter", ...]], ...] = ()  # kind → its further values
 
     def takes(self) -> str:
-        """In words, what this takes."""
+        """Describe what this declaration takes."""
         return f"{self._takes()}, or null" if self.or_null else self._takes()
 
     def _takes(self) -> str:
@@ -81,7 +83,7 @@ class Parameter:
         return f"takes {'a whole number' if self.kind == 'integer' else 'a number'} {span}"
 
     def check(self, value: Any, where: str) -> Any:
-        """The value, or `BadInput` for `where.name` saying what it takes."""
+        """Return the value, or raise `BadInput` for `where.name` with what it takes."""
         if self.or_null and value is None:
             return None
         if not self._fits(value):
@@ -104,7 +106,7 @@ class Parameter:
         return int(value) if self.kind == "integer" else value
 
     def clipped(self, value: Any) -> Any:
-        """A value of this kind, with each number in it that is out of its range at the nearer end of it."""
+        """Return a value of this kind, with each number moved into its range."""
         if value is None:
             return None
         if self.kind in ("number", "integer"):
@@ -126,7 +128,7 @@ class Parameter:
         return int(end) if isinstance(value, int) else float(end)
 
     def _parts(self, value: Mapping[str, Any], where: str) -> tuple["Parameter", ...]:
-        """What an object holds; a variant, by its kind."""
+        """Return the declarations of an object; for a variant, by its kind."""
         if self.kind != "variant":
             return self.items
         known = dict(self.variants)
@@ -178,16 +180,16 @@ def _are_names(value: Any) -> bool:
 
 
 def read_object(document: Any, where: str) -> Mapping[str, Any]:
-    """The document when it is a JSON object, or `BadInput`."""
+    """Return the document if it is a JSON object, or raise `BadInput`."""
     if not isinstance(document, Mapping):
         raise BadInput(where, f"takes an object, not {checks.shown(document, MOST_SHOWN)}")
     return document
 
 
 def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dict[str, Any]:
-    """Every declared value, from the document or by default, checked.
+    """Read every declared value, from the document or by default, and check it.
 
-    Raises `BadInput` naming `where.key` when a key is unknown, a required one missing, or a value out of
+    Raise `BadInput` naming `where.key` if a key is unknown, a required one is missing, or a value is out of
     range.
     """
     given = read_object({} if document is None else document, where)
@@ -196,7 +198,9 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
 
 
 def clipped(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The declared values, each number within its range; one that an older writer left out stays out."""
+    """Return the declared values, each number moved into its range; values that an older version left out
+    stay out.
+    """
     return {
         parameter.name: parameter.clipped(values[parameter.name])
         for parameter in declared
@@ -205,14 +209,14 @@ def clipped(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[st
 
 
 def check_range(parameters: Mapping[str, Any]) -> None:
-    """Raise `BadInput` when `minimum` is above `maximum`."""
+    """Raise `BadInput` if `minimum` is above `maximum`."""
     low, high = parameters["minimum"], parameters["maximum"]
     if low > high:
         raise BadInput("parameters.minimum", f"takes at most maximum ({high}), not {low}")
 
 
 def read_document(declared: Sequence[Parameter], document: Any) -> dict[str, Any]:
-    """`read_values` of a document's top level, where a field needs no prefix."""
+    """Read the top level of a document with `read_values`; its fields need no prefix."""
     try:
         return read_values(declared, document, "document")
     except BadInput as error:
@@ -220,7 +224,7 @@ def read_document(declared: Sequence[Parameter], document: Any) -> dict[str, Any
 
 
 def _read_value(parameter: Parameter, given: Mapping[str, Any], where: str) -> Any:
-    # Where nothing need be known, null says that it isn't.
+    # Where a value may be unknown, null says so.
     unknown = parameter.default is None and not parameter.required and given.get(parameter.name) is None
     if parameter.name in given and not unknown:
         return parameter.check(given[parameter.name], where)

@@ -14,65 +14,67 @@ MOST_NAMES = 5
 
 
 def because(action: str, *causes: str, remarks: Sequence[str] = ()) -> str:
-    """`action: cause; cause. (Remark; remark.)`; a cause may be a sentence that has its full stop."""
+    """Return `action: cause; cause. (Remark; remark.)`; a cause may be a sentence with its own full stop."""
     text = f"{action}: {'; '.join(each.removesuffix('.') for each in causes)}."
     return f"{text} ({capitalised('; '.join(remarks))}.)" if remarks else text
 
 
 def no_action(*causes: str, remarks: Sequence[str] = ()) -> str:
-    """The reason of a decision without an action."""
+    """Return the reason of a decision without an action."""
     return because(NO_ACTION, *causes, remarks=remarks)
 
 
 def not_applied(reason: str, why: str) -> str:
-    """The reason of a decision that nobody applies: `Would start 1 worker (advice only): …`"""
+    """Return the reason of a decision that nobody applies: `Would start 1 worker (advice only): …`"""
     action, colon, cause = reason.partition(": ")
     would = action if action == NO_ACTION else f"Would {action[:1].lower()}{action[1:]}"
     return f"{would} ({why}){colon}{cause}"
 
 
 def applied(reason: str) -> str:
-    """The reason of a decision that was advice only, once somebody has applied it; others as they are."""
+    """Return the reason of an advice that somebody applied; other reasons are unchanged."""
     would, advice, cause = reason.partition(f" ({ADVICE_ONLY}): ")
     return f"{capitalised(would.removeprefix('Would '))}: {cause}" if advice else reason
 
 
 def cause_of(reason: str) -> str:
-    """The cause in a reason, without the action, remarks and full stop."""
+    """Return the cause in a reason, without the action, remarks, and full stop."""
     return reason.partition(": ")[2].partition(" (")[0].removesuffix(".")
 
 
 def capitalised(text: str) -> str:
-    """With a capital first letter; the rest as it is."""
+    """Return the text with a capital first letter."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
 def number(value: float) -> str:
-    """1,234 or 12.3."""
+    """Format a number as 1,234 or 12.3."""
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1_000 else f"{value:,.1f}"
 
 
 def measure(value: float) -> str:
-    """150,000 or 432.9 or 0.0123: four digits that count, and never an exponent for much."""
+    """Format a measured value with four significant digits and without an exponent: 150,000, 432.9, or
+    0.0123.
+    """
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 def counted(count: float, noun: str) -> str:
-    """1 worker, 1,200 workers."""
+    """Format a count with its noun: 1 worker, 1,200 workers."""
     return f"{number(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """92 % of a share of 0.92."""
+    """Format a share as a percentage: 0.92 as 92 %."""
     return f"{100 * share:,.{digits}f} %"
 
 
 def listed(names: Sequence[str]) -> str:
-    """n1, n2; of many the first five, and how many more there are."""
+    """Join names: n1, n2; for many, the first five and the number of the others."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def are(names: Sequence[str]) -> str:
-    """The verb for one or several."""
+    """Return the verb for one or several names."""
     return "is" if len(names) == 1 else "are"

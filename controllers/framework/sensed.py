@@ -1,4 +1,4 @@
-"""What a sensor gives to its law, and how it counts from one observation to the next."""
+"""What a sensor passes to its law, and how counters continue between observations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Counters = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Sensed:
-    """An observation in the law's words, how good it is, and the counters the next one is counted from."""
+    """An observation in the law's terms, its quality, and the counters for the next one."""
 
     observation: dict[str, Any]
     measured: Measured
@@ -19,7 +19,7 @@ class Sensed:
 
 
 def since(before: Counters | None, counters: Mapping[str, float | None], key: str) -> float:
-    """The growth of a counter; after a reset (a server came back empty) all it counts is new."""
+    """Return the growth of a counter; after a reset (a server came back empty), its whole count."""
     value = counters[key]
     if value is None or before is None or key not in before:
         return 0

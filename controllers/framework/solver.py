@@ -1,7 +1,7 @@
-"""The call of the solver (HiGHS, by scipy.optimize.milp), with what it prints kept off standard output.
+"""The solver (HiGHS, through scipy.optimize.milp), with its messages kept off standard output.
 
-Some of HiGHS' messages ignore its own switch and go to the C library's standard output, where a command's one
-JSON document goes. While a solver runs, file descriptor 1 therefore leads to standard error.
+Some messages of HiGHS ignore its own switch and go to the C library's standard output, which belongs to a
+command's JSON document. While a solver runs, file descriptor 1 therefore points to standard error.
 """
 
 import ctypes
@@ -15,7 +15,8 @@ from typing import Any
 import scipy
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
-# The descriptor belongs to the process: two threads that each put back what they found could leave it turned.
+# The descriptor belongs to the process: two threads that each restore what they found could leave it
+# redirected.
 _TURNED = threading.Lock()
 _C = ctypes.CDLL(None)
 
@@ -27,7 +28,7 @@ def minimise(
     constraints: "scipy.optimize.LinearConstraint",
     options: dict[str, Any],
 ) -> "scipy.optimize.OptimizeResult":
-    """scipy.optimize.milp's result: minimise cost·x, integrality 1 where x is whole."""
+    """Minimize cost·x with scipy.optimize.milp; integrality is 1 where x is whole."""
     with printing_to_standard_error():
         return scipy.optimize.milp(
             cost, integrality=integrality, bounds=bounds, constraints=constraints, options=options
@@ -36,21 +37,21 @@ def minimise(
 
 @contextmanager
 def printing_to_standard_error() -> Iterator[None]:
-    """What C code prints in here goes to standard error; where either is closed nothing is changed."""
+    """Send what C code prints to standard error; if either descriptor is closed, change nothing."""
     with _TURNED:
         kept = _turn()
         try:
             yield
         finally:
             if kept is not None:
-                # Into a pipe the C library prints only when its buffer is full, or at the very end.
+                # Into a pipe, the C library prints only when its buffer is full, or at exit.
                 _C.fflush(None)
                 os.dup2(kept, STANDARD_OUTPUT)
                 os.close(kept)
 
 
 def _turn() -> int | None:
-    """A descriptor of where standard output led, or None when there was nothing to turn."""
+    """Return a descriptor of the previous standard output, or None if there was nothing to redirect."""
     if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
     _C.fflush(None)

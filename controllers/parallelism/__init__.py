@@ -1,1 +1,1 @@
-"""How many tasks each operator has."""
+"""Parallelism: how many tasks each operator has."""

@@ -1,23 +1,28 @@
-"""What advice that nobody followed would have been worth: tasks and waiting, as it was and as advised.
+"""Value of advice that nobody followed: tasks and waiting, as they were and as advised.
 
-A tick of a loop in advise says, for each operator, the tasks it has (N), the tasks advised (A), what comes
-(λ, events/s), what one event takes in a task (s), and what waits (B, events). It stands for dt seconds. The
-tasks are plain sums, in task-hours: Σ N dt and Σ A dt. So is the waiting that was, Σ B dt, in event-seconds,
-and Σ B dt / Σ λ dt of an event. What would have waited is **estimated**, an operator at a time:
+A tick of a loop in advise mode records, for each operator, its tasks (N), the advised tasks (A), the arrivals
+(λ, events/s), the service time of an event in a task (s), and the waiting events (B). It stands for dt
+seconds.
+Tasks are plain sums in task-hours: Σ N dt and Σ A dt. The waiting that occurred is Σ B dt in event-seconds,
+and
+Σ B dt / Σ λ dt per event. The waiting under the advice is **estimated**, one operator at a time:
 
     q(n)  = u^√(2 (n + 1)) v / (1 - u)
-                                      waiting at random, by Sakasegawa (Annals of the Institute of Statistical
+                                      random waiting, by Sakasegawa (Annals of the Institute of Statistical
                                       Mathematics 29, 1977); u = min(λ s / n, 0.95), v the variability
-    b     = max(0, B - q(N))          piled up; the rest of B waits at random
-    X     = max(λ dt, b' - b)         what came, as much at least as piled up more
-    c N   = X - (b' - b)              what N tasks have worked off: c a task, and where nothing is left piled
-                                      up (b' = 0) they could have done N dt / s, if that is more
-    a'    = max(0, a + X - c A)       piled up as advised, from a = b on
+    b     = max(0, B - q(N))          backlog; the rest of B is random waiting
+    X     = max(λ dt, b' - b)         arrivals, at least the growth of the backlog
+    c N   = X - (b' - b)              work done by N tasks: c per task; if no backlog is left (b' = 0), they
+    could
+                                      have done N dt / s, if that is more
+    a'    = max(0, a + X - c A)       backlog as advised, starting with a = b
     W     = a + max(0, B - b + q(A) - q(N))
 
-With A = N it is what was: a = b and W = B. With more tasks it is never more. Assumed: events come as they
-came (none waits for an operator before it), a task works as fast as it did, and a change of tasks stops
-nothing. A gap (a tick that measured nothing, or came late) ends a stretch; the next begins with a = b.
+With A = N this gives what happened: a = b and W = B. With more tasks it is never more. Assumptions: arrivals
+do
+not change (none waits for an earlier operator), a task keeps its speed, and a change of tasks stops nothing.
+A
+gap (a tick without a measurement, or a late one) ends a period; the next starts with a = b.
 """
 
 import math
@@ -25,13 +30,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-MOST_UTILISATION = 0.95  # of what waits at random: nearer to 1 it would take longer than ticks to come
+MOST_UTILISATION = 0.95  # utilization limit of random waiting: closer to 1, it would take longer than the ticks cover
 HOUR_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdvisedOperator:
-    """tasks: that it has; advised: that it was advised to have. waiting_events: None where not measured."""
+    """An operator's tasks and advised tasks. `waiting_events` is None if not measured."""
 
     tasks: int
     advised: int
@@ -43,7 +48,7 @@ class AdvisedOperator:
 
 @dataclass(frozen=True, kw_only=True)
 class AdvisedTick:
-    """at: seconds since 1970. operators: empty where nothing valid was measured."""
+    """`at` is in seconds since 1970. `operators` is empty if nothing valid was measured."""
 
     at: float
     operators: Mapping[str, AdvisedOperator]
@@ -51,8 +56,9 @@ class AdvisedTick:
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceValue:
-    """measured_seconds: that the figures stand for. waiting: event-seconds, None where it was not measured.
-    events: that came to an operator. changes: of the tasks advised.
+    """`measured_seconds`: period of the figures. `waiting`: event-seconds, None if not measured. `events`:
+    arrivals at
+    operators. `changes`: changes of the advised tasks.
     """
 
     measured_seconds: float = 0.0
@@ -65,7 +71,7 @@ class AdviceValue:
 
 
 def value_of(ticks: Sequence[AdvisedTick], longest_seconds: float) -> AdviceValue:
-    """Of ticks in their order; one stands until the next, if that comes within `longest_seconds`."""
+    """Compute the value over ticks in order; a tick stands until the next within `longest_seconds`."""
     pairs = [
         (first, second)
         for first, second in pairwise(ticks)
@@ -86,7 +92,7 @@ def value_of(ticks: Sequence[AdvisedTick], longest_seconds: float) -> AdviceValu
 
 
 def _changes(ticks: Sequence[AdvisedTick]) -> int:
-    """How often other tasks were advised than at the tick before; what the first advises is one, too."""
+    """Count how often the advice differs from the previous tick's; the first advice counts, too."""
     advised = [
         {name: each.advised for name, each in tick.operators.items()} for tick in ticks if tick.operators
     ]
@@ -97,11 +103,11 @@ def _changes(ticks: Sequence[AdvisedTick]) -> int:
     return int(began) + sum(before != after for before, after in pairwise(advised))
 
 
-Step = tuple[AdvisedOperator, AdvisedOperator | None, float]  # a tick, the next of the stretch, seconds
+Step = tuple[AdvisedOperator, AdvisedOperator | None, float]  # a tick, the next one of the period, seconds
 
 
 def _stretches(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator[list[Step]]:
-    """Of each operator, its ticks without a gap."""
+    """Return each operator's ticks, split at gaps."""
     open_stretches: dict[str, list[Step]] = {}
     last: AdvisedTick | None = None
     for tick, after in pairs:
@@ -118,7 +124,7 @@ def _stretches(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator[lis
 
 
 def _waiting(steps: Sequence[Step]) -> tuple[float, float]:
-    """Event-seconds as it was, and as advised."""
+    """Return the event-seconds as they were, and as advised."""
     was = advised = 0.0
     piled_up: float | None = None
     for each, after, seconds in steps:
@@ -135,7 +141,7 @@ def _waiting(steps: Sequence[Step]) -> tuple[float, float]:
 
 
 def _piled_up(each: AdvisedOperator, before: float, left: float, advised: float, seconds: float) -> float:
-    """As advised at the end of a tick that began with `before` piled up and ended with `left`."""
+    """Return the advised backlog at the end of a tick that started with `before` and ended with `left`."""
     came = max(each.rate_per_second * seconds, left - before)
     worked_off = came - (left - before)
     if left == 0 and each.service_seconds > 0:
@@ -144,7 +150,7 @@ def _piled_up(each: AdvisedOperator, before: float, left: float, advised: float,
 
 
 def _at_random(each: AdvisedOperator, tasks: int) -> float:
-    """Events that wait although nothing piles up."""
+    """Return the events that wait although there is no backlog."""
     work = each.rate_per_second * each.service_seconds
     if work <= 0:
         return 0.0

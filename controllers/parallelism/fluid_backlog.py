@@ -1,22 +1,25 @@
-"""What waits and what comes too late while some capacity meets what may be offered.
+"""Waiting and lateness when a capacity meets an offered load.
 
-Events are a fluid: a step of dt seconds that begins with a backlog B and a rest r of a pause ends with
+Events are a fluid: a step of dt seconds that starts with a backlog B and a remaining pause r ends with
 
     B' = max(0, B + X dt - C (dt - min(r, dt)))   and   r' = max(0, r - dt)
 
-An event that comes waits w = r + B / C. That costs its work times `missed_cost` where w is the deadline and,
-as nobody knows exactly when a wait ends, the square of w / deadline of it before: min(1, (w / deadline)²).
-Over a step w falls or rises in a straight line, and is 0 from where what piled up is gone. What is still
-there at the end will have to be worked at, and waits as it does then.
+An arriving event waits w = r + B / C. That costs its work times `missed_cost` if w is the deadline, and
+before
+that the square of w / deadline of it, because the exact end of a wait is unknown: min(1, (w / deadline)²).
+Within a step w changes linearly, and is 0 once the backlog is gone. Events left at the end still have to be
+processed, and wait as they do then.
 
-What waits beyond the deadline fails and comes again a deadline after it came, while its old self still takes
-its turn. So beside the forecast comes again, of L that came per second and were late,
+An event that waits beyond the deadline fails and returns one deadline after its arrival, while its first
+attempt still takes its turn. So next to the forecast there is a return rate, with L the rate of late
+arrivals,
 
     R' = R + (min(L, F) - R) min(1, dt / deadline)
 
-from R = F on, what fails now: what a plan lets fail anew the next decision sees, and mends. A capacity that
-does not bring the wait below the deadline never ends it. While what waits now, if it is much, is not worked
-off, at least as much comes for the first time as does now.
+starting with R = F, the present failure rate: the next decision sees and corrects new failures of a plan. A
+capacity that does not bring the wait below the deadline never ends it. Until a large present backlog is
+worked
+off, first arrivals are at least as many as now.
 """
 
 from dataclasses import dataclass
@@ -29,36 +32,36 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Demand:
-    """What may be offered at the source, events/s: scenarios by steps, each scenario with its chance."""
+    """Offered load at the source, events/s: scenarios by steps, each scenario with its probability."""
 
     rates: Floats
     chances: Floats
     step_seconds: float
-    present_per_second: float  # for the first time
+    present_per_second: float  # first arrivals
     backlog_events: float
-    again_per_second: float = 0.0  # what failed and comes again now
+    again_per_second: float = 0.0  # failed events that return now
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """What an event costs by its wait: a deadline, its work (task-seconds), and of how much of it."""
+    """Cost of an event by its wait: a deadline, its work (task-seconds), and the cost factor."""
 
     deadline_seconds: float
     work_seconds: float
     missed_cost: float
 
     def of(self, first: Floats, last: Floats, falls_per_second: Floats, step_seconds: float) -> Floats:
-        """Of an event on average, while the wait goes from `first` to `last` in a step."""
+        """Return the mean cost of an event while the wait goes from `first` to `last` in a step."""
         until = np.where(last > 0, 1.0, first / np.maximum(falls_per_second * step_seconds, 1e-12))
         squares = np.minimum(1.0, until) * (first**2 + first * last + last**2) / 3
         return np.asarray(self.work_seconds * self.missed_cost * self._share(squares))
 
     def at_end(self, backlog: Floats, wait: Floats) -> Floats:
-        """Of all that is left."""
+        """Return the mean cost of all events that are left."""
         return np.asarray(backlog * self.work_seconds * (1 + self.missed_cost * self._share(wait**2)))
 
     def failing(self, first: Floats, last: Floats) -> Floats:
-        """The share of a step that waits beyond the deadline."""
+        """Return the share of a step that waits beyond the deadline."""
         over, under = np.maximum(first, last), np.minimum(first, last)
         beyond = (over - self.deadline_seconds) / np.maximum(over - under, 1e-12)
         return np.where(under >= self.deadline_seconds, 1.0, np.clip(beyond, 0.0, 1.0))
@@ -74,9 +77,10 @@ def cost_of_waiting(
     begins: npt.NDArray[np.int64],
     pause_seconds: float,
 ) -> tuple[Floats, Floats]:
-    """Task-seconds expected, begins by steps by capacities (events/s): what came too late until the end of
-    each step, and what is left there. A row begins with its step, with a pause, and, where that is the first
-    one, with what waits now."""
+    """Return the expected task-seconds, starts by steps by capacities (events/s): late events until the end
+    of each
+    step, and the rest. A row starts with its step and a pause; the first one also with the present backlog.
+    """
     fluid = _Fluid(demand, lateness, capacities, begins[:, None], pause_seconds)
     steps = [fluid.step(step) for step in range(demand.rates.shape[1])]
     late, left = (np.stack(each, axis=1) for each in zip(*steps, strict=True))
@@ -84,7 +88,7 @@ def cost_of_waiting(
 
 
 class _Fluid:
-    """Arrays are scenarios by begins by capacities."""
+    """Arrays are scenarios by starts by capacities."""
 
     def __init__(
         self,
@@ -100,11 +104,11 @@ class _Fluid:
         self._backlog = np.where(begins == 0, demand.backlog_events, np.zeros(shape))
         self._rest = np.zeros((begins.size, 1))
         self._again = np.where(begins == 0, demand.again_per_second, np.zeros(shape))
-        # What waits now is no more than what passes in a second: then nothing of it is late.
+        # The present backlog passes within a second, so nothing of it is late.
         self._is_late = (begins == 0) & (demand.backlog_events > demand.present_per_second)
 
     def step(self, step: int) -> tuple[Floats, Floats]:
-        """What it costs that came in this step, and what is left at its end."""
+        """Return the cost of the arrivals of this step, and the backlog at its end."""
         dt, capacities = self._demand.step_seconds, self._capacities
         runs = self._begins <= step
         self._rest = np.where(self._begins == step, self._pause_seconds, self._rest)

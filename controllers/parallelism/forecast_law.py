@@ -1,16 +1,18 @@
-"""How many tasks an operator should have now, given what each number of tasks would miss in windows to come.
+"""The forecast law: how many tasks an operator should have now, given what each number of tasks would miss in
+future windows.
 
-Zacheilas' graph of transitions: a state is a window and a number of tasks p'; the edge to it costs
+Zacheilas' transition graph: a state is a window and a number of tasks p'; the edge to it costs
 
     C = missed * cost_missed + p' * cost_task + [p' differs from before] * cost_change
 
-and the way of least cost from now on says what to do first (Stutz, 8 with ERRATA E36). The graph has layers,
-so dynamic programming finds what Dijkstra would, in O(windows * tasks²) (E37). Of ways that cost the same the
-one with fewer tasks is taken, window by window. What is missed in each window comes from `design.forecast`.
+and the cheapest path from now on gives the first step (Stutz, 8 with ERRATA E36). The graph has layers, so
+dynamic programming finds the same path as Dijkstra in O(windows * tasks²) (E37). Among equally cheap paths
+the
+one with fewer tasks is taken, window by window. Missed events per window come from `design.forecast`.
 
-The first column of what is missed stands for the minimum, or for `first` tasks where the observation says so:
-who measures does not know the parameters. Then fewer than the minimum are never chosen, and from fewer each
-choice is a change. Where no column reaches the minimum, the last is as near as can be.
+The first column of missed events stands for the minimum, or for `first` tasks if the observation says so,
+because the sensor does not know the parameters. Fewer than the minimum are never chosen, and from fewer each
+choice is a change. If no column reaches the minimum, the last one is the closest.
 """
 
 from collections.abc import Sequence
@@ -25,27 +27,27 @@ from queues.errors import BadInput
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 PARAMETERS = (
-    Parameter("cost_missed", "cost per event", "Of an event that isn't handled in its window.", 1.0, 0, 1e12),
-    Parameter("cost_task", "cost per task and window", "Of a task.", 1.0, 0, 1e12),
-    Parameter("cost_change", "cost per change", "Of changing the number of tasks.", 1.0, 0, 1e12),
+    Parameter("cost_missed", "cost per event", "Cost of an event that isn't handled in its window.", 1.0, 0, 1e12),
+    Parameter("cost_task", "cost per task and window", "Cost of a task.", 1.0, 0, 1e12),
+    Parameter("cost_change", "cost per change", "Cost of changing the number of tasks.", 1.0, 0, 1e12),
     Parameter(
-        "minimum", "tasks", "At least; the first column of missed, unless it says.", 1, 1, 100_000, "integer"
+        "minimum", "tasks", "Minimum tasks; also the first column of missed, unless `first` is given.", 1, 1, 100_000, "integer"
     ),
 )
 OBSERVATION = (
     Parameter(
         "missed",
         "events",
-        "Per window: with the minimum of tasks, with one more, and so on.",
+        "Missed events per window: with the minimum of tasks, with one more, and so on.",
         maximum=1e15,
         kind="table",
         required=True,
     ),
-    Parameter("current", "tasks", "Now.", None, 1, 200_000, "integer", required=True),
+    Parameter("current", "tasks", "Current tasks.", None, 1, 200_000, "integer", required=True),
     Parameter(
         "first",
         "tasks",
-        "What the first column of missed stands for; null: the minimum.",
+        "Tasks of the first column of missed; null: the minimum.",
         None,
         1,
         100_000,
@@ -55,7 +57,7 @@ OBSERVATION = (
 
 
 class ParallelismForecast:
-    """Tasks by the cheapest path through the windows to come; see the module for what it costs."""
+    """Tasks by the cheapest path through future windows; see the module for the costs."""
 
     name = "parallelism_forecast"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -67,7 +69,7 @@ class ParallelismForecast:
     remedy, rank = Remedy("workers"), 2
 
     def check(self, parameters: Values) -> None:
-        """Costs can't contradict each other."""
+        """Accept all parameters: costs can't contradict each other."""
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` for no windows, or a current number outside the range of the columns."""
@@ -82,14 +84,14 @@ class ParallelismForecast:
             )
 
     def initial_state(self, parameters: Values) -> Json:
-        """Nothing is remembered: the forecast decides."""
+        """Return an empty state: only the forecast decides."""
         return {}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Nothing is remembered."""
+        """Accept every state: it is empty."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """The first step of the cheapest path, the path, and what it costs."""
+        """Return the first step of the cheapest path, the path, and its cost."""
         low, missed_events = _choices(parameters, observation)
         current = int(observation["current"])
         columns, cost = cheapest(
@@ -106,8 +108,8 @@ class ParallelismForecast:
         missed = sum(row[column] for row, column in zip(missed_events.tolist(), columns, strict=True))
         terms = {"missed": missed, "changes": changes, "tasks_mean": sum(path) / len(path)}
         keeps = path[0] == current
-        what = f"Keep {counted(current, 'task')}" if keeps else f"Set tasks {current} → {path[0]}"
-        cause = f"this begins the cheapest path over {counted(len(path), 'window')}"
+        what = f"Keep {counted(current, 'task')}" if keeps else f"Set tasks from {current} to {path[0]}"
+        cause = f"first step of the cheapest path over {counted(len(path), 'window')}"
         reason = because(what, cause, remarks=[f"cost: {cost:.6g}; changes: {changes}"])
         return state, Decision(action, reason, terms, raw=float(path[0]))
 
@@ -116,13 +118,14 @@ LAW: Law = ParallelismForecast()
 
 
 def _first(parameters: Values, observation: Values) -> int:
-    """The tasks of the first column."""
+    """Return the tasks of the first column."""
     first = observation.get("first")
     return int(parameters["minimum"] if first is None else first)
 
 
 def _choices(parameters: Values, observation: Values) -> tuple[int, Floats]:
-    """The fewest tasks that may be chosen, and what is missed with them, with one more, and so on."""
+    """Return the fewest tasks that may be chosen, and the missed events with them, with one more, and so on.
+    """
     first, missed = _first(parameters, observation), np.asarray(observation["missed"], dtype=float)
     left_out = min(max(0, int(parameters["minimum"]) - first), missed.shape[1] - 1)
     return first + left_out, missed[:, left_out:]
@@ -136,16 +139,19 @@ def cheapest(
     cost_change: float,
     minimum: int = 1,
 ) -> tuple[list[int], float]:
-    """The columns of the cheapest path (windows,) and its cost; `missed` is windows by numbers of tasks.
-    current: the column of now; None where there is none, and each is a change.
+    """Return the columns of the cheapest path (windows,) and its cost; `missed` is windows by numbers of
+    tasks.
 
-    From the last window backwards: to_come[p] is the least cost of what follows when p tasks run.
+    `current` is the present column; None: there is none, and each choice is a change. Computed backwards from
+    the last
+    window: to_come[p] is the lowest cost of what follows when p tasks run.
     """
     columns = np.arange(missed.shape[1])
     here = missed * cost_missed + (minimum + columns) * cost_task
     to_come, choices = np.zeros(missed.shape[1]), []
     for window in here[::-1]:
-        # Of each number of tasks before: as many again, or the cheapest of all others; of equals the fewest.
+        # For each earlier number of tasks: the same number again, or the cheapest other; of equal ones the
+        # smallest.
         stays, moves = window + to_come, cost_change + window + to_come
         to = int(moves.argmin())
         least = moves[to]

@@ -1,13 +1,12 @@
-"""What the parallelism laws observe of a topology, whosever it is.
+"""What the parallelism laws observe of a topology, for every kind of plant.
 
-Only operators whose tasks can be set are in it, and the paths between them: what lies before, after or in
-between is none of the law's. Rates are of all tasks of an operator, times and variabilities of one event in
-one task:
+It contains only operators whose tasks can be set, and the paths between them; everything else is outside the
+law. Rates are those of all tasks of an operator; times and variabilities are those of one event in one task:
 
     rate = inputs / window,  c² = variance / mean²
 
-What was not measured is null, and a law that needs it holds. An operator to which nothing came is measured:
-its events take no time, one comes in a window at most.
+Unmeasured values are null, and a law that needs them holds. An operator without arrivals is measured: its
+events take no time, and at most one arrives per window.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ Observation = dict[str, Any]
 
 
 def steered_paths(topology: MeasuredTopology) -> list[list[str]]:
-    """Each path's operators that can be set, in their order; each such way once."""
+    """Return the operators of each path that can be set, in order, each sequence once."""
     ways = (
         tuple(name for name in path if topology.operators[name].fixed is None)
         for path in topology.paths.values()
@@ -28,13 +27,13 @@ def steered_paths(topology: MeasuredTopology) -> list[list[str]]:
 
 
 def steered(topology: MeasuredTopology) -> list[MeasuredOperator]:
-    """The operators that can be set and lie on a path."""
+    """Return the operators that can be set and lie on a path."""
     names = dict.fromkeys(name for path in steered_paths(topology) for name in path)
     return [topology.operators[name] for name in names]
 
 
 def queueing(topology: MeasuredTopology) -> Observation:
-    """Of `parallelism_queueing`."""
+    """Build the observation of `parallelism_queueing`."""
     return {
         "paths": steered_paths(topology),
         "operators": {each.name: _queueing(each, topology.window_seconds) for each in steered(topology)},
@@ -46,7 +45,9 @@ def joint(
     forecast_per_second: Sequence[float] = (),
     deviation_per_second: Sequence[float] = (),
 ) -> Observation:
-    """Of `parallelism_joint`; the forecast is of what the sources offer. Raises nothing: unknown is null."""
+    """Build the observation of `parallelism_joint`; the forecast is that of the sources. Unknown values are
+    null.
+    """
     return {
         "at_seconds": topology.at,
         "source_per_second": source_per_second(topology),
@@ -59,26 +60,26 @@ def joint(
 
 
 def source_per_second(topology: MeasuredTopology) -> float:
-    """What comes to the first steered operators of all paths; 0 where it isn't known."""
+    """Return the arrivals at the first controlled operators of all paths, or 0 if unknown."""
     first = dict.fromkeys(path[0] for path in steered_paths(topology))
     rates = (rate_per_second(topology.operators[name], topology.window_seconds) for name in first)
     return sum(rate for rate in rates if rate is not None)
 
 
 def failed_per_second(topology: MeasuredTopology) -> float | None:
-    """What failed of what the sources brought; None where none of them counts it."""
+    """Return the failures per second of source events, or None if nothing counts them."""
     counts = [each.failed for each in topology.operators.values() if each.failed is not None]
     return sum(counts) / topology.window_seconds if counts else None
 
 
 def rate_per_second(operator: MeasuredOperator, window_seconds: float) -> float | None:
-    """Events that come to all tasks of an operator."""
+    """Return the events per second at all tasks of an operator."""
     inputs = operator.measure("inputs")
     return None if inputs is None else inputs / window_seconds
 
 
 def service_seconds(operator: MeasuredOperator) -> float | None:
-    """Of one event in one task: the mean over events, so that a task with nothing to do doesn't count."""
+    """Return the service time of an event in a task: the mean over events, so that idle tasks don't count."""
     pairs = [
         (task.get("service_seconds"), task.get("executions"))
         for task in operator.tasks
@@ -91,7 +92,7 @@ def service_seconds(operator: MeasuredOperator) -> float | None:
 
 
 def backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> float:
-    """What waits in front of it."""
+    """Return the backlog in front of an operator."""
     waits = [
         link.latency_seconds
         for link in topology.links
@@ -101,8 +102,11 @@ def backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> fl
 
 
 def waiting_events(operator: MeasuredOperator, window_seconds: float, wait_seconds: float | None) -> float:
-    """What waits in front of it: as it is counted, else by Little's law: what comes in a second, times how
-    long it waits there. Of a load that has ended that law makes nothing, whatever it left behind.
+    """Return the waiting events in front of an operator: as counted, or by Little's law.
+
+    Little's law multiplies the arrivals per second by the waiting time. It gives nothing for a load that has
+    ended,
+    whatever it left behind.
     """
     if operator.waiting is not None:
         return operator.waiting
@@ -110,7 +114,7 @@ def waiting_events(operator: MeasuredOperator, window_seconds: float, wait_secon
 
 
 def squared_variation(operator: MeasuredOperator, mean: str, variance: str) -> float:
-    """c² of what was measured, the mean over tasks; 1 (as at random) where it isn't known."""
+    """Return c² of the measurements as the mean over tasks, or 1 (random) if unknown."""
     known = [
         spread / value**2
         for task in operator.tasks
@@ -127,14 +131,14 @@ def _queueing(operator: MeasuredOperator, window_seconds: float) -> Observation:
         "service_seconds": service_seconds(operator),
         "arrival_cv2": squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance"),
         "service_cv2": squared_variation(operator, "service_seconds", "service_variance"),
-        "correction": 1.0,  # the measured wait has the channel's latency in it
+        "correction": 1.0,  # the measured wait includes the channel's latency
         "latency_seconds": operator.measure("latency_seconds") or 0.0,
         **_taken(operator),
     }
 
 
 def _interval_seconds(operator: MeasuredOperator, rate: float | None, window_seconds: float) -> float | None:
-    """Between arrivals at one task; at least the window where nothing came."""
+    """Return the time between arrivals at one task; at least the window if nothing arrived."""
     if rate is None:
         return None
     return operator.parallelism / rate if rate else operator.parallelism * window_seconds
@@ -155,5 +159,5 @@ def _joint(operator: MeasuredOperator, topology: MeasuredTopology) -> Observatio
 
 
 def _taken(operator: MeasuredOperator) -> Observation:
-    """The tasks that its plant takes: others it would refuse at each tick."""
+    """Return the tasks that the plant accepts; it would refuse others at each tick."""
     return {"minimum": max(1, operator.minimum), "maximum": max(1, operator.maximum)}
