@@ -12,7 +12,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from console.help import documents
+from console.help import documents, glossary
 from controllers.catalog import LAWS
 from controllers.framework import guard
 from controllers.framework.law import Law
@@ -51,6 +51,7 @@ def made() -> Mapping[str, str]:
         "reference/keys.md": server_keys(),
         "reference/documents.md": stored_documents(),
         "understand/map.md": house_map(),
+        "glossary.md": glossary.build_page(),
     }
 
 

@@ -7,9 +7,11 @@ from urllib.parse import urlencode
 
 from django import template
 from django.urls import reverse
+from django.utils.html import format_html
 
 from console.display import formats, state_words
 from console.display.formats import compact, known
+from console.help.glossary import load_definitions
 from console.input.form_values import iso, time_of
 from controllers.patterns.expression import Expression, render
 from queues.errors import BadInput
@@ -128,3 +130,10 @@ def scope(override: Any) -> str:
 def as_json(value: Any) -> str:
     """A document as indented JSON, keys in their order."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+@register.filter
+def term(label: str) -> str:
+    """Return the label with the definition of its glossary term as a tooltip."""
+    definition = load_definitions().get(label.lower()) or load_definitions()[label.lower().removesuffix("s")]
+    return format_html('<abbr class="term" title="{}">{}</abbr>', definition, label)
