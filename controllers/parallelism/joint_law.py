@@ -1,20 +1,27 @@
-"""Tasks of all operators together, ahead of the load: by forecast, cost of a pause, and measured gain.
+"""The joint law: tasks of all operators together, ahead of the load, from a forecast, the cost of a pause,
+and the
+measured gain.
 
-The forecast is a spread of rates (`needs.demand`), not one. Each capacity of the chain costs
-its tasks and, expected over that spread, the events that wait too long, in a pause, in a peak, behind what
-piled up (`fluid_backlog`): so an event that comes too late is weighed against a task that stands idle, as
-a newsvendor weighs a paper not had against one not sold. Besides, the mean forecast between two
-decisions has to keep `target_utilisation` and the paths' bound (`task_allocation`). How far tasks help is
-learnt (`scaling_curve`). `plan` decides when to change: the present tasks stay while they do, up
-to `tolerance` above the target, and while a change doesn't pay.
+The forecast is a distribution of rates (`needs.demand`). Each capacity of the chain costs its tasks and,
+expected
+over that distribution, the events that wait too long in a pause, in a peak, or behind the backlog
+(`fluid_backlog`): a late event is weighed against an idle task, as in the newsvendor problem. Besides, the
+mean
+forecast between two decisions has to keep `target_utilisation` and the bound of the paths
+(`task_allocation`).
+The effect of tasks is learned (`scaling_curve`). `plan` decides when to change: the current tasks stay while
+they
+suffice, up to `tolerance` above the target, and while a change doesn't pay off.
 
-What failed comes again beside what is new (`fluid_backlog`): tasks that only keep pace with what is new never
+Failed events return in addition to new ones (`fluid_backlog`): tasks that only keep pace with new events
+never
 end that, and cost accordingly.
 
-After a rescale the measured gain of capacity is held against the expected one, unless that was so small that
-noise hides it. Where less than `effective_share` of it came, the operator gets no more tasks than it had then
-for `blocked_seconds`, and the decision says so; then it is tried again, or sooner, once notably more is
-offered and what waits there outlasts the deadline. What it gives back in a dip meanwhile it may get again.
+After a rescale the measured gain of capacity is compared with the expected one, unless noise would hide it.
+If
+less than `effective_share` of it was reached, the operator gets no more tasks than it had then for
+`blocked_seconds`, and the decision says so. The law tries again after that, or earlier when notably more is
+offered and the waiting exceeds the deadline. Tasks released in a dip may be restored meanwhile.
 """
 
 import math
@@ -51,53 +58,53 @@ from controllers.parallelism.scaling_curve import REMEMBERED, ScalingCurve, reme
 from queues.checks import shown
 from queues.errors import BadInput
 
-# A gain of capacity that noise could not be.
+# Minimum gain of capacity that noise could not cause.
 NOTABLE = 0.05
-# Of the expected gain; what is more came of something else.
+# Share of the expected gain; a larger gain has another cause.
 MOST_GAIN = 1e6
-# What was seen counts so much at the next check.
+# Weight of earlier counts at the next check.
 SEEN_AGAIN = 0.8
-# A first share that could only be estimated counts so little beside one that was seen.
+# Weight of an estimated first share next to an observed one.
 ESTIMATED = 1e-3
 PARAMETERS = (
-    Parameter("bound_seconds", "s", "Latency that every path keeps for what is expected.", 1.0, 1e-9, 1e6),
-    Parameter("minimum", "tasks", "Of each operator, at least.", 1, 1, MOST_TASKS, "integer"),
-    Parameter("maximum", "tasks", "Of each operator, at most.", 10, 1, MOST_TASKS, "integer"),
-    Parameter("target_utilisation", "utilisation", "Of each task when they change.", 0.8, 0.1, 0.99),
-    Parameter("tolerance", "share of the target", "Above it the present tasks still do.", 0.2, 0, 1),
-    Parameter("missed_cost", "times its work", "Of an event that comes too late.", 8.0, 0, 1e6),
-    Parameter("deadline_seconds", "s", "An event that waits longer has failed.", 60.0, 1e-3, 1e6),
-    Parameter("window_seconds", "s", "Of the forecast.", 60.0, 1e-3, 1e7),
-    Parameter("interval_seconds", "s", "Between decisions; tasks change no sooner.", 60.0, 1e-3, 1e7),
-    Parameter("pause_seconds", "s", "For which a change stops everything.", 20.0, 0, 1e5),
-    Parameter("change_seconds", "s", "Of all tasks, that a change costs besides.", 5.0, 0, 1e5),
+    Parameter("bound_seconds", "s", "Maximum latency of every path under the expected load.", 1.0, 1e-9, 1e6),
+    Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MOST_TASKS, "integer"),
+    Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MOST_TASKS, "integer"),
+    Parameter("target_utilisation", "utilisation", "Target utilization of each task after a change.", 0.8, 0.1, 0.99),
+    Parameter("tolerance", "share of the target", "Excess above the target up to which the current tasks suffice.", 0.2, 0, 1),
+    Parameter("missed_cost", "times its work", "Cost of a late event.", 8.0, 0, 1e6),
+    Parameter("deadline_seconds", "s", "Wait after which an event has failed.", 60.0, 1e-3, 1e6),
+    Parameter("window_seconds", "s", "Length of the forecast.", 60.0, 1e-3, 1e7),
+    Parameter("interval_seconds", "s", "Time between decisions; tasks change no more often.", 60.0, 1e-3, 1e7),
+    Parameter("pause_seconds", "s", "Time for which a change stops everything.", 20.0, 0, 1e5),
+    Parameter("change_seconds", "s", "Additional cost of a change, over all tasks.", 5.0, 0, 1e5),
     Parameter(
         "tasks_of",
         "tasks",
-        "Of operators whose tasks a person has set.",
+        "Tasks of operators that a person has set.",
         {},
         kind="map",
-        items=(Parameter("tasks", "tasks", "Of this operator.", None, 1, MOST_TASKS, "integer"),),
+        items=(Parameter("tasks", "tasks", "Tasks of this operator.", None, 1, MOST_TASKS, "integer"),),
     ),
-    Parameter("effective_share", "share", "Of the expected gain; with less a rescale failed.", 0.3, 0, 1),
-    Parameter("blocked_seconds", "s", "Until what did not help is tried again.", 1800.0, 0, 1e7),
+    Parameter("effective_share", "share", "Share of the expected gain; a rescale with less has failed.", 0.3, 0, 1),
+    Parameter("blocked_seconds", "s", "Time until an ineffective change is tried again.", 1800.0, 0, 1e7),
 )
 OPERATOR = (
-    Parameter("tasks", "tasks", "Now.", None, 1, MOST_TASKS, "integer", required=True),
-    Parameter("rate_per_second", "events/s", "Offered to all its tasks; null: not measured.", None, 0, 1e12),
-    Parameter("service_seconds", "s", "Of one event in a task; null: not measured.", None, 0, 1e6),
-    Parameter("backlog_events", "events", "Waiting there.", 0.0, 0, 1e15),
-    Parameter("variability", "mean of c²", "Of arrivals and service.", 1.0, 0, 1e6),
-    Parameter("latency_seconds", "s", "What an event spends there besides waiting.", 0.0, 0, 1e6),
+    Parameter("tasks", "tasks", "Current tasks.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("rate_per_second", "events/s", "Load offered to all its tasks; null: not measured.", None, 0, 1e12),
+    Parameter("service_seconds", "s", "Service time of an event in a task; null: not measured.", None, 0, 1e6),
+    Parameter("backlog_events", "events", "Events waiting there.", 0.0, 0, 1e15),
+    Parameter("variability", "mean of c²", "Variability of arrivals and service.", 1.0, 0, 1e6),
+    Parameter("latency_seconds", "s", "Time that an event spends there besides waiting.", 0.0, 0, 1e6),
     *TAKEN,
 )
 OBSERVATION = (
-    Parameter("at_seconds", "s", "Now.", None, 0, 1e12, required=True),
-    Parameter("source_per_second", "events/s", "Offered now.", None, 0, 1e12, required=True),
+    Parameter("at_seconds", "s", "Time of the observation.", None, 0, 1e12, required=True),
+    Parameter("source_per_second", "events/s", "Load offered now.", None, 0, 1e12, required=True),
     Parameter(
         "failed_per_second",
         "events/s",
-        "That was too late and comes again; null: not measured.",
+        "Failed events that return; null: not measured.",
         None,
         0,
         1e12,
@@ -105,47 +112,47 @@ OBSERVATION = (
     Parameter(
         "forecast_per_second",
         "events/s",
-        "Expected in each window.",
+        "Expected load in each window.",
         maximum=1e12,
         kind="numbers",
         most=1_000,
     ),
-    Parameter("deviation_per_second", "events/s", "Its deviation.", maximum=1e12, kind="numbers"),
+    Parameter("deviation_per_second", "events/s", "Standard deviation of the load.", maximum=1e12, kind="numbers"),
     Parameter("paths", "lists of operators", "Paths from a source to a sink.", kind="names", required=True),
     Parameter(
         "operators",
         "by name",
-        "What was measured.",
+        "Measurements by operator.",
         kind="map",
         required=True,
-        items=(Parameter("operator", "operator", "One of them.", kind="object", items=OPERATOR),),
+        items=(Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),),
     ),
 )
 EXPECTED = (
-    Parameter("tasks", "tasks", "That were set.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("tasks", "tasks", "Tasks at the measurements.", None, 1, MOST_TASKS, "integer", required=True),
     Parameter("from_per_second", "events/s", "Capacity before.", None, 0, 1e15, required=True),
-    Parameter("to_per_second", "events/s", "Capacity expected.", None, 0, 1e15, required=True),
+    Parameter("to_per_second", "events/s", "Expected capacity.", None, 0, 1e15, required=True),
 )
 MEMORY = (
     Parameter(
-        "tasks", "tasks", "Of the points.", None, 1, MOST_TASKS, "integers", required=True, most=REMEMBERED
+        "tasks", "tasks", "Service times of the points.", None, 1, MOST_TASKS, "integers", required=True, most=REMEMBERED
     ),
-    Parameter("service_seconds", "s", "There.", maximum=1e6, kind="numbers", required=True, most=REMEMBERED),
-    Parameter("seen_per_second", "events/s", "At the source and here.", maximum=1e15, kind="numbers", most=2),
-    Parameter("waited", "flag", "Whether something did before it when last seen.", False, kind="flag"),
-    Parameter("blocked_until_seconds", "s", "Or null.", None, 0, 1e13),
-    Parameter("blocked_per_second", "events/s", "Offered here when it was blocked, or null.", None, 0, 1e12),
-    Parameter("blocked_tasks", "tasks", "Had when it was blocked, or null.", None, 1, MOST_TASKS, "integer"),
-    Parameter("expected", "gain", "Of the last rescale, or null.", kind="object", items=EXPECTED),
+    Parameter("service_seconds", "s", "Tasks of the points.", maximum=1e6, kind="numbers", required=True, most=REMEMBERED),
+    Parameter("seen_per_second", "events/s", "Events counted at the source and here.", maximum=1e15, kind="numbers", most=2),
+    Parameter("waited", "flag", "Whether events waited before it at the last observation.", False, kind="flag"),
+    Parameter("blocked_until_seconds", "s", "End of the block, or null.", None, 0, 1e13),
+    Parameter("blocked_per_second", "events/s", "Load offered here when it was blocked, or null.", None, 0, 1e12),
+    Parameter("blocked_tasks", "tasks", "Tasks when it was blocked, or null.", None, 1, MOST_TASKS, "integer"),
+    Parameter("expected", "gain", "Expectation of the last rescale, or null.", kind="object", items=EXPECTED),
 )
 STATE = (
     Parameter(
         "operators",
         "by name",
-        "What was learnt of each.",
+        "What was learned, by operator.",
         kind="map",
         required=True,
-        items=(Parameter("operator", "operator", "One of them.", kind="object", items=MEMORY),),
+        items=(Parameter("operator", "operator", "What was learned about one operator.", kind="object", items=MEMORY),),
     ),
 )
 NOTHING_LEARNT: Mapping[str, Json] = {
@@ -158,7 +165,7 @@ NOTHING_LEARNT: Mapping[str, Json] = {
     "blocked_tasks": None,
     "expected": None,
 }
-# What comes at a source, summed over what was seen of it; of less no share can be learnt.
+# Minimum count at a source from which a share can be learned.
 LEAST_SEEN = 1e-9
 LEAST_SHARE, MOST_SHARE = 1e-9, 1e9
 
@@ -175,11 +182,11 @@ class ParallelismJoint:
     remedy, rank = Remedy("workers"), 3
 
     def check(self, parameters: Values) -> None:
-        """Raise `BadInput` when minimum is above maximum."""
+        """Raise `BadInput` if minimum is above maximum."""
         check_range(parameters)
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` for paths without sense, or a forecast whose deviations are not as many."""
+        """Raise `BadInput` for invalid paths, or a forecast with a different number of deviations."""
         check_paths(observation["paths"], list(observation["operators"]), f"{where}.paths")
         means, deviations = forecast(observation)
         if len(means) != len(deviations):
@@ -189,17 +196,18 @@ class ParallelismJoint:
             )
 
     def initial_state(self, parameters: Values) -> Json:
-        """Nothing learnt."""
+        """Return a state in which nothing was learned."""
         return {"operators": {}}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Raise `BadInput` for points that are not pairs of different tasks and a service, and for a source
-        at which nothing was seen."""
+        """Raise `BadInput` for points that are not pairs of different tasks and a service time, or a source
+        without counts.
+        """
         for name, row in state["operators"].items():
             _check_memory(row, f"{where}.operators.{name}")
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """Tasks of every operator on a path, or none when the present ones stay."""
+        """Return the tasks of every operator on a path, or no action if the current ones stay."""
         rows = observation["operators"]
         names = operators_of(observation["paths"])
         if held := held_unmeasured(rows, names, ("rate_per_second", "service_seconds")):
@@ -259,8 +267,11 @@ def _check_memory(row: Values, where: str) -> None:
 
 
 def _passed(observation: Values, memory: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
-    """What gets through to an operator, events/s of the source, where something waits before it; None where
-    nothing does. What waits is always busy: it passes its capacity."""
+    """Return what gets through to an operator (events/s of the source) if events wait before it, otherwise
+    None.
+
+    An operator with waiting events is always busy: it passes its capacity.
+    """
     rows, source = observation["operators"], observation["source_per_second"]
     before = {each for path in observation["paths"] if name in path for each in path[: path.index(name)]}
     waiting = [each for each in before if rows[each]["backlog_events"] > source]
@@ -281,7 +292,7 @@ def _learn(
     passed: float | None,
     verdicts: dict[str, float],
 ) -> dict[str, Json]:
-    """What is remembered of an operator from now on; `verdicts` gets a rescale's share of its gain."""
+    """Return the memory of an operator; `verdicts` receives the share of the expected gain of a rescale."""
     row, source = observation["operators"][name], observation["source_per_second"]
     before = memory or NOTHING_LEARNT
     points = dict(zip(map(int, before["tasks"]), before["service_seconds"], strict=True))
@@ -308,9 +319,10 @@ def _block(
     row: Mapping[str, Any],
     share_of_gain: float | None,
 ) -> dict[str, Json]:
-    """Until when an operator gets no more tasks than it had when that was found, and what it was offered
-    then; all null where it may. It ends before its time where notably more is offered and what waits outlasts
-    the deadline.
+    """Return until when an operator gets no more tasks than it had, and the load at that time; all null if it
+    may.
+
+    The block ends early if notably more is offered and the waiting exceeds the deadline.
     """
     at_seconds, rate = observation["at_seconds"], row["rate_per_second"]
     if share_of_gain is not None and share_of_gain < parameters["effective_share"]:
@@ -330,15 +342,19 @@ def _blocked(until_seconds: float | None, per_second: float | None, tasks: int |
 
 
 def _is_notable(expected: Mapping[str, float]) -> bool:
-    """Whether noise could not hide such a gain."""
+    """Return whether noise could not hide such a gain."""
     return expected["to_per_second"] >= expected["from_per_second"] * (1 + NOTABLE)
 
 
 def _seen(before: Mapping[str, Any], rate: float, source: float, passed: float | None) -> list[float] | None:
-    """Events at the source and at the operator, the older the less they count. Where something waits before
-    it, what comes is what was let through; then what had piled up comes down; both say nothing, and only
-    where nothing else is known it is taken for a share of what passes. Nor does a source say anything that
-    has been idle for so long that hardly anything is left of what was seen."""
+    """Return the counts at the source and at the operator; older counts weigh less.
+
+    While events wait before the operator, its arrivals are what was let through; afterwards the backlog
+    arrives. Both
+    say nothing about the share, so they are used only if nothing else is known. A source that was idle for so
+    long
+    that its counts have decayed says nothing, either.
+    """
     seen = before["seen_per_second"]
     if not seen:
         first = [source, rate] if passed is None else [passed * ESTIMATED, rate * ESTIMATED]
@@ -365,20 +381,20 @@ def _known(parameters: Values, observation: Values, name: str, memory: Mapping[s
     fewest, most = task_range(parameters, row) if hand is None else (hand, hand)
     share = _share(memory["seen_per_second"])
     if memory["seen_per_second"] is None and row["backlog_events"] > 0:
-        share = 1.0  # not known, and what waits has come from somewhere
+        share = 1.0  # unknown, and the waiting events came from somewhere
     had = max(int(row["tasks"]), int(memory["blocked_tasks"] or 0))
     return Known(name, row, curve, share, had if is_blocked and hand is None else None, fewest, most)
 
 
 def _share(seen: Sequence[float] | None) -> float:
-    """Events that come here for one at the source; next to none is none."""
+    """Return the events that arrive here per event at the source; next to none counts as none."""
     source, here = seen or (1.0, 0.0)
     share = here / source
     return min(share, MOST_SHARE) if share >= LEAST_SHARE else 0.0
 
 
 def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks: Ints) -> None:
-    """Notes what more tasks should bring, to be held against what they do."""
+    """Record what more tasks should bring, to compare it with the result."""
     for each, count in zip(known, tasks.tolist(), strict=True):
         before, after = (each.curve.capacity_per_second(n) for n in (each.row["tasks"], count))
         expected = {"tasks": count, "from_per_second": before, "to_per_second": after}
@@ -418,7 +434,7 @@ def _decision(
         remarks=[
             *([f"the last rescale of {listed(failed)} gained less than expected"] if failed else []),
             *(
-                [f"{listed(needs.blocked)}: more tasks did not help, tried again later"]
+                [f"{listed(needs.blocked)}: more tasks did not help; retrying later"]
                 if needs.blocked
                 else []
             ),
@@ -435,7 +451,7 @@ def _decision(
 def _expected(
     parameters: Values, before: Mapping[str, int], tasks: Mapping[str, int], capacity: float, now: float
 ) -> Expected:
-    """More capacity where that is what it is for; else the tasks themselves."""
+    """Return the expected effect: more capacity if that is the purpose, otherwise the tasks themselves."""
     within = parameters["interval_seconds"] / 2
     if capacity >= now * (1 + NOTABLE):
         return Expected("capacity_per_second", "up", capacity - now, within)
@@ -452,7 +468,7 @@ def _at_most(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> st
 
 
 def _what(before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
-    """The action in words: the operators whose tasks change."""
+    """Describe the action: the operators whose tasks change."""
     changes = [f"{name} {count} → {tasks[name]}" for name, count in before.items() if tasks[name] != count]
     return f"Set tasks of {listed(changes)}" if changes else NO_ACTION
 
@@ -464,9 +480,9 @@ def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], task
     if needs.short and then > now:
         return f"{have} {do} not suffice for the forecast load, nor do {then}, and more are not allowed"
     if tasks == before and needs.keeps[0] and not needs.short:
-        return f"{have} {suffice} for now, and a change would not repay {pause}"
+        return f"{have} {suffice} for now; the expected gain of a change is smaller than the cost of {pause}"
     if tasks == before:
         return f"{have} {do} not suffice, and more are not allowed"
     if not needs.keeps[0]:
         return f"{have} {do} not suffice for the forecast load, {then} do"
-    return f"{counted(then, 'task')} instead of {now} {'repays' if then == 1 else 'repay'} {pause}"
+    return f"{counted(then, 'task')} instead of {now} {'repays' if then == 1 else 'repay'} the cost of {pause}"

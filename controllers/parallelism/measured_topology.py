@@ -1,11 +1,13 @@
-"""A plant as operators, tasks and channels, with what is measured of them at one instant (Stutz, 4 and 5.2).
+"""A plant as operators, tasks, and channels, with measurements of one instant (Stutz, 4 and 5.2).
 
-The logical graph: operators, and links between them. A *path* leads from a source, which only brings events
-in, along links to an operator without any further. The physical graph: an operator has `parallelism` tasks,
-named `<name>_1` to `<name>_<parallelism>`, and each task a channel to every task of the operators after it.
+The logical graph has operators and links between them. A *path* leads from a source, which only brings events
+in, along links to an operator without a further link. In the physical graph an operator has `parallelism`
+tasks, named `<name>_1` to `<name>_<parallelism>`, and each task has a channel to every task of the next
+operators.
 
-Counts are of the last `window_seconds`; of an operator they are the sum over its tasks, all else the mean
-over those that have it (Stutz, 4.2). What is not known is None, never 0. A document (`to_document`,
+Counts cover the last `window_seconds`; for an operator they are the sum over its tasks, everything else is
+the
+mean over the tasks with a value (Stutz, 4.2). Unknown values are None, never 0. A document (`to_document`,
 `from_document`) is plain JSON.
 """
 
@@ -23,71 +25,71 @@ AGGREGATES: Mapping[str, Callable[[list[float]], float]] = {"AVG": fmean, "SUM":
 MOST_PATHS = 1_000
 MOST_TASKS = 100_000
 MOST_CHANNELS = 100_000
-LATEST_SECONDS = 2.5e11  # since 1970: later than the year 9892 is in no calendar that pages know
+LATEST_SECONDS = 2.5e11  # since 1970: no calendar of the pages goes beyond the year 9892
 
 
 def _measure(name: str, unit: str, help_text: str) -> Parameter:
     return Parameter(name, unit, help_text, None, 0, 1e18)
 
 
-# Of a task.
+# Measures of a task.
 MEASURES = (
-    _measure("latency_seconds", "s", "From an event's being taken to its being given on."),
-    _measure("latency_variance", "s²", "Of its latencies."),
-    _measure("service_seconds", "s", "Between the takings of two events, while there are any."),
-    _measure("service_variance", "s²", "Of its service times."),
-    _measure("arrival_interval_seconds", "s", "Between the arrivals of two events."),
-    _measure("arrival_interval_variance", "s²", "Of these intervals."),
-    _measure("utilisation", "share", "Service time over arrival interval, or the time it worked."),
-    _measure("inputs", "events", "That came to it in the window."),
-    _measure("inputs_variance", "events²", "Of the counts within the window."),
-    _measure("executions", "events", "That it worked in the window."),
-    _measure("executions_variance", "events²", "Of the counts within the window."),
-    _measure("outputs", "events", "That it gave on in the window."),
-    _measure("outputs_variance", "events²", "Of the counts within the window."),
+    _measure("latency_seconds", "s", "Time from receiving an event to emitting it."),
+    _measure("latency_variance", "s²", "Variance of the latency."),
+    _measure("service_seconds", "s", "Time between the starts of two events while events wait."),
+    _measure("service_variance", "s²", "Variance of the service time."),
+    _measure("arrival_interval_seconds", "s", "Time between two arrivals."),
+    _measure("arrival_interval_variance", "s²", "Variance of the arrival interval."),
+    _measure("utilisation", "share", "Service time divided by arrival interval, or the share of busy time."),
+    _measure("inputs", "events", "Events received in the window."),
+    _measure("inputs_variance", "events²", "Variance of the counts within the window."),
+    _measure("executions", "events", "Events processed in the window."),
+    _measure("executions_variance", "events²", "Variance of the counts within the window."),
+    _measure("outputs", "events", "Events emitted in the window."),
+    _measure("outputs_variance", "events²", "Variance of the counts within the window."),
 )
 NAMES = tuple(each.name for each in MEASURES)
 COUNTS = ("inputs", "executions", "outputs")
 OPERATOR_MEASURES = (
-    Parameter("failed", "events", "Of a source: whose work failed in the window.", None, 0, 1e18),
-    Parameter("acked", "events", "Of a source: that were worked to their end in the window.", None, 0, 1e18),
-    Parameter("waiting", "events", "In front of it now; null: not counted.", None, 0, 1e18),
+    Parameter("failed", "events", "For a source: events whose processing failed in the window.", None, 0, 1e18),
+    Parameter("acked", "events", "For a source: events that were completely processed in the window.", None, 0, 1e18),
+    Parameter("waiting", "events", "Events waiting in front of it; null: not counted.", None, 0, 1e18),
 )
 LINK_MEASURES = (
-    Parameter("latency_seconds", "s", "From being given to being taken.", None, 0, 1e12),
-    Parameter("batching_seconds", "s", "Of it, in the giver's buffer.", None, 0, 1e12),
+    Parameter("latency_seconds", "s", "Time from sending to receiving.", None, 0, 1e12),
+    Parameter("batching_seconds", "s", "Part of it in the sender's buffer.", None, 0, 1e12),
 )
 _OPERATOR = (
-    Parameter("kind", "kind", "A source only brings events in.", None, kind="choice",
+    Parameter("kind", "kind", "Whether it only brings events in.", None, kind="choice",
               choices=("source", "operator"), required=True),
-    Parameter("parallelism", "tasks", "Now.", None, 0, MOST_TASKS, "integer", required=True),
-    Parameter("minimum", "tasks", "That may be set.", 1, 0, MOST_TASKS, "integer"),
-    Parameter("maximum", "tasks", "That may be set.", MOST_TASKS, 0, MOST_TASKS, "integer"),
+    Parameter("parallelism", "tasks", "Current number of tasks.", None, 0, MOST_TASKS, "integer", required=True),
+    Parameter("minimum", "tasks", "Minimum tasks that may be set.", 1, 0, MOST_TASKS, "integer"),
+    Parameter("maximum", "tasks", "Maximum tasks that may be set.", MOST_TASKS, 0, MOST_TASKS, "integer"),
     Parameter("fixed", "sentence", "Why its tasks can't be set; null: they can.", None, kind="text"),
     *OPERATOR_MEASURES,
-    Parameter("tasks", "tasks", "What is measured of each, from the first.", (), kind="rows", items=MEASURES),
+    Parameter("tasks", "tasks", "Measures of each task, from the first.", (), kind="rows", items=MEASURES),
 )  # fmt: skip
 _LINK = (
-    Parameter("source", "operator", "That gives.", None, kind="text", required=True),
-    Parameter("target", "operator", "That takes.", None, kind="text", required=True),
-    Parameter("latency_seconds", "s", "From being given to being taken.", None, 0, 1e12),
-    Parameter("batching_seconds", "s", "Of it, in the giver's buffer.", None, 0, 1e12),
+    Parameter("source", "operator", "Sending operator.", None, kind="text", required=True),
+    Parameter("target", "operator", "Receiving operator.", None, kind="text", required=True),
+    Parameter("latency_seconds", "s", "Time from sending to receiving.", None, 0, 1e12),
+    Parameter("batching_seconds", "s", "Part of it in the sender's buffer.", None, 0, 1e12),
 )
 DOCUMENT = (
-    Parameter("plant", "name", "Whose topology it is.", None, kind="text", required=True),
-    Parameter("at", "s since 1970", "When it was measured.", None, 0, LATEST_SECONDS, required=True),
-    Parameter("window_seconds", "s", "Over which counts are.", None, 1e-3, 1e9, required=True),
-    Parameter("holder", "name", "Who steers it through the control API; null: nobody.", None, kind="text"),
-    Parameter("held_until", "s since 1970", "Or until it is renewed.", None, 0, LATEST_SECONDS),
-    Parameter("operators", "by name", "All of them.", None, kind="map", required=True,
-              items=(Parameter("operator", "operator", "One.", kind="object", items=_OPERATOR),)),
-    Parameter("links", "links", "Between operators.", (), kind="rows", items=_LINK),
+    Parameter("plant", "name", "Plant of the topology.", None, kind="text", required=True),
+    Parameter("at", "s since 1970", "Time of the measurement.", None, 0, LATEST_SECONDS, required=True),
+    Parameter("window_seconds", "s", "Window of the counts.", None, 1e-3, 1e9, required=True),
+    Parameter("holder", "name", "Who controls it through the control API; null: nobody.", None, kind="text"),
+    Parameter("held_until", "s since 1970", "Expiry unless renewed.", None, 0, LATEST_SECONDS),
+    Parameter("operators", "by name", "All operators.", None, kind="map", required=True,
+              items=(Parameter("operator", "operator", "One operator.", kind="object", items=_OPERATOR),)),
+    Parameter("links", "links", "Links between operators.", (), kind="rows", items=_LINK),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class MeasuredOperator:
-    """One operator; `tasks` hold the measures of its tasks by name, the first task's first."""
+    """One operator; `tasks` holds the measures of its tasks by name, the first task first."""
 
     name: str
     kind: str
@@ -105,22 +107,22 @@ class MeasuredOperator:
         return tuple(f"{self.name}_{number}" for number in range(1, self.parallelism + 1))
 
     def by_task(self, measure: str) -> dict[str, float | None]:
-        """The measure of each task, by the task's name."""
+        """Return the measure of each task by name."""
         values = [task.get(measure) for task in self.tasks]
         values += [None] * (self.parallelism - len(values))
         return dict(zip(self.task_names, values, strict=False))
 
     def aggregate(self, measure: str, how: str) -> float | None:
-        """AVG, SUM, MAX or MIN over the tasks of which the measure is known; None when it is of none."""
+        """Return AVG, SUM, MAX, or MIN over the tasks with a known value, or None if there is none."""
         known = [value for value in self.by_task(measure).values() if value is not None]
         return float(AGGREGATES[how](known)) if known else None
 
     def measure(self, name: str) -> float | None:
-        """The operator's: a count summed, all else the mean."""
+        """Return the operator's measure: a count as the sum, everything else as the mean."""
         return self.aggregate(name, "SUM" if name in COUNTS else "AVG")
 
     def check(self, tasks: Any, field_name: str) -> int:
-        """As many tasks, when they may be set so. Raises `BadInput` saying what it takes."""
+        """Return the number of tasks if it may be set. Raise `BadInput` saying what it takes."""
         if self.fixed is not None:
             raise BadInput(field_name, f"{self.name}'s tasks can't be set: {self.fixed}")
         if type(tasks) is not int or not self.minimum <= tasks <= self.maximum:
@@ -136,7 +138,7 @@ class MeasuredOperator:
 
 @dataclass(frozen=True)
 class Link:
-    """From an operator to one after it; latency of the channels between their tasks."""
+    """Link from an operator to the next; the latency is that of the channels between their tasks."""
 
     source: str
     target: str
@@ -146,7 +148,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Channel:
-    """From a task to a task."""
+    """Channel from a task to a task."""
 
     source: str
     target: str
@@ -156,8 +158,9 @@ class Channel:
 
 @dataclass(frozen=True)
 class MeasuredTopology:
-    """A plant's operators by name and their links, all of one instant. Raises `BadInput` for a link to an
-    operator that is not there, a cycle, or more than MOST_PATHS paths.
+    """Operators of a plant by name and their links at one instant.
+
+    Raise `BadInput` for a link to an unknown operator, a cycle, or more than MOST_PATHS paths.
     """
 
     plant: str
@@ -181,11 +184,13 @@ class MeasuredTopology:
 
     @cached_property
     def paths(self) -> dict[str, tuple[str, ...]]:
-        """`path1`, `path2`, … → operators in their order, from each that nobody feeds."""
+        """Return `path1`, `path2`, … with their operators in order, from each operator without an incoming
+        link.
+        """
         fed = {link.target for link in self.links}
         starts = [name for name in self.operators if name not in fed]
         if self.operators and not starts:
-            raise BadInput("links", "lead in a circle: no operator is a path's first")
+            raise BadInput("links", "form a cycle: no operator is first on a path")
         found: list[tuple[str, ...]] = []
         for start in starts:
             for path in self._from(start):
@@ -197,7 +202,7 @@ class MeasuredTopology:
         return {f"path{number}": path for number, path in enumerate(found, 1)}
 
     def _from(self, start: str) -> Iterator[tuple[str, ...]]:
-        """In depth, without recursion: a plant may be a long chain."""
+        """Walk in depth without recursion, because a plant may be a long chain."""
         begun: list[tuple[str, ...]] = [(start,)]
         while begun:
             path = begun.pop()
@@ -211,8 +216,10 @@ class MeasuredTopology:
 
     @property
     def channels(self) -> list[Channel]:
-        """From each task to each task of the operators after it. Raises `BadInput` where they would fill the
-        memory: two operators of ten thousand tasks have a hundred million between them.
+        """Return the channels between tasks.
+
+        Raise `BadInput` if they would fill the memory: two operators with ten thousand tasks each have a
+        hundred million.
         """
         count = sum(
             self.operators[link.source].parallelism * self.operators[link.target].parallelism
@@ -228,21 +235,22 @@ class MeasuredTopology:
         ]
 
     def operator(self, name: Any, field_name: str = "operator") -> MeasuredOperator:
-        """By its name. Raises `BadInput` naming the known ones."""
+        """Return the operator with that name. Raise `BadInput` naming the known ones."""
         if name not in self.operators:
             raise BadInput(field_name, f"{name} is no operator; known: {', '.join(self.operators) or 'none'}")
         return self.operators[name]
 
     def check_tasks(self, tasks: Mapping[str, Any], field_name: str = "tasks") -> dict[str, int]:
-        """Tasks by operator, when all may be set so. Raises `BadInput` naming the first that may not."""
+        """Return the tasks by operator if all may be set. Raise `BadInput` naming the first that may not."""
         return {
             name: self.operator(name, f"{field_name}.{name}").check(count, f"{field_name}.{name}")
             for name, count in tasks.items()
         }
 
     def path_latency_seconds(self, path: Sequence[str]) -> float | None:
-        """Of an event that takes this path: operators' and channels' latencies, but for the source's. None
-        while one of them is not known.
+        """Return the latency of an event on this path: operators and channels, without the source.
+
+        Return None while one of them is unknown.
         """
         links = {(link.source, link.target): link.latency_seconds for link in self.links}
         between = [links[pair] for pair in pairwise(path)]
@@ -254,13 +262,13 @@ class MeasuredTopology:
         return _sum([*between, *within])
 
     def source_latency_seconds(self, source: str) -> float | None:
-        """The mean over the paths from this source of which it is known."""
+        """Return the mean latency over the paths from this source with a known latency."""
         latencies = [self.path_latency_seconds(path) for path in self.paths.values() if path[0] == source]
         known = [each for each in latencies if each is not None]
         return fmean(known) if known else None
 
     def part(self, names: Iterable[str]) -> "MeasuredTopology":
-        """Only these operators, and the links between them."""
+        """Return the topology with only these operators and the links between them."""
         kept = {name: self.operators[name] for name in names}
         links = tuple(each for each in self.links if each.source in kept and each.target in kept)
         return MeasuredTopology(
@@ -280,7 +288,7 @@ class MeasuredTopology:
 
     @classmethod
     def from_document(cls, document: Any, where: str = "topology") -> "MeasuredTopology":
-        """Raises `BadInput` naming what is missing, unknown or not what it should be."""
+        """Read a document. Raise `BadInput` naming what is missing, unknown, or invalid."""
         read = read_values(DOCUMENT, document, where)
         operators = {name: _operator(name, row, where) for name, row in read["operators"].items()}
         links = tuple(Link(**row) for row in read["links"])

@@ -1,4 +1,6 @@
-"""What each operator needs in each forecast window, whether the present tasks do, and what may be chosen."""
+"""What each operator needs in each forecast window, whether the current tasks suffice, and which choices
+exist.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,15 +18,15 @@ from controllers.parallelism.scaling_curve import ScalingCurve
 from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 
 Floats = npt.NDArray[np.float64]
-# Of a task that works off what piled up: any less than always busy.
+# Utilization of a task with a backlog: slightly less than always busy.
 BUSY = 0.99
-# Capacities to choose among, between the least and the most that may be of use.
+# Capacities to choose from, between the lowest and the highest useful one.
 LEVELS = 48
-# Windows for which what is offered is taken to go on where there is no forecast.
+# Windows for which the current load is assumed to continue without a forecast.
 GOES_ON = 10
-# What passes, events/s, where nothing is offered to anybody.
+# Throughput in events/s where nothing is offered.
 UNLIMITED = 1e15
-# Five points that stand for a normal spread (Gauss-Hermite): exact for what is a polynomial of degree 9.
+# Five points for a normal distribution (Gauss-Hermite): exact for polynomials up to degree 9.
 DEVIATIONS, CHANCES = np.polynomial.hermite_e.hermegauss(5)
 
 
@@ -36,22 +38,22 @@ class Known:
     row: Mapping[str, Any]
     curve: ScalingCurve
     share: float
-    blocked_at: int | None  # tasks than which more did not help
+    blocked_at: int | None  # more tasks than this did not help
     minimum: int
     maximum: int
 
     @property
     def limit(self) -> int:
-        """The most tasks now."""
+        """Return the maximum tasks now."""
         return self.maximum if self.blocked_at is None else self.blocked_at
 
     def is_within(self, tasks: int) -> bool:
-        """Whether it may have so many."""
+        """Return whether the operator may have so many tasks."""
         return self.minimum <= tasks <= self.maximum
 
 
 def forecast(observation: Values) -> tuple[list[float], list[float]]:
-    """Means and deviations; without a forecast what is offered now goes on for a while."""
+    """Return means and deviations; without a forecast, the current load continues for a while."""
     means = observation["forecast_per_second"] or []
     deviations = observation["deviation_per_second"] or []
     return (
@@ -62,8 +64,12 @@ def forecast(observation: Values) -> tuple[list[float], list[float]]:
 
 
 def demand(parameters: Values, observation: Values, known: Sequence[Known]) -> Demand:
-    """What may be offered. A rate is never below 0 and errs by a factor rather than by a sum, so its spread
-    is that of a logarithm; the first step's is at least what is offered now."""
+    """Return the load that may be offered.
+
+    A rate is never below 0 and errs by a factor rather than a sum, so its distribution is log-normal; that of
+    the
+    first step is at least the current load.
+    """
     means, deviations = (np.asarray(each) for each in forecast(observation))
     means = np.maximum(means, 1e-9)
     spread = np.sqrt(np.log1p((deviations / means) ** 2))
@@ -78,7 +84,9 @@ def demand(parameters: Values, observation: Values, known: Sequence[Known]) -> D
 def _again_per_second(
     parameters: Values, observation: Values, known: Sequence[Known], backlog_events: float
 ) -> float:
-    """What failed and comes again: measured, or all that waits beyond the deadline, once in each deadline."""
+    """Return the failed events that return: as measured, or everything waiting beyond the deadline, once per
+    deadline.
+    """
     failed = observation["failed_per_second"]
     if failed is not None:
         return float(failed)
@@ -88,22 +96,25 @@ def _again_per_second(
 
 
 def backlog_events(paths: Sequence[Sequence[str]], known: Sequence[Known]) -> float:
-    """What waits where most does, in events of the source; what is further down comes out of it."""
+    """Return the largest backlog in events of the source; backlogs further down come out of it."""
     waiting = {each.name: each.row["backlog_events"] / each.share if each.share else 0.0 for each in known}
     return max(waiting[name] for path in paths for name in path)
 
 
 def lateness(parameters: Values, known: Sequence[Known]) -> Lateness:
-    """What an event costs; its work is that with the present tasks."""
+    """Return what an event costs; its work is that with the current tasks."""
     work = math.fsum(each.share * each.curve.service_seconds(each.row["tasks"]) for each in known)
     return Lateness(parameters["deadline_seconds"], work, parameters["missed_cost"])
 
 
 @dataclass(frozen=True)
 class TaskNeeds:
-    """Tasks needed, windows by operators, and whether the present ones do in each, as far as more are
-    allowed; levels by operators, and what each passes (events/s of the source). short: operators of which the
-    first window needs more than are allowed."""
+    """Needed tasks (windows by operators), whether the current ones suffice in each window within the allowed
+    maximum,
+    levels by operators, and what each level passes (events/s of the source). `short` lists operators of which
+    the
+    first window needs more than allowed.
+    """
 
     needed: Ints
     keeps: list[bool]
@@ -142,18 +153,20 @@ class TaskNeeds:
 
 
 def steps_per_window(parameters: Values) -> int:
-    """Steps of the forecast from one decision to the next."""
+    """Return the forecast steps between two decisions."""
     return max(1, round(float(parameters["interval_seconds"]) / float(parameters["window_seconds"])))
 
 
 def window_means(parameters: Values, of: Demand) -> list[float]:
-    """What is expected between two decisions, one after the other."""
+    """Return the expected means between two decisions, in order."""
     expected, step = of.chances @ of.rates, steps_per_window(parameters)
     return [float(expected[at : at + step].mean()) for at in range(0, expected.size, step)]
 
 
 def _levels(known: Sequence[Known], of: Demand, limits: Floats) -> Ints:
-    """Tasks for capacities from the least of the forecast to all that may come with what waits."""
+    """Return tasks for capacities from the minimum of the forecast to everything that may come with the
+    backlog.
+    """
     least = max(1e-9, float(of.rates.min()))
     most = float(of.rates.max()) * 1.5 + of.backlog_events / of.step_seconds
     rows = [
@@ -164,7 +177,7 @@ def _levels(known: Sequence[Known], of: Demand, limits: Floats) -> Ints:
 
 
 def capacity_per_second(known: Sequence[Known], tasks: Ints) -> float:
-    """What all of them pass of what comes from the source, events/s."""
+    """Return what all operators pass of the source's events, in events/s."""
     passes = [
         BUSY * each.curve.capacity_per_second(count) / each.share
         for each, count in zip(known, tasks.tolist(), strict=True)
@@ -181,7 +194,7 @@ def _tasks(known: Sequence[Known], source: float, utilisation: float) -> Floats:
 def _within_bound(
     parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[Known], source: float, target: float
 ) -> Floats:
-    """For the target, and as many more as keep the paths' bound; without them where no number does."""
+    """Return the tasks for the target, and as many more as keep the paths' bound, if any number does."""
     least = _tasks(known, source, target)
     operators = {
         each.name: _operator(each, source, int(count)) for each, count in zip(known, least, strict=True)
@@ -206,8 +219,10 @@ def _operator(each: Known, source: float, least: int) -> QueueingOperator:
 
 
 def slowest_path_seconds(observation: Values, known: Sequence[Known], tasks: Ints) -> float | None:
-    """Expected of an event on the slowest path, with these tasks and what is offered now; None where some
-    operator can't keep up."""
+    """Return the expected latency on the slowest path with these tasks and the current load.
+
+    Return None if an operator can't keep up.
+    """
     source, seconds = observation["source_per_second"], dict[str, float]()
     for each, count in zip(known, tasks.tolist(), strict=True):
         wait = _operator(each, source, count).wait_seconds(count)

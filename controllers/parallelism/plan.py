@@ -1,9 +1,12 @@
-"""When to change tasks in the windows to come, and to how many: a change has to pay for its pause.
+"""The plan: when to change tasks in future windows, and to how many. A change has to pay for its pause.
 
-A plan cuts the windows into stretches; in each all operators together have at least what its worst window
-needs, and one of the levels of capacity. A stretch costs its tasks (task-seconds), what comes too late in it
-(`parallelism_fluid`), its pause included, and `change_cost`. The present tasks may be kept for as long as
-they do. Cheapest from the last window backwards, O(windows² levels).
+A plan cuts the windows into ranges; within a range all operators have at least what its worst window needs,
+at
+one of the levels of capacity. A range costs its tasks (task-seconds), its late events (`fluid_backlog`)
+including
+its pause, and `change_cost`. The current tasks may stay for as long as they suffice. Computed backwards from
+the
+last window, O(windows² levels).
 """
 
 from collections.abc import Sequence
@@ -27,8 +30,10 @@ class ParallelismPlan:
 
 @dataclass(frozen=True)
 class Stretches:
-    """What may be chosen: needs are windows by operators, levels by operators; `waiting` is what comes too
-    late from the begin of a window to the end of another with each level."""
+    """The choices: needs are windows by operators, levels by operators; `waiting` is the late events from the
+    start of one
+    window to the end of another at each level.
+    """
 
     needs: Ints
     levels: Ints
@@ -37,7 +42,7 @@ class Stretches:
     change_cost: float
 
     def best(self, begin: int, follows: Sequence[float]) -> tuple[float, int, Ints]:
-        """The cheapest stretch that begins there, with what follows it: cost, end, tasks."""
+        """Return the cheapest range that starts there, with what follows: cost, end, tasks."""
         needed, found = self.needs[begin], list[tuple[float, int, Ints]]()
         for end in range(begin + 1, len(self.needs) + 1):
             needed = np.maximum(needed, self.needs[end - 1])
@@ -52,10 +57,14 @@ class Stretches:
 def cheapest_plan(
     current: Ints, keeps: Sequence[bool], waiting_now: Sequence[float], stretches: Stretches
 ) -> ParallelismPlan:
-    """The cheapest plan. `keeps`: whether the present tasks do in a window; `waiting_now`: what comes too
-    late with them until the end of each."""
+    """Return the cheapest plan.
+
+    `keeps` tells whether the current tasks suffice in a window; `waiting_now` is the late events with them
+    until the end
+    of each.
+    """
     count = len(stretches.needs)
-    # What follows from each window on when tasks change at its begin.
+    # The rest from each window on, if tasks change at its start.
     follows, first = [0.0] * (count + 1), (0.0, count, current)
     for begin in range(count - 1, -1, -1):
         first = stretches.best(begin, follows)

@@ -1,14 +1,17 @@
-"""How many tasks each operator needs so that every path keeps its bound, by queueing theory (Lohrmann).
+"""The queueing law: how many tasks each operator needs so that every path keeps its bound (Lohrmann).
 
 The waiting on a path may be  batching_share * bound - Σ latency  (the rest of the bound is for batches;
-Stutz, 7.2.2). `topology` says what an operator's wait is for any number of tasks, `task_allocation` finds the
-fewest. An operator whose utilisation is `bottleneck_threshold` or more is a bottleneck: what it is offered is
-then not to be trusted, and it gets twice its tasks at least, times its utilisation where that is above 1
-(7.1.3).
+Stutz, 7.2.2). `queueing_topology` gives the wait of an operator for any number of tasks, `task_allocation`
+finds
+the fewest. An operator with a utilization of `bottleneck_threshold` or more is a bottleneck: its offered load
+is
+not reliable then, and it gets at least twice its tasks, times its utilization if that is above 1 (7.1.3).
 
-Where even the most tasks don't keep a bound, the operators of that path get the most, and the decision says
-which path it is and which bound, or how many tasks, would suffice. On an operator that was not measured
-nothing is decided.
+If even the maximum doesn't keep a bound, the operators of that path get the maximum, and the decision names
+the
+path and the bound, or the number of tasks, that would suffice. The law decides nothing on an operator that
+was
+not measured.
 """
 
 import math
@@ -32,8 +35,8 @@ from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Latency that every path keeps.", 1.0, 1e-9, 1e6),
-    Parameter("minimum", "tasks", "Of each operator, at least.", 1, 1, MOST_TASKS, "integer"),
-    Parameter("maximum", "tasks", "Of each operator, at most.", 10, 1, MOST_TASKS, "integer"),
+    Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MOST_TASKS, "integer"),
+    Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MOST_TASKS, "integer"),
     Parameter(
         "batching_share",
         "share of the bound",
@@ -45,7 +48,7 @@ PARAMETERS = (
     Parameter(
         "bottleneck_threshold",
         "utilisation",
-        "From here on an operator is a bottleneck and is doubled.",
+        "Utilization from which an operator is a bottleneck and is doubled.",
         1.0,
         0.8,
         1.0,
@@ -53,28 +56,28 @@ PARAMETERS = (
     Parameter(
         "use_correction",
         "flag",
-        "Whether the measured over the computed wait (e) is used; not where the channel's latency is in it.",
+        "Whether the ratio of measured to computed wait (e) is used; not if it includes the channel's latency.",
         True,
         kind="flag",
     ),
     Parameter(
         "only_changes",
         "flag",
-        "Whether tasks that stay as they are are no action; a loop then cools down from changes alone.",
+        "Whether unchanged tasks are no action; then a loop cools down after changes only.",
         False,
         kind="flag",
     ),
 )
 OPERATOR = (
-    Parameter("tasks", "tasks", "Now.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("tasks", "tasks", "Current tasks.", None, 1, MOST_TASKS, "integer", required=True),
     Parameter(
-        "arrival_interval_seconds", "s", "Between arrivals at one task; null: not measured.", None, 1e-12, 1e9
+        "arrival_interval_seconds", "s", "Time between arrivals at one task; null: not measured.", None, 1e-12, 1e9
     ),
-    Parameter("service_seconds", "s", "Of one event; null: not measured.", None, 0, 1e6),
-    Parameter("arrival_cv2", "variance over mean²", "Of the arrivals.", 1.0, 0, 1e6),
-    Parameter("service_cv2", "variance over mean²", "Of the service.", 1.0, 0, 1e6),
-    Parameter("correction", "times", "Measured over computed wait, e.", 1.0, 0, 1e6),
-    Parameter("latency_seconds", "s", "What else an event spends there.", 0.0, 0, 1e6),
+    Parameter("service_seconds", "s", "Service time of an event; null: not measured.", None, 0, 1e6),
+    Parameter("arrival_cv2", "variance over mean²", "Variability of the arrivals.", 1.0, 0, 1e6),
+    Parameter("service_cv2", "variance over mean²", "Variability of the service.", 1.0, 0, 1e6),
+    Parameter("correction", "times", "Ratio of measured to computed wait, e.", 1.0, 0, 1e6),
+    Parameter("latency_seconds", "s", "Other time that an event spends there.", 0.0, 0, 1e6),
     *TAKEN,
 )
 OBSERVATION = (
@@ -82,10 +85,10 @@ OBSERVATION = (
     Parameter(
         "operators",
         "by name",
-        "What was measured.",
+        "Measurements by operator.",
         kind="map",
         required=True,
-        items=(Parameter("operator", "operator", "One of them.", kind="object", items=OPERATOR),),
+        items=(Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),),
     ),
 )
 
@@ -102,22 +105,22 @@ class ParallelismQueueing:
     remedy, rank = Remedy("workers"), 1
 
     def check(self, parameters: Values) -> None:
-        """Raise `BadInput` when minimum is above maximum."""
+        """Raise `BadInput` if minimum is above maximum."""
         check_range(parameters)
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` for paths without sense, or tasks outside the range."""
+        """Raise `BadInput` for invalid paths, or tasks outside the range."""
         check_paths(observation["paths"], list(observation["operators"]), f"{where}.paths")
 
     def initial_state(self, parameters: Values) -> Json:
-        """Nothing is remembered: what is measured now decides."""
+        """Return an empty state: only the current measurements decide."""
         return {}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Nothing is remembered."""
+        """Accept every state: it is empty."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """Tasks of every operator on a path."""
+        """Return the tasks of every operator on a path."""
         rows, names = observation["operators"], operators_of(observation["paths"])
         if held := held_unmeasured(rows, names, ("arrival_interval_seconds", "service_seconds")):
             return state, held
@@ -172,7 +175,7 @@ def _decision(
 
 
 def _what(operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> str:
-    """The action in words: the operators whose tasks change."""
+    """Describe the action: the operators whose tasks change."""
     changes = [
         f"{name} {operators[name].tasks} → {n}" for name, n in tasks.items() if n != operators[name].tasks
     ]
@@ -183,14 +186,14 @@ def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths:
     threshold, bound = parameters["bottleneck_threshold"], f"{parameters['bound_seconds']:g} s"
     busy = [name for name, each in operators.items() if each.utilisation >= threshold]
     if busy:
-        words = f"{listed(busy)} {are(busy)} a bottleneck (utilisation ≥ {threshold:g})"
+        words = f"{listed(busy)} {are(busy)} a bottleneck (utilization ≥ {threshold:g})"
         return f"{words} and get twice the tasks; the others get the fewest that keep {bound}"
     which = "the path keeps" if len(paths) == 1 else "all paths keep"
     return f"these are the fewest tasks with which {which} {bound}"
 
 
 def _most(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
-    """The most for the operators of paths that can't be kept, the fewest for the others."""
+    """Return the maximum for operators of paths that can't be kept, and the minimum for the others."""
     held = [path for path in paths if lacking(operators, [path]) is None]
     lost = {name for path in paths if path not in held for name in path.operators}
     fewest = fewest_tasks(operators, held) if held else {}

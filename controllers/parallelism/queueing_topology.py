@@ -6,7 +6,7 @@ of arrivals and service, Kingman's formula gives the waiting time for any other 
 
     a = λ S² p (c_A² + c_S²) / 2,  b = λ S p,  W(p*) = e a / (p* - b)   for p* > b
 
-e is measured over computed waiting time, 1 where it isn't used. b is the operator's load in tasks.
+e is the ratio of measured to computed waiting time, 1 if it isn't used. b is the operator's load in tasks.
 """
 
 import math
@@ -18,13 +18,13 @@ from typing import Any
 
 from queues.errors import BadInput
 
-# Rounding must not make a load of exactly p tasks seem like less.
+# Rounding must not make a load of exactly p tasks look smaller.
 EXACT = 1e-9
 
 
 @dataclass(frozen=True)
 class QueueingOperator:
-    """What the waiting time of an operator depends on; `tasks` are those there now."""
+    """What determines the waiting time of an operator; `tasks` is the current number."""
 
     name: str
     tasks: int
@@ -35,13 +35,13 @@ class QueueingOperator:
     maximum: int
 
     def wait_seconds(self, tasks: int) -> float:
-        """W(p*), infinite where the tasks can't keep up."""
+        """Return W(p*), infinite if the tasks can't keep up."""
         if tasks <= self.load * (1 + EXACT):
             return math.inf
         return self.weight / (tasks - self.load)
 
     def tasks_for(self, wait_seconds: float) -> int:
-        """The fewest tasks with at most this wait: ⌈e a / w + b⌉, the exact inverse (ERRATA E31)."""
+        """Return the fewest tasks with at most this wait: ⌈e a / w + b⌉, the exact inverse (ERRATA E31)."""
         if wait_seconds <= 0:
             return self.maximum if self.weight > 0 else self.fewest
         wanted = math.ceil((self.weight / wait_seconds + self.load) * (1 - EXACT))
@@ -49,19 +49,19 @@ class QueueingOperator:
 
     @property
     def fewest(self) -> int:
-        """The fewest tasks that keep up, at least the minimum: max(p_min, ⌊b⌋ + 1) (ERRATA E30)."""
+        """Return the fewest tasks that keep up, at least the minimum: max(p_min, ⌊b⌋ + 1) (ERRATA E30)."""
         return max(self.minimum, math.floor(self.load * (1 + EXACT)) + 1)
 
     @property
     def utilisation(self) -> float:
-        """λ S of each task now."""
+        """Return λ S of each current task."""
         return self.load / self.tasks
 
 
 def operator(
     name: str, row: Mapping[str, Any], minimum: int, maximum: int, corrected: bool
 ) -> QueueingOperator:
-    """An operator from its measurements."""
+    """Build an operator from its measurements."""
     rate = 1 / row["arrival_interval_seconds"]
     service, tasks = row["service_seconds"], int(row["tasks"])
     variability = (row["arrival_cv2"] + row["service_cv2"]) / 2
@@ -72,8 +72,10 @@ def operator(
 
 
 def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str) -> None:
-    """Raise `BadInput` for a path that is empty, names an operator twice or one nobody measured, and for
-    paths that contradict each other in their order: a topology takes no cycle."""
+    """Raise `BadInput` for a path that is empty or names an operator twice or an unmeasured one, and for
+    paths that form
+    a cycle.
+    """
     if not paths:
         raise BadInput(field, "takes at least one path")
     for at, path in enumerate(paths):
@@ -83,13 +85,13 @@ def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str
             if name not in known:
                 raise BadInput(f"{field}[{at}][{place}]", f"{name} is no operator; known: {', '.join(known)}")
             if name in path[:place]:
-                raise BadInput(f"{field}[{at}][{place}]", f"{name} is there twice; a path takes no cycle")
+                raise BadInput(f"{field}[{at}][{place}]", f"{name} appears twice; a path takes no cycle")
     if (loop := _cycle(paths)) is not None:
         raise BadInput(field, f"lead from {loop} back to it; a topology takes no cycle")
 
 
 def _cycle(paths: Sequence[Sequence[str]]) -> str | None:
-    """An operator that comes before itself, or None."""
+    """Return an operator that comes before itself, or None."""
     order: TopologicalSorter[str] = TopologicalSorter()
     for path in paths:
         for left, right in pairwise(path):

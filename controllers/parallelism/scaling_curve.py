@@ -1,9 +1,10 @@
-"""What an event costs an operator by its number of tasks, learnt from where it has been.
+"""The cost of an event by the number of tasks of its operator, learned from past sizes.
 
-Tasks that share something slow each other down:  service(p) = c + d p,  d ≥ 0, so p tasks pass
+Tasks that share a resource slow each other down:  service(p) = c + d p,  d ≥ 0, so p tasks pass
 p / (c + d p) events/s, which is r p / (1 + σ (p - 1)) with r = 1 / (c + d) and σ = d / (c + d).
-The line goes through the newest points by least squares; as measurements are noisy (`NOISE` of the service)
-the slope is drawn towards 0, the more the nearer the points are: a slope of `SLOPE` of the service is usual.
+The line goes through the newest points by least squares. Measurements are noisy (`NOISE` of the service), so
+the
+slope is drawn towards 0, more so the closer the points are: a slope of `SLOPE` of the service is usual.
 """
 
 import math
@@ -26,28 +27,28 @@ class ScalingCurve:
 
     @classmethod
     def through(cls, points: Mapping[int, float], tasks: int) -> "ScalingCurve":
-        """Through tasks → service (s); exactly through the point of `tasks`, which is measured now."""
+        """Fit tasks → service (s), exactly through the point of `tasks`, which is measured now."""
         counts, services = np.asarray(list(points), dtype=float), np.asarray(list(points.values()))
         spread = float(((counts - counts.mean()) ** 2).sum())
         slope, now = 0.0, points[tasks]
         if spread > 0 and now > 0:
             slope = float(((counts - counts.mean()) * services).sum()) / spread
             slope *= SLOPE**2 / (SLOPE**2 + NOISE**2 / spread)
-        # A task costs something, even where noise says the others do all of it.
+        # A task costs something, even where noise says that the others do all of it.
         slope = min(max(0.0, slope), 0.9 * now / tasks)
         return cls(now - slope * tasks, slope)
 
     def service_seconds(self, tasks: float) -> float:
-        """Of one event, with so many tasks."""
+        """Return the service time of an event with so many tasks."""
         return self.base_seconds + self.slope_seconds * tasks
 
     def capacity_per_second(self, tasks: float) -> float:
-        """All of them together; without end where service takes no time."""
+        """Return the capacity of all tasks; infinite if service takes no time."""
         service = self.service_seconds(tasks)
         return tasks / service if service > 0 else math.inf
 
     def tasks_for(self, rate_per_second: float, utilisation: float) -> float:
-        """The fewest tasks that pass this rate at this utilisation; infinite where no number does."""
+        """Return the fewest tasks that pass this rate at this utilization; infinite if no number does."""
         room = utilisation - rate_per_second * self.slope_seconds
         if room <= 0:
             return math.inf
@@ -55,7 +56,7 @@ class ScalingCurve:
 
 
 def remember(points: Mapping[int, float], tasks: int, service_seconds: float) -> dict[int, float]:
-    """The points with this one, the newest last; what was measured there before counts half."""
+    """Return the points with this one, newest last; an earlier measurement there has half the weight."""
     before = points.get(tasks, service_seconds)
     kept = {count: service for count, service in points.items() if count != tasks}
     kept[tasks] = NEWEST_WEIGHT * service_seconds + (1 - NEWEST_WEIGHT) * before

@@ -1,13 +1,17 @@
-"""The fewest tasks that keep every path within its bound.
+"""Allocation of the fewest tasks that keep every path within its bound.
 
-One more task at an operator with b + x tasks takes e a / (x (x + 1)) off the wait, less with every task. On
-one path it is therefore exact to give tasks in the order of what they gain. Those that gain δ or more are
-known at once (P_Δ, ERRATA E32), so δ is found by halving, and only the last few tasks are given one by one:
-no jump overshoots what the bound needs.
+One more task at an operator with b + x tasks reduces the wait by e a / (x (x + 1)), less with every task. On
+one
+path it is therefore exact to give tasks in the order of their gain. The tasks that gain δ or more are known
+at
+once (P_Δ, ERRATA E32), so δ is found by bisection, and only the last few tasks are given one by one: no step
+overshoots the bound.
 
-Several paths are one problem (E33). Without whole numbers its optimum has b + √(e a μ) tasks, μ the sum of
-the multipliers of the operator's paths; from there, rounded down, a task goes where it does most for all that
-is still missing, and what is superfluous is dropped, alone or as two for one.
+Several paths are one problem (E33). Without integrality its optimum has b + √(e a μ) tasks, with μ the sum of
+the
+multipliers of the operator's paths. From there, rounded down, each task goes where it reduces the remaining
+excess
+most, and superfluous tasks are removed, one at a time or as two for one.
 """
 
 import heapq
@@ -21,39 +25,41 @@ import numpy.typing as npt
 from controllers.parallelism.queueing_topology import QueueingOperator
 
 Floats = npt.NDArray[np.float64]
-# Of scaling the multipliers; what is still missing then is filled.
+# Rounds of scaling the multipliers; the remaining excess is filled afterwards.
 ROUNDS = 60
-# Among more operators than this a task is too little to search for swaps.
+# With more operators than this, a single task is too small to search for swaps.
 SWAPPED = 40
-# What a path may exceed its budget by: rounding, nothing that anybody could measure.
+# Excess over a path's budget that counts as rounding.
 TOLERANCE = 1e-9
-# A path without any time to wait holds where nothing waits; that can't be divided by.
+# A path without any time to wait is kept if nothing waits; it can't be a divisor.
 LEAST_BUDGET = 1e-12
 
 
 @dataclass(frozen=True)
 class Path:
-    """A way through the topology and the waiting time it has for all its operators."""
+    """A path through the topology and the waiting time budget of all its operators."""
 
     operators: tuple[str, ...]
     budget_seconds: float
 
     def wait_seconds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> float:
-        """All waiting on the way."""
+        """Return the total waiting on the path."""
         return math.fsum(operators[name].wait_seconds(tasks[name]) for name in self.operators)
 
     def excess_seconds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> float:
-        """How far it is above its budget."""
+        """Return the excess over the budget."""
         return self.wait_seconds(operators, tasks) - self.budget_seconds
 
     def holds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> bool:
-        """Whether it is within its budget."""
+        """Return whether the path is within its budget."""
         return self.excess_seconds(operators, tasks) <= TOLERANCE * max(LEAST_BUDGET, self.budget_seconds)
 
 
 def lacking(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> tuple[Path, float] | None:
-    """The path that even the most tasks don't keep within its budget, by the most; and the waiting it then
-    has (s, infinite where an operator can't keep up)."""
+    """Return the path that exceeds its budget most even with the maximum, and its waiting then.
+
+    The waiting is in s, infinite if an operator can't keep up.
+    """
     most = {name: each.maximum for name, each in operators.items()}
     over = [
         (path.excess_seconds(operators, most), at)
@@ -67,7 +73,7 @@ def lacking(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) ->
 
 
 def fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
-    """Operator → tasks. `lacking` must have found none."""
+    """Return the tasks by operator. `lacking` must have found no path."""
     tasks = {name: min(each.fewest, each.maximum) for name, each in operators.items()}
     if len(paths) == 1:
         return tasks | _on_one_path(operators, paths[0])
@@ -80,7 +86,7 @@ def fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path
 
 
 def _on_one_path(operators: Mapping[str, QueueingOperator], path: Path) -> dict[str, int]:
-    """The tasks that gain most, until the path holds."""
+    """Return the tasks with the highest gain, until the path is within its budget."""
     there = [operators[name] for name in path.operators]
     columns = _Columns.of(there)
     tasks = columns.fewest if columns.wait(columns.fewest) <= path.budget_seconds else _before(columns, path)
@@ -109,17 +115,17 @@ class _Columns:
         return cls(*np.asarray(rows, dtype=float).T)
 
     def wait(self, tasks: Floats) -> float:
-        """All waiting, s."""
+        """Return the total waiting, s."""
         return float((self.weight / (tasks - self.load)).sum())
 
     def with_gains_of(self, gain: float) -> Floats:
-        """All tasks that gain this much or more: P_Δ, within fewest and most."""
+        """Return all tasks that gain this much or more: P_Δ, within minimum and maximum."""
         wanted = self.load + (-1 + np.sqrt(1 + 4 * self.weight / gain)) / 2
         return np.clip(np.ceil(wanted), self.fewest, self.most)
 
 
 def _before(columns: _Columns, path: Path) -> Floats:
-    """The tasks of the least gain with which the path does not hold yet."""
+    """Return the tasks of the lowest gain with which the path still exceeds its budget."""
     # In logarithms: gains span many decades.
     low, high = -100.0, 60.0
     while high - low > 1e-9:
@@ -132,7 +138,7 @@ def _before(columns: _Columns, path: Path) -> Floats:
 
 
 def _gain(operator: QueueingOperator, tasks: int) -> float:
-    """What one more task takes off the wait; nothing at the maximum."""
+    """Return what one more task saves in waiting; nothing at the maximum."""
     if tasks >= operator.maximum:
         return -1.0
     before, after = operator.wait_seconds(tasks), operator.wait_seconds(tasks + 1)
@@ -141,7 +147,7 @@ def _gain(operator: QueueingOperator, tasks: int) -> float:
 
 @dataclass
 class _Joint:
-    """Several paths over operators as arrays; `on` is paths by operators, `tasks` what is given so far."""
+    """Several paths over operators as arrays; `on` is paths by operators, `tasks` the current allocation."""
 
     columns: _Columns
     on: Floats
@@ -157,12 +163,14 @@ class _Joint:
         return joint
 
     def waits(self, tasks: Floats) -> Floats:
-        """Of each operator, s; without end where it can't keep up."""
+        """Return the waiting of each operator, s; infinite if it can't keep up."""
         room = tasks - self.columns.load
         return np.where(room > 0, self.columns.weight / np.where(room > 0, room, 1.0), np.inf)
 
     def near(self) -> Floats:
-        """The optimum without whole numbers, rounded down: multipliers are scaled until each path holds."""
+        """Return the optimum without integrality, rounded down: multipliers are scaled until each path is
+        kept.
+        """
         root, load = np.sqrt(self.columns.weight), self.columns.load
         budgets = np.maximum(self.budgets, LEAST_BUDGET)
         multipliers = ((self.on @ root) / budgets) ** 2
@@ -174,13 +182,15 @@ class _Joint:
         return np.asarray(np.floor(tasks))
 
     def excess(self, tasks: Floats) -> Floats:
-        """Of each path, s, what rounding may bring left out."""
+        """Return the excess of each path, s, without rounding errors."""
         allowed = self.budgets + TOLERANCE * np.maximum(LEAST_BUDGET, self.budgets)
         return np.asarray(self.on @ self.waits(tasks) - allowed)
 
     def fill(self) -> None:
-        """A task goes where it does most for all that is still missing, nowhere more than is missing. It ends
-        where nothing is missing, or, for a rounding, nobody there may have more."""
+        """Add tasks where they reduce the remaining excess most, never more than needed.
+
+        Ends when nothing is missing or, because of rounding, no operator there may have more.
+        """
         while (excess := self.excess(self.tasks)).max() > 0:
             free = (self.tasks < self.columns.most) & (self.on[excess > 0] > 0).any(axis=0)
             if not free.any():
@@ -191,7 +201,7 @@ class _Joint:
             self.tasks[int(np.argmax(np.where(free, worth, -1.0)))] += 1
 
     def drop(self, tasks: Floats, kept: int | None = None) -> bool:
-        """Drops the task whose loss is least (of none that is `kept`), if every path holds without it."""
+        """Remove the task with the lowest loss (none that is `kept`), if every path is kept without it."""
         losses = self.waits(tasks - 1) - self.waits(tasks)
         slack = np.where(self.on > 0, -self.excess(tasks)[:, None], np.inf).min(axis=0)
         free = (tasks > self.columns.fewest) & (losses <= slack)
@@ -203,7 +213,7 @@ class _Joint:
         return True
 
     def swap(self) -> bool:
-        """One task more at one operator that lets others do with two fewer."""
+        """Add one task at one operator that lets others do with two fewer."""
         for at in np.flatnonzero(self.tasks < self.columns.most).tolist():
             trial = self.tasks.copy()
             trial[at] += 1

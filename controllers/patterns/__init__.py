@@ -1,1 +1,1 @@
-"""Patterns as the laws see them: the grammar, what a match needs, how many come of it."""
+"""Patterns as the laws see them: the grammar, what a match needs, and how many matches to expect."""

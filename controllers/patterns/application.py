@@ -1,9 +1,10 @@
 """A CEP application as load shedding sees it: which patterns take which types, and what they emit.
 
-A type comes from outside, with a rate at an operator, or is what patterns emit; then every pattern that names
-it gets it. One match of pattern p takes `counts` events and makes correction * outputs events of the type
+A type comes from outside, with a rate at an operator, or is emitted by patterns; every pattern that names it
+receives it. One match of pattern p takes `counts` events and makes correction * outputs events of the type
 `emits` (Röger, equation 14's f; the correction is ERRATA E24's, measured online). Processing one event in p
-costs `seconds`.
+costs
+`seconds`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,26 +40,26 @@ class OperatorPattern:
 
     @property
     def gain(self) -> float:
-        """Events emitted per match."""
+        """Return the events emitted per match."""
         return self.outputs * self.correction
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is one conjunction, without alternatives."""
+        """Return whether it is one conjunction without alternatives."""
         return not self.needs.groups
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The types it takes."""
+        """Return the types that it takes."""
         return self.needs.symbols
 
     @cached_property
     def counts(self) -> Floats:
-        """Events per match of each of `symbols`, of a plain pattern."""
+        """Return the events per match of each of `symbols`, for a plain pattern."""
         return np.fromiter(self.needs.counts.values(), float, len(self.needs.counts))
 
     def emission(self, rates: Floats) -> float:
-        """Events emitted per second when each of `symbols` comes at its rate."""
+        """Return the events emitted per second at the given rate of each of `symbols`."""
         if self.is_plain:
             matches = float((rates / self.counts).min())
         else:
@@ -69,16 +70,16 @@ class OperatorPattern:
 
 @dataclass(frozen=True)
 class ArrangedPatterns:
-    """Patterns in an order in which each comes after those whose output it takes; see `arrange`.
+    """Patterns in an order in which each follows the patterns whose output it takes; see `arrange`.
 
-    What follows from the patterns alone is worked out once; with 10,000 types that is most of the work.
+    What depends on the patterns alone is computed once; with 10,000 types that is most of the work.
     """
 
     patterns: tuple[OperatorPattern, ...]
 
     @cached_property
     def emitters(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
-        """Type → the patterns that emit it."""
+        """Return the patterns that emit each type."""
         found: dict[str, tuple[OperatorPattern, ...]] = {}
         for pattern in self.patterns:
             found[pattern.emits] = (*found.get(pattern.emits, ()), pattern)
@@ -86,7 +87,7 @@ class ArrangedPatterns:
 
     @cached_property
     def takers(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
-        """Emitted type → the patterns that take it."""
+        """Return the patterns that take each emitted type."""
         found: dict[str, tuple[OperatorPattern, ...]] = dict.fromkeys(self.emitters, ())
         for pattern in self.patterns:
             for symbol in found.keys() & set(pattern.symbols):
@@ -95,29 +96,29 @@ class ArrangedPatterns:
 
     @cached_property
     def operators(self) -> tuple[str, ...]:
-        """The operators, upstream first."""
+        """Return the operators, upstream first."""
         return tuple(dict.fromkeys(pattern.operator for pattern in self.patterns))
 
     @cached_property
     def index(self) -> Mapping[str, int]:
-        """Type → its place in a vector of rates."""
+        """Return the index of each type in a vector of rates."""
         taken = (symbol for pattern in self.patterns for symbol in pattern.symbols)
         return {symbol: at for at, symbol in enumerate(dict.fromkeys((*self.emitters, *taken)))}
 
     @cached_property
     def places(self) -> Mapping[str, Places]:
-        """Pattern → the places of its `symbols`."""
+        """Return the indices of the `symbols` of each pattern."""
         return {
             pattern.name: np.fromiter(map(self.index.__getitem__, pattern.symbols), np.intp)
             for pattern in self.patterns
         }
 
     def at(self, operator: str) -> tuple[OperatorPattern, ...]:
-        """The patterns of an operator."""
+        """Return the patterns of an operator."""
         return tuple(pattern for pattern in self.patterns if pattern.operator == operator)
 
     def affected(self, operator: str) -> tuple[OperatorPattern, ...]:
-        """The operator's patterns and all that take their output, directly or through others."""
+        """Return the operator's patterns and all that take their output, directly or through others."""
         names = {pattern.name for pattern in self.at(operator)}
         for pattern in self.patterns:
             if pattern.name in names:
@@ -125,7 +126,7 @@ class ArrangedPatterns:
         return tuple(pattern for pattern in self.patterns if pattern.name in names)
 
     def vectors(self, arrivals: Mapping[str, Rates]) -> dict[str, Floats]:
-        """Operator → a vector of the rates at which types arrive from outside."""
+        """Return for each operator a vector of the rates at which types arrive from outside."""
         found = {}
         for operator in self.operators:
             rates = {
@@ -137,7 +138,7 @@ class ArrangedPatterns:
         return found
 
     def mask(self, symbols: Iterable[str]) -> Flags:
-        """A vector that is true at the places of some types."""
+        """Return a vector that is true at the indices of some types."""
         found = np.zeros(len(self.index), dtype=bool)
         found[[self.index[symbol] for symbol in symbols if symbol in self.index]] = True
         return found
@@ -148,11 +149,12 @@ class ArrangedPatterns:
         admitted: Mapping[str, Floats],
         of: Sequence[OperatorPattern] | None = None,
     ) -> Floats:
-        """A vector of events/s of every emitted type, by the selectivities from the sources to the sinks.
+        """Return a vector of events/s of every emitted type, from the selectivities between sources and
+        sinks.
 
         `outside`: operator → vector, as `vectors` makes them. `admitted`: pattern → events/s of each of its
-        symbols that its shedder lets through; a pattern without an entry gets all. `of`: these patterns
-        only.
+        symbols that its
+        shedder lets through; a pattern without an entry gets all. `of`: these patterns only.
         """
         made = np.zeros(len(self.index))
         for pattern in self.patterns if of is None else of:
@@ -163,16 +165,16 @@ class ArrangedPatterns:
         return made
 
     def offered(self, pattern: OperatorPattern, outside: Mapping[str, Floats], emitted: Floats) -> Floats:
-        """Events/s of each of a pattern's symbols, from outside and inside."""
+        """Return the events/s of each of a pattern's symbols, from outside and inside."""
         places = self.places[pattern.name]
         found: Floats = outside[pattern.operator][places] + emitted[places]
         return found
 
 
 def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> ArrangedPatterns:
-    """An application of patterns in any order. Raises `BadInput` naming the field.
+    """Arrange patterns in any order into an application. Raise `BadInput` naming the field.
 
-    A name used twice is refused, and a cycle: the output of a pattern would depend on itself.
+    Duplicate names are rejected, and so is a cycle, because a pattern's output would depend on itself.
     """
     _refuse_twice([pattern.name for pattern in patterns], field)
     emitters: dict[str, list[str]] = {}
@@ -202,5 +204,5 @@ def _refuse_twice(names: Sequence[str], field: str) -> None:
     seen: set[str] = set()
     for at, name in enumerate(names):
         if name in seen:
-            raise BadInput(f"{field}[{at}].name", f"{name} is there twice; names must differ")
+            raise BadInput(f"{field}[{at}].name", f"{name} appears twice; names must differ")
         seen.add(name)
