@@ -1,8 +1,8 @@
-"""A document in, decisions out: what `manage.py decide` does, and the replay of a ledger entry.
+"""Decisions on a document: what `manage.py decide` does, and the replay of a ledger entry.
 
-{"law", "parameters", "state", "observations": [{...}]}, or as a ledger entry is exported: one "observation";
-the "guard" it passed, {"settings", "state", "now_seconds", "age_seconds", "unfit", "idle", "unit_cost"}; and,
-when a person had taken over, "manual": {actuator: value}.
+The document is {"law", "parameters", "state", "observations": [{...}]}. An exported ledger entry has one
+"observation" instead; the "guard" that it passed, {"settings", "state", "now_seconds", "age_seconds",
+"unfit", "idle", "unit_cost"}; and, if a person had taken over, "manual": {actuator: value}.
 """
 
 from collections.abc import Mapping
@@ -20,24 +20,25 @@ from queues.errors import BadInput
 KEYS = ("law", "parameters", "state", "observations", "observation", "guard", "manual")
 GUARD_KEYS = ("settings", "state", "now_seconds", "age_seconds", "unfit", "idle", "unit_cost")
 UNIT_COST = Parameter(
-    "unit_cost", "money", "What one unit of the actuator costs; null: no price.", None, 0.0, 1e9
+    "unit_cost", "money", "Cost of one unit of the actuator; null: no price.", None, 0.0, 1e9
 )
-SECONDS = Parameter("now_seconds", "s since 1970", "When the decision was taken.", 0.0, -1e12, 1e12)
+SECONDS = Parameter("now_seconds", "s since 1970", "Time of the decision.", 0.0, -1e12, 1e12)
 AGE = Parameter("age_seconds", "s", "Age of the measurement.", 0.0, -1e9, 1e9)
 
 
 def answer(name: str, document: Any) -> dict[str, Json]:
-    """Decide on each observation in turn. Raises `BadInput` naming the field; nothing is decided then."""
+    """Decide on each observation in turn. Raise `BadInput` naming the field before any decision is made."""
     law = catalog.law(name)
     request = read_object(document, "document")
     refuse_unknown(request, KEYS, "")
     if request.get("law", name) != name:
-        raise BadInput("law", f"takes {name}, the law that was asked for, not {request['law']!r}")
+        raise BadInput("law", f"takes {name}, the requested law, not {request['law']!r}")
     if request.get("guard") is not None:
         return _guarded(law, request)
     if request.get("manual") is not None:
         raise BadInput(
-            "manual", "takes the guard too, since a person's value passes it; give guard, or drop manual"
+            "manual",
+            "requires the guard too, because a person's value passes it; add guard, or remove manual",
         )
     parameters = catalog.read_parameters(law, request.get("parameters"))
     state = catalog.read_state(law, parameters, request.get("state"))
@@ -45,7 +46,7 @@ def answer(name: str, document: Any) -> dict[str, Json]:
 
 
 def read_manual(law: Law, document: Any) -> Values | None:
-    """What a person set: {} when nothing, None when the law decides. Raises `BadInput`."""
+    """Return what a person set: {} if nothing, None if the law decides. Raise `BadInput`."""
     if document is None:
         return None
     given = read_object(document, "manual")
@@ -56,7 +57,7 @@ def read_manual(law: Law, document: Any) -> Values | None:
 def _observations(law: Law, parameters: Values, request: Mapping[str, Any]) -> list[Values]:
     if "observation" in request:
         if "observations" in request:
-            raise BadInput("observation", "takes the place of observations; give one of the two")
+            raise BadInput("observation", "replaces observations; provide only one of them")
         return [_observation(law, parameters, request["observation"], "observation")]
     given = request.get("observations")
     if not isinstance(given, list) or not given:
@@ -79,8 +80,11 @@ def _plain(law: Law, parameters: Values, state: Json, observations: list[Values]
 
 
 def decide_once(law: Law, document: Any, *, applies: bool = True) -> Guarded:
-    """The one decision of a document with a guard. applies: whether what is decided is done, as the next
-    states have it. Raises `BadInput` naming the field."""
+    """Return the decision of a document that has one observation and a guard.
+
+    applies: whether the decision is carried out; the next states depend on it. Raise `BadInput` naming the
+    field.
+    """
     request = read_object(document, "document")
     refuse_unknown(request, KEYS, "")
     parameters = catalog.read_parameters(law, request.get("parameters"))
@@ -88,7 +92,7 @@ def decide_once(law: Law, document: Any, *, applies: bool = True) -> Guarded:
     observations = _observations(law, parameters, request)
     if len(observations) != 1:
         raise BadInput(
-            "observations", "takes exactly one when guard is given, since the guard was of one instant"
+            "observations", "takes exactly one when guard is given, because the guard applies to one instant"
         )
     manual = read_manual(law, request.get("manual"))
     return _through_guard(law, parameters, state, observations[0], request["guard"], manual, applies)
@@ -113,7 +117,7 @@ def _through_guard(
     manual: Values | None,
     applies: bool,
 ) -> Guarded:
-    """One decision through the guard as it stood. Raises `BadInput` naming `guard.key`."""
+    """Pass one decision through the guard in its recorded state. Raise `BadInput` naming `guard.key`."""
     given = read_object(document, "guard")
     refuse_unknown(given, GUARD_KEYS, "guard")
     for key in ("unfit", "idle"):

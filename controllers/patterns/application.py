@@ -1,10 +1,9 @@
 """A CEP application as load shedding sees it: which patterns take which types, and what they emit.
 
-A type comes from outside, with a rate at an operator, or is emitted by patterns; every pattern that names it
-receives it. One match of pattern p takes `counts` events and makes correction * outputs events of the type
+A type arrives from outside, with a rate at an operator, or is emitted by patterns; every pattern that names
+it receives it. One match of pattern p takes `counts` events and makes correction * outputs events of the type
 `emits` (Röger, equation 14's f; the correction is ERRATA E24's, measured online). Processing one event in p
-costs
-`seconds`.
+costs `seconds`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +26,7 @@ Rates = Mapping[str, float]
 
 @dataclass(frozen=True)
 class OperatorPattern:
-    """One pattern at its operator; `limit` bounds its output in events/s, None does not."""
+    """A pattern at its operator. `limit` bounds its output in events/s; None means no bound."""
 
     name: str
     operator: str
@@ -72,7 +71,7 @@ class OperatorPattern:
 class ArrangedPatterns:
     """Patterns in an order in which each follows the patterns whose output it takes; see `arrange`.
 
-    What depends on the patterns alone is computed once; with 10,000 types that is most of the work.
+    Values that depend on the patterns alone are computed once; with 10,000 types they are most of the work.
     """
 
     patterns: tuple[OperatorPattern, ...]
@@ -153,8 +152,8 @@ class ArrangedPatterns:
         sinks.
 
         `outside`: operator → vector, as `vectors` makes them. `admitted`: pattern → events/s of each of its
-        symbols that its
-        shedder lets through; a pattern without an entry gets all. `of`: these patterns only.
+        symbols that its shedder lets through; a pattern without an entry gets all. `of`: restricts the result
+        to these patterns.
         """
         made = np.zeros(len(self.index))
         for pattern in self.patterns if of is None else of:
@@ -172,9 +171,10 @@ class ArrangedPatterns:
 
 
 def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> ArrangedPatterns:
-    """Arrange patterns in any order into an application. Raise `BadInput` naming the field.
+    """Arrange patterns, given in any order, into an application.
 
-    Duplicate names are rejected, and so is a cycle, because a pattern's output would depend on itself.
+    Raise `BadInput` naming the field if names are duplicate, or if there is a cycle, because a pattern's
+    output would depend on itself.
     """
     _refuse_twice([pattern.name for pattern in patterns], field)
     emitters: dict[str, list[str]] = {}
@@ -190,7 +190,9 @@ def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> Arr
         order.prepare()
     except CycleError as error:
         names = ", ".join(pattern.name for pattern in patterns if pattern.name in error.args[1])
-        raise BadInput(field, f"the output of {names} leads back to them; the graph takes no cycle") from None
+        raise BadInput(
+            field, f"the output of {names} leads back to them; the graph must not have a cycle"
+        ) from None
     placed = list[OperatorPattern]()
     while ready := set(order.get_ready()):
         placed += [pattern for pattern in patterns if pattern.name in ready]

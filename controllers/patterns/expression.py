@@ -1,4 +1,4 @@
-"""What a pattern searches for, as a tree: the one grammar of `match`, of applications and of `shedding`.
+"""The grammar of patterns as a tree: used by `match`, by applications, and by `shedding`.
 
     SEQ(A; B+; C)          in this order
     AND(A, B)              in any order, also interleaved
@@ -6,10 +6,11 @@
     {n} {n,} {n,m} + * ?   quantifiers, greedy; a further ? makes one reluctant
     NOT X                  between steps: no X until the next step
     {- B+ -}               taken, but not part of the match
-    ^ before all, $ behind all: from the first event of the key on; up to its last
+    ^ first, $ last        starts with the first event of the key; ends with its last event
 
-A symbol is letters, digits, `_`, and inside it `-` and `.`. Source of SEQ, AND, OR: Röger et al., section
-II-A; of quantifiers, exclusion and anchors: the row patterns of SQL (ISO 9075-2, MATCH_RECOGNIZE).
+A symbol consists of letters, digits, `_`, and, inside it, `-` and `.`. Sources: Röger et al., section II-A,
+for SEQ, AND, and OR; the row patterns of SQL (ISO 9075-2, MATCH_RECOGNIZE) for quantifiers, exclusion, and
+anchors.
 """
 
 import re
@@ -19,10 +20,10 @@ from typing import NoReturn
 
 from queues.errors import BadInput, Forbidden
 
-MOST_REPEATS = 1000  # of a quantifier, and of those within one another together
+MOST_REPEATS = 1000  # Maximum number of a quantifier, and maximum product of nested quantifiers.
 MOST_DEPTH = 20
-MOST_ALTERNATIVES = 2000  # of all ORs, as often as quantifiers repeat them
-_SHOWN = 40  # characters of a text that a refusal quotes
+MOST_ALTERNATIVES = 2000  # Maximum number of alternatives of all ORs, counted once per repetition.
+_SHOWN = 40  # Maximum number of characters of a text that an error quotes.
 _TOKEN = re.compile(
     r"\s*(?:(?P<symbol>[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)|(?P<mark>\{-|-\}|[(){};,^$+*?]))"
 )
@@ -32,14 +33,14 @@ _SEPARATORS = {"SEQ": ";", "AND": ",", "OR": ","}
 
 @dataclass(frozen=True)
 class Symbol:
-    """One event that satisfies the symbol."""
+    """An event that satisfies the symbol."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """The items one after the other."""
+    """The items one after another."""
 
     items: tuple["Item", ...]
 
@@ -53,14 +54,14 @@ class Conjunction:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of the items, the first preferred."""
+    """One of the items; earlier items are preferred."""
 
     items: tuple["Item", ...]
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """The item `least` to `most` times (None: any number), as often as possible when greedy."""
+    """The item `least` to `most` times (None: no maximum), as often as possible if greedy."""
 
     item: "Item"
     least: int
@@ -70,14 +71,14 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Absent:
-    """No event that satisfies the symbol, until the next step takes one (or the window is over)."""
+    """No event that satisfies the symbol, until the next step takes an event or the window ends."""
 
     symbol: Symbol
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """The item's events are taken but left out of the match."""
+    """Events of the item that are taken but left out of the match."""
 
     item: "Item"
 
@@ -87,7 +88,10 @@ Item = Symbol | Sequence | Conjunction | Choice | Repeat | Absent | Hidden
 
 @dataclass(frozen=True)
 class Expression:
-    """A whole pattern. at_first: begins with the first event of its key; at_last: ends with the last one."""
+    """A whole pattern.
+
+    at_first: it starts with the first event of its key. at_last: it ends with the last event of its key.
+    """
 
     root: Item
     at_first: bool = False
@@ -95,7 +99,10 @@ class Expression:
 
 
 def parse(text: object, field: str) -> Expression:
-    """The tree of a pattern's text. Raises BadInput naming `field`, with the position, where it is none."""
+    """Return the tree of a pattern's text.
+
+    Raise `BadInput` naming `field`, with the position, if the text is not a pattern.
+    """
     if not isinstance(text, str) or not text.strip():
         raise BadInput(field, "takes a pattern, such as SEQ(A; B; C)")
     expression = _Reader(text, field).expression()
@@ -105,7 +112,7 @@ def parse(text: object, field: str) -> Expression:
 
 
 def render(item: Item) -> str:
-    """The text of a tree; `read` makes the tree of it again."""
+    """Return the text of a tree; `read` makes the tree from it again."""
     match item:
         case Symbol(name):
             return name
@@ -125,14 +132,12 @@ def render(item: Item) -> str:
 
 
 def read(text: str) -> Item:
-    """The tree that was rendered as `text`; also one that nobody would write, as what is left of a
-    pattern.
-    """
+    """Return the tree that was rendered as `text`, including the remainders of partly matched patterns."""
     return _Reader(text, "state", remains=True).expression().root
 
 
 def symbols(item: Item) -> Iterator[str]:
-    """The names of its symbols, from left to right, as often as they are written."""
+    """Yield the names of the symbols from left to right, each as often as it is written."""
     match item:
         case Symbol(name):
             yield name
@@ -144,7 +149,7 @@ def symbols(item: Item) -> Iterator[str]:
 
 
 def shown(item: Item) -> Iterator[str]:
-    """The names of the symbols whose events are part of a match."""
+    """Yield the names of the symbols whose events are part of a match."""
     match item:
         case Symbol(name):
             yield name
@@ -156,7 +161,7 @@ def shown(item: Item) -> Iterator[str]:
 
 
 def absences(item: Item) -> Iterator[str]:
-    """The names of the symbols that a NOT forbids."""
+    """Yield the names of the symbols that a NOT forbids."""
     match item:
         case Absent(symbol):
             yield symbol.name
@@ -168,7 +173,7 @@ def absences(item: Item) -> Iterator[str]:
 
 
 def least_events(item: Item) -> int:
-    """How many events a match has at least."""
+    """Return the minimum number of events of a match."""
     match item:
         case Symbol():
             return 1
@@ -185,13 +190,11 @@ def least_events(item: Item) -> int:
 
 
 def check(item: Item, field: str, inside: str = "") -> None:
-    """Refuses what is well written but can never match, or never be decided."""
+    """Raise `BadInput` for a well-formed pattern that can never match or never be decided."""
     match item:
         case Absent(symbol):
             if inside != "SEQ":
-                raise BadInput(
-                    field, f"NOT {symbol.name} stands between the steps of a SEQ, and nowhere else"
-                )
+                raise BadInput(field, f"NOT {symbol.name} is allowed only between the steps of a SEQ")
         case Sequence(items):
             _check_absences(items, field)
             for part in items:
@@ -204,16 +207,15 @@ def check(item: Item, field: str, inside: str = "") -> None:
 
 
 def _check_size(root: Item, field: str) -> None:
-    """Refuses quantifiers and alternatives that multiply beyond what can be worked with."""
+    """Raise `Forbidden` for quantifiers and alternatives that multiply beyond what can be processed."""
     repeats = _repeats(root)
     if repeats > MOST_REPEATS:
-        raise Forbidden(
-            field, f"repeats within one another multiply to {_short(repeats)}; {MOST_REPEATS} at most"
-        )
+        raise Forbidden(field, f"nested repeats multiply to {_short(repeats)}; the maximum is {MOST_REPEATS}")
     alternatives = _alternatives(root)
     if alternatives > MOST_ALTERNATIVES:
         raise Forbidden(
-            field, f"has {_short(alternatives)} alternatives, repeats counted; {MOST_ALTERNATIVES} at most"
+            field,
+            f"has {_short(alternatives)} alternatives, including repeats; the maximum is {MOST_ALTERNATIVES}",
         )
 
 
@@ -222,7 +224,7 @@ def _short(number: int) -> str:
 
 
 def _repeats(item: Item) -> int:
-    """The product of the quantifiers' numbers along the deepest of their nestings."""
+    """Return the maximum product of nested quantifiers."""
     match item:
         case Sequence(items) | Conjunction(items) | Choice(items):
             return max((_repeats(part) for part in items), default=1)
@@ -248,7 +250,9 @@ def _alternatives(item: Item) -> int:
 
 def _check_absences(items: tuple[Item, ...], field: str) -> None:
     if isinstance(items[0], Absent):
-        raise BadInput(field, f"NOT {items[0].symbol.name} needs a step before it: its time begins there")
+        raise BadInput(
+            field, f"NOT {items[0].symbol.name} needs a step before it, because its time starts there"
+        )
     absent: set[str] = set()
     for item in items:
         if isinstance(item, Absent):
@@ -257,7 +261,7 @@ def _check_absences(items: tuple[Item, ...], field: str) -> None:
         only = item.item if isinstance(item, Repeat) and item.least else item
         if isinstance(only, Symbol) and only.name in absent:
             raise BadInput(
-                field, f"can never match: NOT {only.name} right before {only.name}; remove one of them"
+                field, f"can never match: NOT {only.name} is directly before {only.name}; remove one of them"
             )
         absent.clear()
 
@@ -270,7 +274,7 @@ _GROUPS: dict[str, Callable[[tuple[Item, ...]], Item]] = {
 
 
 class _Reader:
-    """Reads from left to right, one token ahead."""
+    """A parser that reads from left to right, one token ahead."""
 
     _at_first = False
     _at_last = False
@@ -293,7 +297,7 @@ class _Reader:
 
     def _item(self, depth: int) -> Item:
         if depth > MOST_DEPTH and not self._reads_remains:
-            raise Forbidden(self._field, f"is nested deeper than {MOST_DEPTH}")
+            raise Forbidden(self._field, f"is nested deeper than {MOST_DEPTH} levels")
         item = self._primary(depth)
         while self._token in ("+", "*", "?", "{"):
             item = self._quantified(item)
@@ -311,7 +315,7 @@ class _Reader:
         if name in _SEPARATORS:
             return self._group(name, depth)
         if self._token == "(":
-            self._refuse(f"{name[:_SHOWN]!r} is not known; known are SEQ, AND, OR")
+            self._refuse(f"unknown group {name[:_SHOWN]!r}; use SEQ, AND, or OR")
         if name == "NOT":
             return self._absent()
         return Symbol(name)
@@ -322,7 +326,7 @@ class _Reader:
             self._refuse("NOT takes one symbol, such as NOT X")
         self._advance()
         if self._token in ("+", "*", "?", "{"):
-            self._refuse(f"NOT {name} takes no quantifier: no such event at all may come")
+            self._refuse(f"NOT {name} takes no quantifier, because it already forbids every such event")
         return Absent(Symbol(name))
 
     def _group(self, name: str, depth: int) -> Item:
@@ -335,19 +339,19 @@ class _Reader:
         if name == "SEQ" and depth == 0:
             self._at_last = self._skip("$")
         if self._token in (";", ","):
-            self._refuse(f"{name} separates by {_SEPARATORS[name]!r}, not {self._token!r}")
+            self._refuse(f"{name} separates its items by {_SEPARATORS[name]!r}, not {self._token!r}")
         self._expect(")")
         return _GROUPS[name](tuple(items))
 
     def _quantified(self, item: Item) -> Item:
         if isinstance(item, Repeat):
-            self._refuse("a second quantifier: put the first into a SEQ(…)")
+            self._refuse("a second quantifier is not allowed; put the first one into a SEQ(…)")
         if isinstance(item, Absent):
             self._refuse("NOT takes no quantifier")
         least, most = self._counts()
         greedy = not self._skip("?")
         if not least_events(item) and most is None:
-            self._refuse("what is repeated without end must take an event each time")
+            self._refuse("an item that repeats without a limit must take at least one event each time")
         return Repeat(item, least, most, greedy)
 
     def _counts(self) -> tuple[int, int | None]:
@@ -361,7 +365,7 @@ class _Reader:
             most = None if self._token == "}" else self._number()
         if most is not None and (most < least or most == 0):
             self._refuse(
-                f"{{{least},{most}}} can never match: the second number is at least the first, and above 0"
+                f"{{{least},{most}}} can never match: the second number must be at least the first and not 0"
             )
         self._expect("}")
         return least, most
@@ -394,7 +398,7 @@ class _Reader:
         elif self._position == len(self._text):
             self._token, self._is_symbol = "", False
         else:
-            self._refuse(f"{self._text[self._position]!r} has no meaning here")
+            self._refuse(f"{self._text[self._position]!r} is not allowed here")
 
     def _refuse(self, reason: str) -> NoReturn:
         raise BadInput(self._field, f"at character {self._position + 1}: {reason}")

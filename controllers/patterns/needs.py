@@ -1,9 +1,9 @@
-"""What one match of a pattern needs, as load shedding sees it: how many events of which type.
+"""The events that one match of a pattern needs, as load shedding sees it.
 
-Order is not seen: a SEQ needs what an AND needs (Röger, VII-C, the remark on sequences). Nested SEQ and AND
-therefore melt into one conjunction whose counts add up (ERRATA E22: AND(A, SEQ(A;A;B)) needs A three times);
-an OR stays, as a group of alternatives any of which serves. What is repeated counts as often as it must be
-there; what may be absent, or must be, is needed not at all.
+The order is ignored: a SEQ needs what an AND needs (Röger, VII-C, the remark on sequences). Nested SEQ and
+AND therefore merge into one conjunction whose counts add up (ERRATA E22: AND(A, SEQ(A;A;B)) needs A three
+times). An OR stays a group of alternatives. A repeated item counts with its minimum; an item that may or must
+be absent does not count.
 """
 
 from collections import Counter
@@ -17,30 +17,30 @@ from controllers.patterns.expression import Absent, Choice, Hidden, Item, Repeat
 
 @dataclass(frozen=True)
 class Needs:
-    """One match takes `counts[type]` events of each type, and of every group one of its alternatives."""
+    """The needs of one match: `counts[type]` events of each type, and one alternative of every group."""
 
     counts: Mapping[str, float]
     groups: tuple[tuple["Needs", ...], ...] = ()
 
     @property
     def size(self) -> float:
-        """Events of its own that one match takes, the groups' not counted."""
+        """Return the number of events that one match takes, without those of the groups."""
         return sum(self.counts.values())
 
     def parts(self) -> tuple["Needs", ...]:
-        """Itself and every alternative below, itself first."""
+        """Return itself and every alternative below, itself first."""
         below = (part for group in self.groups for each in group for part in each.parts())
         return (self, *below)
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Every type it may take, each once, in order of appearance."""
+        """Return the types that it may take, in order of appearance and without duplicates."""
         return tuple(dict.fromkeys(symbol for part in self.parts() for symbol in part.counts))
 
 
 @lru_cache(maxsize=4096)
 def needs_of(text: str, field: str = "expression") -> Needs:
-    """What a match of the pattern needs. Raises `BadInput` for `field`, with the position of the fault."""
+    """Return the needs of a match of the pattern. Raise `BadInput` for `field`, with the position."""
     return _of(expression.parse(text, field).root)
 
 
@@ -71,7 +71,11 @@ def _all(parts: list[Needs]) -> Needs:
 
 
 def _either(parts: list[Needs]) -> Needs:
-    """An OR inside an OR is one OR; an OR of one is that one; one that may be nothing needs nothing."""
+    """Simplify an OR.
+
+    An OR inside an OR merges with it, an OR with one alternative becomes that alternative, and an OR with an
+    alternative that needs nothing needs nothing.
+    """
     flat = [each for part in parts for each in (part.groups[0] if _is_or(part) else (part,))]
     if any(not each.counts and not each.groups for each in flat):
         return Needs({})

@@ -1,12 +1,12 @@
-"""Selectivity of conditional operators: matches per second, given events per second of each type.
+"""Selectivity of conditional operators: matches per second, from the events per second of each type.
 
 For a conjunction with counts n_T and groups of alternatives G (Röger, Table I, with ERRATA E22):
 
     y = min( min_T λ_T / n_T ,  min_G Σ_{c ∈ G} y_c )
 
-as long as no type serves at two places. Where one does, its events are shared out as yields most, which is a
-linear program: maximise v_root over flows v ≥ 0 with Σ_c n_{T,c} v_c ≤ λ_T for each type, and
-Σ_{c ∈ G} v_c = v_parent for each group. Rates are events/s; a type without a rate does not arrive.
+if no type is used at two places. Otherwise the events of such a type are divided for the maximum output, by a
+linear program: maximize v_root over flows v ≥ 0 with Σ_c n_{T,c} v_c ≤ λ_T for each type, and Σ_{c ∈ G} v_c =
+v_parent for each group. Rates are events/s; a type without a rate does not arrive.
 """
 
 from collections import Counter
@@ -21,17 +21,18 @@ from controllers.framework.parameter import Parameter, read_document
 from controllers.patterns.needs import Needs, needs_of
 from queues.errors import BadInput
 
-# How little a type's rate is lowered to see whether the output follows, and what counts as following.
+# Relative decrease of a type's rate that tests whether it limits the output, and the minimum relative
+# decrease of the output that counts.
 NUDGE, FOLLOWS = 1e-6, 1e-10
-RATE = Parameter("rate", "events/s", "Events of the type.", maximum=1e15)
+RATE = Parameter("rate", "events/s", "Arrival rate of the type.", maximum=1e15)
 INPUT = (
-    Parameter("expression", "pattern", "What makes a match.", kind="text", required=True),
-    Parameter("rates", "events/s", "Rate of each type.", kind="map", required=True, items=(RATE,)),
+    Parameter("expression", "pattern", "Expression that makes a match.", kind="text", required=True),
+    Parameter("rates", "events/s", "Arrival rate of each type.", kind="map", required=True, items=(RATE,)),
 )
 
 
 def output_rate(expression: Needs, rates: Mapping[str, float]) -> float:
-    """Matches per second, in the units of the rates; see the module for the formula."""
+    """Return the matches per second, in the unit of the rates; see the module for the formula."""
     used = Counter(symbol for part in expression.parts() for symbol in part.counts)
     if max(used.values()) > 1:
         return _by_program(expression, rates)
@@ -62,9 +63,9 @@ def _by_program(expression: Needs, rates: Mapping[str, float]) -> float:
 
 
 def group_rows(expression: Needs) -> Any:
-    """A row a group over `parts()`: +1 for each alternative's flow, -1 for that of what holds the group."""
+    """Return a row per group over `parts()`: +1 at the flow of each alternative, -1 at its parent."""
     parts = expression.parts()
-    # By identity: equal alternatives are places of their own.
+    # Compare by identity, because equal alternatives are separate places.
     place = {id(part): at for at, part in enumerate(parts)}
     rows = []
     for part in parts:
@@ -78,7 +79,7 @@ def group_rows(expression: Needs) -> Any:
 
 
 def bottleneck_types(expression: Needs, rates: Mapping[str, float]) -> list[str]:
-    """The types whose rate limits the output: with a little less of one, there are fewer matches."""
+    """Return the types whose rate limits the output: fewer of their events make fewer matches."""
     whole = output_rate(expression, rates)
     if whole == 0:
         return [symbol for symbol in expression.symbols if rates.get(symbol, 0.0) == 0]
@@ -91,15 +92,15 @@ def bottleneck_types(expression: Needs, rates: Mapping[str, float]) -> list[str]
 
 
 def answer(document: Any) -> dict[str, Json]:
-    """`manage.py design selectivity`: {expression, rates} → {output_rate, bottleneck_types}.
+    """Answer `manage.py design selectivity`: {expression, rates} → {output_rate, bottleneck_types}.
 
-    Raises `BadInput` naming the field; a type of the expression without a rate is one, since a forgotten
-    type would read as one that never comes.
+    Raise `BadInput` naming the field. A type of the expression without a rate is an error, because it would
+    be treated as a type that never arrives.
     """
     given = read_document(INPUT, document)
     expression = needs_of(given["expression"], "expression")
     if not expression.symbols:
-        raise BadInput("expression", "needs no event at all; name one it must have")
+        raise BadInput("expression", "needs no event; name at least one required event")
     for symbol in expression.symbols:
         if symbol not in given["rates"]:
             raise BadInput(f"rates.{symbol}", f"is missing; it {RATE.takes()}")
