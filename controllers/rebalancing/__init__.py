@@ -1,1 +1,1 @@
-"""Which node holds how many points of which queue, and which nodes are used at all."""
+"""Assignment of queues' points to nodes, and the choice of nodes in use."""

@@ -1,9 +1,9 @@
-"""Who holds how many points of which queue, and what load that puts on each node.
+"""The allocation of points of queues to nodes, and the resulting load of each node.
 
-Load of a container: rate * points / total, where the total counts the points on nodes that are heard (the
-splitter routes around an OFFLINE node, so its points carry nothing). Units: those of the rate [events/s]; a
-node's capacity times a threshold is in the same unit, whether capacity is events/s and the threshold a share,
-or capacity is 1 and the threshold events/s.
+Load of a container: rate * points / total, where the total counts the points on reachable nodes (the splitter
+routes around an OFFLINE node, so its points carry nothing). The unit is that of the rate [events/s]. A node's
+capacity times a threshold has the same unit, whether the capacity is in events/s and the threshold is a
+share, or the capacity is 1 and the threshold is in events/s.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ from queues.nodes.node_state import IDLE, OFFLINE
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-# An event in thirty years is no load; what is divided by it would overflow.
+# One event in thirty years is no load; a division by it would overflow.
 NEGLIGIBLE_PER_SECOND = 1e-9
 
 
 @dataclass(frozen=True)
 class IndexedMove:
-    """`points` of a queue from one node to another, all three by their index."""
+    """A move of `points` of a queue from one node to another, all three by their index."""
 
     queue: int
     source: int
@@ -34,7 +34,7 @@ class IndexedMove:
 
 @dataclass(frozen=True)
 class _Cells:
-    """A container each: its queue, its node, its points."""
+    """Parallel arrays with the queue, node, and points of every container."""
 
     queue: npt.NDArray[np.int64]
     node: npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class _Cells:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Nodes (arrays over nodes) and queues (sequences over queues) at one instant; never changed in place."""
+    """Nodes (arrays over nodes) and queues (sequences over queues) at one instant. It is immutable."""
 
     nodes: tuple[str, ...]
     capacity: Floats
@@ -57,7 +57,7 @@ class Allocation:
 
     @cached_property
     def _cells(self) -> "_Cells":
-        """The containers, an array a column, in the order of `containers`."""
+        """Return the containers, one array per column, in the order of `containers`."""
         rows = [
             (queue, node, points) for queue, held in enumerate(self.points) for node, points in held.items()
         ]
@@ -65,12 +65,12 @@ class Allocation:
 
     @cached_property
     def available(self) -> Flags:
-        """Nodes that may receive points."""
+        """Return a mask of the nodes that may receive points."""
         return ~(self.drained | self.offline)
 
     @cached_property
     def rate_per_point(self) -> Floats:
-        """Load of one point of each queue [rate per point]."""
+        """Return the load of one point of each queue [rate per point]."""
         cells, count = self._cells, len(self.queues)
         held = np.bincount(cells.queue, weights=cells.points, minlength=count)
         heard = np.bincount(cells.queue, weights=cells.points * ~self.offline[cells.node], minlength=count)
@@ -79,14 +79,14 @@ class Allocation:
 
     @cached_property
     def loads(self) -> Floats:
-        """Load per node [unit of the rates]."""
+        """Return the load of each node [unit of the rates]."""
         cells = self._cells
         each = self.rate_per_point[cells.queue] * cells.points * ~self.offline[cells.node]
         return np.asarray(np.bincount(cells.node, weights=each, minlength=len(self.nodes)), dtype=float)
 
     @cached_property
     def at_node(self) -> tuple[Mapping[int, int], ...]:
-        """Per node: queue → points."""
+        """Return queue → points for each node."""
         by_node: tuple[dict[int, int], ...] = tuple({} for _ in self.nodes)
         for queue, containers in enumerate(self.points):
             for node, points in containers.items():
@@ -94,7 +94,7 @@ class Allocation:
         return by_node
 
     def after(self, moves: Sequence[IndexedMove]) -> "Allocation":
-        """The allocation once the moves are made; containers without points are gone."""
+        """Return the allocation after the moves; containers without points are removed."""
         points = [dict(held) for held in self.points]
         for move in moves:
             held = points[move.queue]
@@ -103,7 +103,7 @@ class Allocation:
         return replace(self, points=tuple({n: p for n, p in held.items() if p} for held in points))
 
     def named(self, moves: Sequence[IndexedMove]) -> list[dict[str, Any]]:
-        """Moves as the contract words them."""
+        """Return the moves as objects with names, as in the law's action."""
         return [
             {
                 "queue": self.queues[move.queue],
@@ -115,13 +115,16 @@ class Allocation:
         ]
 
     def by_name(self, values: Floats) -> dict[str, float]:
-        """An array over nodes as an object, rounded to what can be read."""
+        """Return an array over nodes as an object with rounded values."""
         return {name: round(float(value), 6) for name, value in zip(self.nodes, values, strict=True)}
 
 
 def from_observation(observation: Mapping[str, Any], minimum_containers: int) -> Allocation:
-    """The allocation an observation describes: nodes [{name, capacity, drained, state}] and queues
-    [{name, rate, containers, minimum_containers}]; a queue without its own minimum gets the general one."""
+    """Return the allocation that an observation describes.
+
+    Its nodes are [{name, capacity, drained, state}], its queues [{name, rate, containers,
+    minimum_containers}]. A queue without its own minimum gets the general one.
+    """
     nodes, queues = observation["nodes"], observation["queues"]
     index = {node["name"]: position for position, node in enumerate(nodes)}
     return Allocation(
@@ -144,7 +147,7 @@ def from_observation(observation: Mapping[str, Any], minimum_containers: int) ->
 
 
 def containers(allocation: Allocation) -> Iterator[tuple[int, int, int]]:
-    """Every container: queue, node, points."""
+    """Yield every container as queue, node, points."""
     for queue, held in enumerate(allocation.points):
         for node, points in held.items():
             yield queue, node, points

@@ -1,14 +1,14 @@
-"""The greedy rebalancer of overloaded nodes: donors one after the other, each by its cheapest move.
+"""The greedy rebalancer of overloaded nodes: it processes one donor after another, by its cheapest move.
 
-A donor is a node over its limit, or drained. In each step its cheapest move is made: among those that clear
-it at once the one with the fewest points ("points"), or the one that fits tightest ("moves"); if none clears
-it, the one that takes most load per point, or most load. Receivers that hold the queue come first; then the
-roomiest, or the tightest that fits (`packing`): which of the two is better depends on the instance, so the
-caller tries both.
+A donor is a node over its limit, or drained. Each step makes the donor's cheapest move. Among moves that
+clear it at once, this is the one with the fewest points ("points"), or the one with the tightest fit
+("moves"). If none clears it, it is the one that removes the most load per point, or the most load. Receivers
+that already hold the queue come first; then the node with the most room, or the tightest that fits
+(`packing`). Either can be better, so the caller tries both.
 
-What a move may be (section 4.1.1.4, with the splinters of its exception): at least `minimum_points` arrive
-and at least as many stay, or none; a queue keeps its minimum of containers; nothing returns to where it came
-from a short while ago. A container that is a splinter already moves only whole.
+Rules for moves (section 4.1.1.4, with the splinters of its exception): at least `minimum_points` arrive, and
+at least as many stay, or none; a queue keeps its minimum of containers; nothing returns to where it recently
+came from. A container that is already a splinter moves only as a whole.
 """
 
 import math
@@ -24,15 +24,15 @@ from queues.points import TOTAL
 Cost = Literal["points", "moves"]
 ROUNDING = 1e-9
 HAIR = 1e-7
-# A queue is coarse when its two smallest pieces would fill this share of a node.
+# A queue is coarse if its two smallest pieces would fill this share of a node.
 COARSE_SHARE = 0.5
-# Donors' containers, and receivers, for which room is sought where there is none.
+# Number of the donors' containers, and of receivers, that are tried when there is no room.
 TRIES = 4
 
 
 @dataclass(frozen=True)
 class MoveRules:
-    """What every move keeps. `returns`: (queue, source, target) that would undo a recent move."""
+    """Rules of every move. `returns` has the (queue, source, target) that would undo a recent move."""
 
     minimum_points: int
     returns: frozenset[tuple[int, int, int]] = frozenset()
@@ -40,13 +40,13 @@ class MoveRules:
 
 @dataclass
 class Board:
-    """An allocation while it is being changed."""
+    """A mutable copy of an allocation during the search."""
 
     start: Allocation
     rules: MoveRules
     limits: Floats
     receivers: Flags
-    even: Flags | None = None  # queues that part into even pieces only: see `coarse`
+    even: Flags | None = None  # queues that are divided into even pieces only; see `coarse`
     loads: Floats = field(init=False)
     points: list[dict[int, int]] = field(init=False)
     at_node: list[dict[int, int]] = field(init=False)
@@ -65,10 +65,11 @@ class Board:
 
     @property
     def room(self) -> Floats:
-        """What each node may still take [load]; -1 where it may take nothing.
+        """Return the load that each node may still receive; -1 if it may receive nothing.
 
-        Among nodes of equal load those with fewer points are the roomier, by a hair: in a quiet hour loads
-        say nothing, and what is piled on one node then has to be spread again when load returns.
+        Among nodes of equal load, those with fewer points get slightly more room. Loads are no guide while
+        there is little traffic, and points that pile up on one node would have to be spread again when load
+        returns.
         """
         hair = HAIR * self.limits * self.totals / TOTAL
         return np.where(self.receivers, self.limits - self.loads - hair, -1.0)
@@ -83,7 +84,7 @@ class Board:
         self.gave.setdefault(move.queue, set()).add(move.source)
 
     def undo(self, move: IndexedMove) -> None:
-        """Take back the move that was made last."""
+        """Undo the last move."""
         self._shift(move.queue, move.target, move.source, move.points)
         rule = (move.queue, move.source, move.target)
         self.moved[rule] -= move.points
@@ -108,21 +109,23 @@ class Board:
         return [IndexedMove(*rule, points) for rule, points in self.moved.items()]
 
     def is_last(self, move: IndexedMove) -> bool:
-        """Whether a queue that parts evenly would leave the node with this move."""
+        """Return whether this move would remove an evenly divided queue from the node."""
         whole = self.points[move.queue][move.source] == move.points
         return whole and self.even is not None and bool(self.even[move.queue])
 
     def may_empty(self, queue: int, target: int) -> bool:
-        """Whether a whole container may go to the target: what merges must leave the minimum."""
+        """Return whether a whole container may go to the target: a merge must leave the minimum of
+        containers.
+        """
         return target not in self.points[queue] or len(self.points[queue]) > self.start.minimum[queue]
 
     def amount(self, queue: int, source: int, target: int, needed: int, most: int) -> int:
-        """The fewest points from `needed` up that the rules allow, else the most below; 0 when none."""
+        """Return the fewest points from `needed` up that the rules allow, else the most below; 0 if none."""
         held, least = self.points[queue][source], self.rules.minimum_points
         whole = held if held <= most and self.may_empty(queue, target) else 0
         if held < least and not (target in self.points[queue] or self.start.drained[source]):
             whole = 0
-        # A drained node keeps nothing: its containers part only into pieces that are no splinters.
+        # A drained node keeps nothing: its containers are only divided into pieces that are no splinters.
         most = min(most, held - least)
         if self.even is not None and self.even[queue] and held >= 2 * least:
             piece = held / (held // least)
@@ -136,11 +139,11 @@ class Board:
 
 
 def coarse(allocation: Allocation, rules: MoveRules, limits: Floats) -> Flags:
-    """Queues whose pieces are so heavy that they have to part evenly.
+    """Return a mask of the queues whose pieces are so heavy that they have to be divided evenly.
 
-    A piece below twice `minimum_points` can't be split again. Of a queue at 5000 events/s one of 99 points
-    carries 495, too much for a node by itself, and no later decision could part it; so such queues part
-    into pieces of about `minimum_points`, or multiples of them, as long as they can.
+    A piece below twice `minimum_points` can't be split again. In a queue at 5000 events/s, a piece of 99
+    points carries 495 events/s, too much for a node, and no later decision could divide it. Such queues are
+    therefore divided into pieces of about `minimum_points`, or multiples of them, as long as possible.
     """
     limit = float(limits[allocation.available].mean()) if allocation.available.any() else math.inf
     return np.asarray(allocation.rate_per_point * 2 * rules.minimum_points > COARSE_SHARE * limit)
@@ -148,11 +151,11 @@ def coarse(allocation: Allocation, rules: MoveRules, limits: Floats) -> Flags:
 
 @dataclass(frozen=True)
 class SearchRule:
-    """Which of several answers is wanted.
+    """Preference among several answers.
 
-    `packing`: receivers that fit tightest, not the roomiest. `exchange`: a node may also make room for a
-    piece that fits nowhere, at the cost of more points. `keep`: the last piece of a heavy queue stays where
-    it is, since it is as heavy anywhere, as long as something lighter can go.
+    `packing`: choose receivers with the tightest fit, not those with the most room. `exchange`: let a node
+    make room for a piece that fits nowhere, at the cost of more points. `keep`: leave the last piece of a
+    heavy queue in place while something lighter can move, because it is equally heavy on any node.
     """
 
     cost: Cost
@@ -163,14 +166,14 @@ class SearchRule:
 
 @dataclass(frozen=True)
 class _Step:
-    """A possible move of a donor and how it ranks: lower is better."""
+    """A possible move of a donor and its rank; lower is better."""
 
     rank: tuple[float, ...]
     move: IndexedMove
 
 
 def rebalance(board: Board, rule: SearchRule) -> list[IndexedMove] | None:
-    """Moves that bring every node to its limit and empty the drained ones; None when this way finds none."""
+    """Return moves that bring every node to its limit and empty drained nodes; None if none are found."""
     for donor in np.flatnonzero(board.start.drained & ~board.start.offline):
         if not _empty(board, int(donor), rule.packing):
             return None
@@ -180,7 +183,7 @@ def rebalance(board: Board, rule: SearchRule) -> list[IndexedMove] | None:
     for donor in over[np.argsort(board.limits[over] - board.loads[over], kind="stable")]:
         if not _clear(board, int(donor), rule):
             return None
-        # Who is relieved has room again, though not for what it gave.
+        # A relieved node has room again, but not for what it gave.
         board.receivers[donor] = rule.exchange and allowed[donor]
     return board.moves()
 
@@ -198,10 +201,10 @@ def _clear(board: Board, donor: int, rule: SearchRule) -> bool:
 
 
 def _make_room(board: Board, donor: int) -> bool:
-    """A piece of the donor to a node that first gives others some of what it holds.
+    """Move a piece of the donor to a node that first gives some of its points to others.
 
-    Where all nodes are about as full as they may be, a heavy piece finds no room although there is enough in
-    all: a little on each.
+    If all nodes are nearly full, a heavy piece may fit nowhere although the total room, a little on each
+    node, suffices.
     """
     per_point = board.start.rate_per_point
     heaviest = sorted(
@@ -216,7 +219,7 @@ def _make_room(board: Board, donor: int) -> bool:
 
 
 def _exchange(board: Board, queue: int, donor: int, target: int) -> bool:
-    """The smallest piece of a queue to a target that makes room for it; nothing when it can't."""
+    """Move the smallest piece of a queue to a target that makes room for it; change nothing if it can't."""
     points = board.amount(queue, donor, target, 1, TOTAL)
     if not points or (queue, donor, target) in board.rules.returns or target in board.gave.get(queue, ()):
         return False
@@ -231,7 +234,7 @@ def _exchange(board: Board, queue: int, donor: int, target: int) -> bool:
 
 
 def _give_way(board: Board, node: int, load: float, stays: int) -> list[IndexedMove]:
-    """Moves off a node until it has room for the load, or nothing more fits elsewhere: few points first."""
+    """Move points off a node until it has room for the load or nothing more fits; heavy points first."""
     per_point, given = board.start.rate_per_point, list[IndexedMove]()
     arrived = {queue for queue, _, target in board.moved if target == node}
     queues = [queue for queue in board.at_node[node] if queue not in arrived and queue != stays]
@@ -250,7 +253,7 @@ def _give_way(board: Board, node: int, load: float, stays: int) -> list[IndexedM
 
 
 def _step(board: Board, donor: int, queue: int, rule: SearchRule) -> _Step | None:
-    """The best move of one container off a donor."""
+    """Return the best move of one container off a donor, or None."""
     per_point = float(board.start.rate_per_point[queue])
     if per_point <= 0:
         return None
@@ -279,12 +282,14 @@ def _rank(cost: Cost, points: int, load: float, clears: bool, holder: bool) -> t
 
 def _most(board: Board, target: int, per_point: float) -> int:
     room = float(board.limits[target] - board.loads[target])
-    # A queue with next to no load fits whole; the division could overflow.
+    # A queue with almost no load fits as a whole; the division could overflow.
     return TOTAL if room >= TOTAL * per_point else max(0, math.floor(room / per_point + ROUNDING))
 
 
 def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -> list[int]:
-    """Receivers worth a check: the holders, and of the others the tightest that fits and the roomiest."""
+    """Return the receivers to check: the holders, the tightest other node that fits, and the one with the
+    most room.
+    """
     room = board.room
     room[[donor, *board.gave.get(queue, ()), *board.returns.get((queue, donor), ())]] = -1.0
     targets = [node for node in board.points[queue] if room[node] > 0]
@@ -301,7 +306,7 @@ def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -
 
 
 def _empty(board: Board, donor: int, packing: bool) -> bool:
-    """All containers off a drained node, the heaviest first, in as few pieces as there is room for."""
+    """Move all containers off a drained node, heaviest first, in as few pieces as possible."""
     per_point = board.start.rate_per_point
     for queue in sorted(board.at_node[donor], key=lambda q: (-per_point[q] * board.at_node[donor][q], q)):
         while points := board.at_node[donor].get(queue, 0):
@@ -329,7 +334,7 @@ def _whole(
 
 
 def _part(board: Board, donor: int, queue: int) -> IndexedMove | None:
-    """A piece off a drained node, as large as its roomiest receiver takes; the rest follows."""
+    """Return the move of a piece off a drained node, as large as the receiver with the most room takes."""
     per_point = float(board.start.rate_per_point[queue])
     targets = _targets(board, queue, donor, 0.0, packing=False)
     if not targets or per_point <= 0:
@@ -341,12 +346,12 @@ def _part(board: Board, donor: int, queue: int) -> IndexedMove | None:
 
 
 def fewest(candidates: Sequence[list[IndexedMove] | None], cost: Cost) -> list[IndexedMove] | None:
-    """The cheapest of several answers, the first among equals."""
+    """Return the cheapest of several answers; the first among equals."""
     found = [moves for moves in candidates if moves is not None]
     return min(found, key=lambda moves: price(moves, cost)) if found else None
 
 
 def price(moves: Sequence[IndexedMove], cost: Cost) -> tuple[int, int]:
-    """Points, then moves; or the other way round."""
+    """Return the points and the number of moves, the cost first."""
     points = sum(move.points for move in moves)
     return (points, len(moves)) if cost == "points" else (len(moves), points)

@@ -1,28 +1,28 @@
-"""Moves points between nodes: for the fewest points until all are below BUSY, or for the fewest moves into a
-band.
+"""The rebalancing law, which moves points between nodes.
 
-Load of container (q, n): rate_q * points_qn / points_q [events/s]; load of a node L_n: their sum. With the
-capacity C_n of a node and the thresholds as shares of it (or C_n = 1 and the thresholds in events/s):
+Its goal is the fewest points until all nodes are below BUSY, or the fewest moves into a band. Load of
+container (q, n): rate_q * points_qn / points_q [events/s]; load of a node L_n: their sum. With the capacity
+C_n of a node and the thresholds as shares of it (or C_n = 1 and the thresholds in events/s):
 
-    below-busy   minimise Σ points moved   such that  L_n < busy * C_n           for every node
-    band         minimise Σ moves          such that  L_n ≤ band * C_n * ΣL / ΣC  for every node
+    below-busy   minimize Σ points moved   such that  L_n < busy * C_n           for every node
+    band         minimize Σ moves          such that  L_n ≤ band * C_n * ΣL / ΣC  for every node
 
-A drained node gives all it holds and gets nothing; an OFFLINE node neither gives nor gets (its lost points
-are `node_scaling`'s to restore). A queue keeps its minimum of containers; no piece under `minimum_points`
-leaves or stays; nodes that hold the queue are preferred; IDLE nodes only help in below-busy when the others
-can't do it, while a band spans them too; what went from A to B does not return to A within
-`return_decisions`.
+A drained node gives all its points and receives none. An OFFLINE node neither gives nor receives
+(`node_scaling` restores its lost points). A queue keeps its minimum of containers, and no piece below
+`minimum_points` leaves or stays. Nodes that hold the queue are preferred. IDLE nodes are used in below-busy
+only if the others don't suffice, while a band includes them. Points moved from A to B do not return to A
+within `return_decisions`.
 
-A heavy queue, whose two smallest pieces would fill half a node, parts evenly, into pieces of about
-`minimum_points` or multiples: a piece below twice that can't be parted again, and of a queue at 5000 events/s
-one of 99 points alone is TOOBUSY. It costs a few points more than the fewest.
+A heavy queue, whose two smallest pieces would fill half a node, is divided evenly, into pieces of about
+`minimum_points` or multiples. A piece below twice that can't be divided again, and in a queue at 5000
+events/s a piece of 99 points alone makes a node TOOBUSY. Even pieces cost a few points more than the minimum.
 
-If the limits can't be kept the worst node is minimised, and the reason names the missing capacity:
-ΣL / busy - ΣC. It is then left as it is while it is within `worst_tolerance` of the best possible.
+If the limits can't be kept, the load of the worst node is minimized, and the reason names the missing
+capacity: ΣL / busy - ΣC. It then stays unchanged while it is within `worst_tolerance` of the best possible.
 
-Houtman, sections 3.5.1.4 and 4.1.1.2-4.1.1.4: there a TOOBUSY node halves containers chosen at random, since
-nothing knew which of them caused the load (Table 4.1; its second row should read 43.75 %, ERRATA E40). The
-band is LinkedIn Cruise Control's rule for the distribution of load over brokers.
+In Houtman, sections 3.5.1.4 and 4.1.1.2-4.1.1.4, a TOOBUSY node halves randomly chosen containers, because
+the cause of the load is unknown (Table 4.1; its second row should read 43.75 %, ERRATA E40). The band is
+LinkedIn Cruise Control's rule for the distribution of load over brokers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -44,7 +44,7 @@ from queues.points import TOTAL
 
 # Strictly below BUSY: a node exactly at the threshold is BUSY.
 BELOW = 1 - 1e-6
-MINIMUM_CONTAINERS = 2  # where none is given
+MINIMUM_CONTAINERS = 2  # default minimum
 NEWEST = 1  # age of the moves of this decision
 
 PARAMETERS = (
@@ -56,29 +56,40 @@ PARAMETERS = (
         kind="choice",
         choices=("below-busy", "band"),
     ),
-    Parameter("busy", "share of capacity", "Load over capacity at which a node is BUSY.", 0.7, 1e-6, 1e9),
+    Parameter("busy", "share of capacity", "Load over capacity from which a node is BUSY.", 0.7, 1e-6, 1e9),
     Parameter(
-        "toobusy", "share of capacity", "Load over capacity at which a node is TOOBUSY.", 0.9, 1e-6, 1e9
+        "toobusy", "share of capacity", "Load over capacity from which a node is TOOBUSY.", 0.9, 1e-6, 1e9
     ),
     Parameter(
         "minimum_containers",
         "containers",
-        "A queue keeps at least this many. Not given, 2, or 1 of a single node.",
+        "Minimum number of containers of a queue. Default: 2, or 1 on a single node.",
         None,
         1,
         1_000,
         "integer",
     ),
     Parameter(
-        "minimum_points", "points", "No smaller piece arrives or is left behind.", 50, 1, TOTAL, "integer"
+        "minimum_points",
+        "points",
+        "Minimum points of a piece that arrives or stays.",
+        50,
+        1,
+        TOTAL,
+        "integer",
     ),
     Parameter(
-        "band", "share of the mean", "In the goal band no node is above this share of the mean.", 1.09, 1, 100
+        "band",
+        "share of the mean",
+        "Maximum load of a node in the goal band, as a share of the mean.",
+        1.09,
+        1,
+        100,
     ),
     Parameter(
         "return_decisions",
         "decisions",
-        "Points moved from A to B do not go back from B to A for this many decisions.",
+        "Number of decisions for which points moved from A to B do not return to A.",
         4,
         0,
         1_000,
@@ -87,7 +98,7 @@ PARAMETERS = (
     Parameter(
         "worst_tolerance",
         "share of the best possible",
-        "If the goal can't be reached: how far above the best possible the worst node may stay.",
+        "Maximum excess of the worst node over the best possible if the goal can't be reached.",
         0.01,
         0,
         1,
@@ -95,49 +106,63 @@ PARAMETERS = (
     Parameter(
         "exact_ways",
         "pairs of container and receiver",
-        "Up to this size the mixed-integer program is solved; above it the greedy search decides.",
+        "Maximum size for the mixed-integer program; the greedy search decides above it.",
         200,
         0,
         100_000,
         "integer",
     ),
     Parameter(
-        "branches", "branches", "The mixed-integer solver stops after this many.", 50, 1, 1_000_000, "integer"
+        "branches",
+        "branches",
+        "Maximum number of branches of the mixed-integer solver.",
+        50,
+        1,
+        1_000_000,
+        "integer",
     ),
 )
 NODE = (
-    Parameter("name", "name", "The node.", kind="text", required=True),
+    Parameter("name", "name", "Name of the node.", kind="text", required=True),
     Parameter(
         "capacity",
         "load at utilisation 1",
-        "What the thresholds are shares of.",
+        "Capacity that the thresholds are shares of.",
         minimum=1e-9,
         maximum=1e15,
         required=True,
     ),
-    Parameter("drained", "flag", "Gives all it holds, gets nothing.", False, kind="flag"),
-    Parameter("state", "choice", "As last reported.", NORMAL, kind="choice", choices=STATES),
+    Parameter(
+        "drained", "flag", "True: the node gives all its points and receives none.", False, kind="flag"
+    ),
+    Parameter("state", "choice", "Last reported state.", NORMAL, kind="choice", choices=STATES),
     Parameter(
         "cordoned",
         "flag",
-        "Keeps what it holds, gets nothing: said to be OFFLINE, but not lost.",
+        "True: the node keeps its points and receives none, because it is reported as OFFLINE but not lost.",
         False,
         kind="flag",
     ),
 )
 QUEUE = (
-    Parameter("name", "name", "The queue.", kind="text", required=True),
+    Parameter("name", "name", "Name of the queue.", kind="text", required=True),
     Parameter("rate", "events/s", "Events inserted per second.", maximum=1e15, required=True),
     Parameter(
         "containers",
         "points",
-        "Points per node, 1000 in all.",
+        "Points per node, 1000 in total.",
         kind="map",
         required=True,
         items=(Parameter("points", "points", "Points of one container.", 0, 0, TOTAL, "integer"),),
     ),
     Parameter(
-        "minimum_containers", "containers", "This queue's own minimum.", None, 1, 1_000, kind="integer"
+        "minimum_containers",
+        "containers",
+        "Minimum number of containers of this queue.",
+        None,
+        1,
+        1_000,
+        kind="integer",
     ),
 )
 OBSERVATION = (
@@ -145,16 +170,18 @@ OBSERVATION = (
     Parameter("queues", "rows", "All queues of the plant.", kind="rows", required=True, items=QUEUE),
 )
 RECENT = (
-    Parameter("queue", "name", "The queue.", kind="text", required=True),
-    Parameter("from", "name", "The node that gave.", kind="text", required=True),
-    Parameter("to", "name", "The node that received.", kind="text", required=True),
-    Parameter("age", "decisions", "How long ago.", 0, 0, 1_000, "integer", required=True),
+    Parameter("queue", "name", "Name of the queue.", kind="text", required=True),
+    Parameter("from", "name", "Node that gave the points.", kind="text", required=True),
+    Parameter("to", "name", "Node that received the points.", kind="text", required=True),
+    Parameter(
+        "age", "decisions", "Number of decisions since the move.", 0, 0, 1_000, "integer", required=True
+    ),
 )
-STATE = (Parameter("recent", "moves", "The last moves.", kind="rows", required=True, items=RECENT),)
+STATE = (Parameter("recent", "moves", "Recent moves.", kind="rows", required=True, items=RECENT),)
 
 
 def check_observation(parameters: Values, observation: Values, where: str) -> None:
-    """Raise `BadInput` when nodes and queues, each in its range, contradict each other."""
+    """Raise `BadInput` if nodes and queues contradict each other."""
     names = _different(observation["nodes"], f"{where}.nodes")
     _different(observation["queues"], f"{where}.queues")
     for at, queue in enumerate(observation["queues"]):
@@ -164,45 +191,47 @@ def check_observation(parameters: Values, observation: Values, where: str) -> No
 def _check_queue(parameters: Values, queue: Values, names: Collection[str], where: str) -> None:
     for node in queue["containers"]:
         if node not in names:
-            raise BadInput(f"{where}.containers.{node}", f"is no node; the nodes are {', '.join(names)}")
+            raise BadInput(f"{where}.containers.{node}", f"is not a node; the nodes are {', '.join(names)}")
     total = sum(queue["containers"].values())
     if total != TOTAL:
         raise BadInput(f"{where}.containers", f"sum to {total} points; they must sum to {TOTAL}")
     minimum = queue["minimum_containers"]
     if minimum is not None and minimum > len(names):
-        raise BadInput(f"{where}.minimum_containers", f"takes at most the {len(names)} nodes, not {minimum}")
+        raise BadInput(
+            f"{where}.minimum_containers", f"takes at most {len(names)}, the number of nodes, not {minimum}"
+        )
     if minimum is None and (parameters["minimum_containers"] or 1) > len(names):
         raise BadInput(
             "parameters.minimum_containers",
-            f"takes at most the {len(names)} nodes there are, not {parameters['minimum_containers']}",
+            f"takes at most {len(names)}, the number of nodes, not {parameters['minimum_containers']}",
         )
 
 
 def minimum_containers(parameters: Values, observation: Values) -> int:
-    """Of a queue without a minimum of its own: as given, else two, as far as there are nodes."""
+    """Return the minimum of a queue without its own: the parameter, else two or the number of nodes."""
     given = parameters["minimum_containers"]
     return min(MINIMUM_CONTAINERS, len(observation["nodes"])) if given is None else int(given)
 
 
 def _different(rows: Sequence[Values], where: str) -> Collection[str]:
-    """The names of the rows, which must be one or more and all different."""
+    """Return the names of the rows. Raise `BadInput` if there are none, or if names are duplicate."""
     names = [row["name"] for row in rows]
     if not names:
-        raise BadInput(where, "takes at least one")
+        raise BadInput(where, "takes at least one entry")
     seen: dict[str, None] = {}
     for at, name in enumerate(names):
         if name in seen:
-            raise BadInput(f"{where}[{at}].name", f"{name} is there twice; names must differ")
+            raise BadInput(f"{where}[{at}].name", f"{name} appears twice; names must differ")
         seen[name] = None
     return seen
 
 
 def check_thresholds(parameters: Values) -> None:
-    """Raise `BadInput` unless busy is below toobusy."""
+    """Raise `BadInput` if busy is not below toobusy."""
     if parameters["busy"] >= parameters["toobusy"]:
         raise BadInput(
             "parameters.busy",
-            f"takes less than toobusy ({parameters['toobusy']:g}), not {parameters['busy']:g}",
+            f"must be less than toobusy ({parameters['toobusy']:g}), not {parameters['busy']:g}",
         )
 
 
@@ -220,7 +249,7 @@ class _Recent:
 
 
 class Rebalancing:
-    """The fewest points, or moves, that bring the nodes below their limit; see the module for how."""
+    """The fewest points, or moves, that bring the nodes below their limit; see the module."""
 
     name = "rebalancing"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -231,33 +260,36 @@ class Rebalancing:
     remedy = Remedy("rebalance", lasts=False)
 
     def check(self, parameters: Values) -> None:
-        """Raise `BadInput` when the thresholds are out of order or a split can't leave two pieces."""
+        """Raise `BadInput` if the thresholds are in the wrong order, or a split can't leave two pieces."""
         check_thresholds(parameters)
         if 2 * parameters["minimum_points"] > TOTAL:
             raise BadInput(
                 "parameters.minimum_points",
-                f"takes at most {TOTAL // 2}, so that a queue can be in two pieces, "
+                f"takes at most {TOTAL // 2}, so that a queue can have two pieces, "
                 f"not {parameters['minimum_points']}",
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput`: doubled names, containers on unknown nodes, points that don't sum to 1000, more
-        minimum containers than nodes."""
+        """Raise `BadInput` for an observation that contradicts itself.
+
+        These are duplicate names, containers on unknown nodes, points that don't sum to 1000, and more
+        minimum containers than nodes.
+        """
         check_observation(parameters, observation, where)
 
     def initial_state(self, parameters: Values) -> Json:
-        """No move yet."""
+        """Return a state without moves."""
         return {"recent": []}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Nothing to raise: what is remembered of nodes and queues that are gone does no harm."""
+        """Accept any state: entries of nodes and queues that no longer exist do no harm."""
 
     def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-        """Without the newest moves, where they are not made: nothing has to return."""
+        """Return the state without the newest moves if they are not made."""
         return {"recent": [move for move in after["recent"] if action or move["age"] > NEWEST]}
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """The cheapest moves that reach the goal; none when it is reached."""
+        """Return the cheapest moves that reach the goal; no action if it is reached."""
         allocation = _allocation(parameters, observation)
         recent = [_Recent(each["queue"], each["from"], each["to"], each["age"]) for each in state["recent"]]
         search = _search(parameters, allocation, recent)
@@ -274,7 +306,7 @@ def _allocation(parameters: Values, observation: Values) -> Allocation:
     allocation = from_observation(observation, minimum_containers(parameters, observation))
     if parameters["goal"] == "below-busy":
         return allocation
-    # A band spans the idle nodes too: whoever asks for it wants everything in use.
+    # A band includes the idle nodes, because its purpose is to use everything.
     return replace(allocation, idle=np.zeros_like(allocation.idle))
 
 
@@ -294,12 +326,15 @@ def _limits(parameters: Values, allocation: Allocation) -> Floats:
         return allocation.capacity * float(parameters["busy"] * BELOW)
     capacity = float(allocation.capacity[allocation.available].sum())
     mean = float(allocation.loads.sum()) / capacity if capacity else 0.0
-    # Where nothing flows every node is in the band; a limit of 0 could not be divided by.
+    # Without traffic every node is in the band; a limit of 0 would cause a division by zero.
     return allocation.capacity * max(float(parameters["band"]) * mean, 1e-12)
 
 
 def _returns(allocation: Allocation, recent: Sequence[_Recent]) -> frozenset[tuple[int, int, int]]:
-    """What would undo a recent move; a drained node may send back, since it has to be emptied."""
+    """Return the moves that would undo a recent move.
+
+    A drained node may send points back, because it has to be emptied.
+    """
     queues = {name: index for index, name in enumerate(allocation.queues)}
     nodes = {name: index for index, name in enumerate(allocation.nodes)}
     known = [move for move in recent if move.queue in queues and {move.source, move.target} <= nodes.keys()]
@@ -359,13 +394,13 @@ def _terms(
 
 
 def _worst(allocation: Allocation) -> float:
-    """The greatest utilisation among the nodes that are heard."""
+    """Return the greatest utilization among the reachable nodes."""
     heard = ~allocation.offline
     return float((allocation.loads / allocation.capacity)[heard].max()) if heard.any() else 0.0
 
 
 def _missing(parameters: Values, allocation: Allocation) -> float:
-    """Capacity that would have to be added so that every node could be below BUSY."""
+    """Return the capacity to add so that every node could be below BUSY."""
     have = float(allocation.capacity[allocation.available].sum())
     needed = float(allocation.loads.sum()) / float(parameters["busy"] * BELOW)
     return round(max(0.0, needed - have), 6)
@@ -382,9 +417,9 @@ def _why(
     limit = BUSY if parameters["goal"] == "below-busy" else f"{parameters['band']:g} times the mean"
     if not found.feasible:
         missing = terms["missing_capacity"]
-        rules = "the rules for containers, pieces and returns forbid it"
+        rules = "the rules for containers, pieces, and returns prevent it"
         why = f"a capacity of {missing:g} is missing" if missing else rules
-        return f"not every node can be below {limit}, since {why}"
+        return f"not every node can be below {limit}, because {why}"
     to_empty = allocation.drained & ~allocation.offline & [bool(held) for held in allocation.at_node]
     over = (allocation.loads > search.limits) & allocation.available
     causes = [
@@ -402,7 +437,7 @@ def _remarks(terms: Mapping[str, Any]) -> list[str]:
 
 
 def _what(named: Sequence[Mapping[str, Any]]) -> str:
-    """The action in words: one move with its nodes, of several how many and their sum."""
+    """Return the action in words: one move with its nodes, or the number and sum of several."""
     if not named:
         return NO_ACTION
     points = counted(sum(move["points"] for move in named), "point")

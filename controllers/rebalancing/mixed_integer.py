@@ -1,6 +1,7 @@
-"""The MILP rebalancer: a small rebalancing as a mixed-integer program, solved by HiGHS (scipy.optimize.milp).
+"""The MILP rebalancer: a small rebalancing as a mixed-integer program, solved by HiGHS.
 
-For a container c = (queue, source) and a receiver t, with p_c points of rate per point r_q:
+It uses scipy.optimize.milp. For a container c = (queue, source) and a receiver t, with p_c points of rate per
+point r_q:
 
     f[c,t] integer   points moved                  y[c,t] binary   whether any move
     g[c]   binary    the container is emptied      w[q,t] binary   t becomes a holder of q
@@ -8,14 +9,14 @@ For a container c = (queue, source) and a receiver t, with p_c points of rate pe
     least·y ≤ f ≤ p_c·y                       no splinter arrives
     least·(1-g) ≤ p_c - Σ_t f[c,t] ≤ p_c·(1-g)   none stays (an emptied drained container: g = 1)
     holders_q - Σ_c g[c] + Σ_t w[q,t] ≥ minimum_q,   w[q,t] ≤ Σ_c y[c,t]
-    y[c,t] ≤ d[c],   y[c',c] ≤ 1-d[c]                  a container gives or takes: none is passed round
-    load_n - Σ r·f[n→] + Σ r·f[→n] ≤ limit_n          for every node (times z, when z is minimised)
+    y[c,t] ≤ d[c],   y[c',c] ≤ 1-d[c]                  a container gives or takes, but not both
+    load_n - Σ r·f[n→] + Σ r·f[→n] ≤ limit_n          for every node (times z, if z is minimized)
 
 Cost "points": Σ f, then moves, then new holders. Cost "moves": Σ y, then new holders, then points. Cost
 "worst": z.
 
-The search ends after a number of branches, never after a time: the same observation must give the same
-decision when it is replayed on a slower machine.
+The search ends after a number of branches, not after a time, so that a replay of an observation on a slower
+machine gives the same decision.
 """
 
 import math
@@ -36,14 +37,14 @@ NEW_HOLDER = 0.01
 
 @dataclass(frozen=True)
 class MoveProblem:
-    """What may move where, and the limits to keep. `givers` and `receivers` are flags over nodes."""
+    """The allowed moves and the limits to keep. `givers` and `receivers` are flags over nodes."""
 
     allocation: Allocation
     rules: MoveRules
     limits: Floats
     givers: Flags
     receivers: Flags
-    at_most: int | None = None  # the most points ("points") or moves ("moves") of an answer worth having
+    at_most: int | None = None  # maximum points ("points") or moves ("moves") of a useful answer
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Answer:
 
 
 class _Rows:
-    """Sparse constraint rows low ≤ A·x ≤ high, gathered one by one."""
+    """Sparse constraint rows low ≤ A·x ≤ high, collected one by one."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, int, float]] = []
@@ -75,7 +76,7 @@ class _Rows:
 
 
 class _Model:
-    """Columns: f, then y (both over `routes`), g over sources, w over arrivals, d over `gives`, and z."""
+    """The columns: f, then y (both over `routes`), g over sources, w over arrivals, d over `gives`, and z."""
 
     def __init__(self, problem: MoveProblem, routes: Sequence[tuple[int, int, int]]) -> None:
         self.problem = problem
@@ -156,7 +157,7 @@ class _Model:
             terms[target].append((self.moved(route), load))
         for node, limit in enumerate(problem.limits):
             if not problem.allocation.available[node]:
-                continue  # a drained node is emptied by its containers' bounds; OFFLINE ones carry nothing
+                continue  # bounds of its containers empty a drained node; OFFLINE nodes carry nothing
             load, limit = float(problem.allocation.loads[node]), float(limit)
             if goal == "worst":
                 rows.add([*terms[node], (self.worst, -limit)], -np.inf, -load)
@@ -186,16 +187,16 @@ class _Model:
 
 
 def routes_count(problem: MoveProblem) -> int:
-    """How many (container, receiver) pairs the program has at most: its size, without building it."""
+    """Return the maximum number of (container, receiver) pairs of the program, without building it."""
     held = sum(len(problem.allocation.at_node[node]) for node in np.flatnonzero(problem.givers))
     return held * int((problem.receivers & problem.allocation.available).sum())
 
 
 def solve(problem: MoveProblem, goal: Goal, branches: int, gap: float = 0.0) -> Answer | None:
-    """The best moves found within `branches`, or None when there are none (or none were found).
+    """Return the best moves found within `branches`, or None if there are none (or none were found).
 
-    First with divisible points, ten times faster; then in whole points on the ways that answer takes. Only
-    if that fails whole points are sought over all ways.
+    The first attempt uses divisible points, which is ten times faster, and then whole points on the routes of
+    that answer. Whole points on all routes are tried only if that fails.
     """
     routes = _routes(problem)
     divisible = _solve(_Model(problem, routes), goal, branches, gap, whole=False)
@@ -214,7 +215,7 @@ def solve(problem: MoveProblem, goal: Goal, branches: int, gap: float = 0.0) -> 
 
 
 def lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> float | None:
-    """A cost that no answer is below (points or moves, counted without the small costs), or None."""
+    """Return a lower bound of the cost (points or moves, without the small costs), or None."""
     model = _Model(problem, _routes(problem))
     cost = np.zeros(model.columns)
     first = 0 if goal == "points" else len(model.routes)
@@ -223,7 +224,7 @@ def lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> float | None
     integrality[: len(model.routes)] = 0
     integrality[model.worst] = 0
     if goal == "points":
-        integrality[:] = 0  # whole points and smallest pieces only cost more
+        integrality[:] = 0  # Whole points and minimum pieces only increase the cost.
     result = minimise(
         cost,
         integrality=integrality,
@@ -231,13 +232,13 @@ def lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> float | None
         constraints=model.rows(goal).constraint(model.columns),
         options={"node_limit": branches},
     )
-    # Without whole numbers it is a linear program, whose value is its own bound.
+    # Without integers it is a linear program, whose value is its own bound.
     least = result.fun if goal == "points" else result.mip_dual_bound
     return None if least is None or result.status == 2 else math.ceil(float(least) - 1e-6)
 
 
 def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) -> tuple[Floats, float] | None:
-    """Points per way, and z."""
+    """Return the points per route, and z."""
     if not model.routes:
         return None
     integrality = np.ones(model.columns)
@@ -262,6 +263,6 @@ def _routes(problem: MoveProblem) -> list[tuple[int, int, int]]:
         if problem.givers[source] and not allocation.offline[source]
         for target in targets
         if target != source and (queue, source, target) not in rules.returns
-        # A splinter joins a container that is there; only a drained node's has to go anywhere.
+        # A splinter joins an existing container; only a drained node's splinter may go anywhere.
         if held >= rules.minimum_points or target in allocation.points[queue] or allocation.drained[source]
     ]

@@ -1,28 +1,28 @@
-"""How many nodes are used: takes idle ones into use, releases those that aren't needed, restores lost points.
+"""The node scaling law: it takes idle nodes into use, releases unneeded nodes, and restores lost points.
 
-With the load L_n, the capacity C_n and U the nodes in use (not IDLE, drained or OFFLINE):
+With the load L_n, the capacity C_n, and U the nodes in use (not IDLE, drained, or OFFLINE):
 
-    use       when more than `majority` of U are BUSY or TOOBUSY (section 3.5.1.5), or forecast * ΣL is over
-              fill * busy * Σ_U C; then the most capable idle nodes, until it is not
-    release   when forecast * ΣL ≤ margin * busy * Σ C of the rest, for `quiet_decisions` in a row: the least
-              capable, among equals the least loaded. 4.1.1.3 asks for it: by chance, a different set stayed
-              every night. `keep_share` of the nodes always stays, and as many as a queue needs for its
-              minimum of containers
-    restore   when a node was OFFLINE for `lost_decisions` in a row: its points go to the queue's other
-              holders in proportion to theirs, which is where the splitter diverts its load already; a queue
-              that is left with fewer containers than its minimum gets new ones on the least loaded nodes
-              (3.5.1.6, which the thesis left undone: 4.1.1.7)
+    use       if more than `majority` of U are BUSY or TOOBUSY (section 3.5.1.5), or forecast * ΣL is over
+              fill * busy * Σ_U C; then the most capable idle nodes, until neither is true
+    release   if forecast * ΣL ≤ margin * busy * Σ C of the rest, for `quiet_decisions` in a row: the least
+              capable, among equals the least loaded. 4.1.1.3 requires this: the set of remaining nodes
+              differed randomly every night. `keep_share` of the nodes always stays, and as many as a queue
+              needs for its minimum of containers
+    restore   if a node was OFFLINE for `lost_decisions` in a row: its points go to the queue's other
+              holders in proportion to theirs, as the splitter already diverts its load; a queue with fewer
+              containers than its minimum gets new ones on the least loaded nodes (3.5.1.6, which the
+              thesis left undone: 4.1.1.7)
 
-One thing at a time: what was lost, then use, then release, and of nodes to be released the first
-(`release_at_once`), since a plan empties one.
+A decision does one of these: it restores, else uses, else releases. It releases only the first node
+(`release_at_once`), because a plan empties one node.
 
-While events are `held_back` from the plant, as by a paused queue, its calm says nothing of its load: nothing
-is released, and the decisions count anew afterwards.
+While events are `held_back` from the plant, for example by a paused queue, a low load proves nothing: no node
+is released, and the count of decisions starts again afterwards.
 
-What was proposed on the same plant and was not approved is `declined`: it is not proposed again.
+Proposals that were not approved on the same plant are `declined` and not proposed again.
 
-`forecast` is the load expected until the next decision, or a few on, over the load now. A released node is
-emptied by `rebalancing`, as if drained, and is IDLE then.
+`forecast` is the load expected by the next decision, or a few decisions later, over the current load.
+`rebalancing` empties a released node as if it were drained; the node is IDLE afterwards.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -40,23 +40,33 @@ from queues.errors import BadInput
 from queues.points import TOTAL, apportion
 
 PARAMETERS = (
-    Parameter("busy", "share of capacity", "Load over capacity at which a node is BUSY.", 0.7, 1e-6, 1e9),
+    Parameter("busy", "share of capacity", "Load over capacity from which a node is BUSY.", 0.7, 1e-6, 1e9),
     Parameter(
-        "toobusy", "share of capacity", "Load over capacity at which a node is TOOBUSY.", 0.9, 1e-6, 1e9
+        "toobusy", "share of capacity", "Load over capacity from which a node is TOOBUSY.", 0.9, 1e-6, 1e9
     ),
     Parameter(
-        "majority", "share of nodes in use", "More busy ones than this take idle nodes into use.", 0.5, 0, 1
+        "majority",
+        "share of nodes in use",
+        "Share of busy nodes above which idle nodes are taken into use.",
+        0.5,
+        0,
+        1,
     ),
     Parameter(
-        "fill", "share of BUSY", "Nodes in use filled beyond this share call for idle ones.", 0.95, 0.01, 1
+        "fill",
+        "share of BUSY",
+        "Load of the nodes in use, as a share of BUSY, above which idle nodes are taken into use.",
+        0.95,
+        0.01,
+        1,
     ),
     Parameter(
-        "margin", "share of BUSY", "The rest may be filled to this share after a release.", 0.93, 0.01, 1
+        "margin", "share of BUSY", "Maximum load of the remaining nodes after a release.", 0.93, 0.01, 1
     ),
     Parameter(
         "keep_share",
         "share of available nodes",
-        "So many stay in use in the quietest hour: from fewer, the morning would move everything again.",
+        "Minimum share of nodes in use, so that not everything moves again when load returns.",
         0.35,
         0,
         1,
@@ -64,7 +74,7 @@ PARAMETERS = (
     Parameter(
         "quiet_decisions",
         "decisions",
-        "A release has to be possible for so many in a row.",
+        "Number of decisions in a row for which a release must be possible.",
         2,
         1,
         1_000,
@@ -73,7 +83,7 @@ PARAMETERS = (
     Parameter(
         "lost_decisions",
         "decisions",
-        "A node is given up after so many OFFLINE in a row.",
+        "Number of decisions in a row after which an OFFLINE node is lost.",
         2,
         1,
         1_000,
@@ -82,7 +92,7 @@ PARAMETERS = (
     Parameter(
         "minimum_containers",
         "containers",
-        "A queue keeps at least this many, so as many nodes stay. Not given, 2, or 1 of a single node.",
+        "Minimum number of containers of a queue, and so of nodes. Default: 2, or 1 on a single node.",
         None,
         1,
         1_000,
@@ -92,18 +102,18 @@ PARAMETERS = (
 OBSERVATION = (
     Parameter("nodes", "rows", "All nodes of the plant.", kind="rows", required=True, items=NODE),
     Parameter("queues", "rows", "All queues of the plant.", kind="rows", required=True, items=QUEUE),
-    Parameter("forecast", "share of the load now", "The load to come.", 1.0, 0, 1e3),
+    Parameter("forecast", "share of the load now", "Expected load.", 1.0, 0, 1e3),
     Parameter(
         "held_back",
         "flag",
-        "True: events are kept from the plant, which is calm for that.",
+        "True: events are held back from the plant, which causes its low load.",
         False,
         kind="flag",
     ),
     Parameter(
         "declined",
         "flag",
-        "Of use, release and restore those that were proposed and not approved on a plant like this.",
+        "Which of use, release, and restore were proposed and not approved on an equal plant.",
         {},
         kind="map",
         items=(Parameter("declined", "flag", "True: not approved.", False, kind="flag"),),
@@ -112,21 +122,28 @@ OBSERVATION = (
 ACTS = ("use", "release", "restore")
 STATE = (
     Parameter(
-        "quiet", "decisions", "How long a release has been possible.", None, 0, 1e9, "integer", required=True
+        "quiet",
+        "decisions",
+        "Number of decisions for which a release has been possible.",
+        None,
+        0,
+        1e9,
+        "integer",
+        required=True,
     ),
     Parameter(
         "lost",
         "decisions",
-        "How long each OFFLINE node has been so.",
+        "Number of decisions for which each node has been OFFLINE.",
         kind="map",
         required=True,
-        items=(Parameter("decisions", "decisions", "In a row.", 0, 0, 1e9, "integer"),),
+        items=(Parameter("decisions", "decisions", "Decisions in a row.", 0, 0, 1e9, "integer"),),
     ),
 )
 
 
 class NodeScaling:
-    """As many nodes as the load needs, the weaker ones released first; see the module for the rules."""
+    """As many nodes as the load needs; weaker nodes are released first. See the module for the rules."""
 
     name = "node_scaling"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -137,11 +154,14 @@ class NodeScaling:
     remedy = Remedy("nodes", lasts=False)
 
     def __init__(self, release_at_once: int | None = 1) -> None:
-        """release_at_once: how many nodes a decision releases at most; None: all that are not needed."""
+        """Create the law.
+
+        release_at_once: the maximum number of nodes that a decision releases; None: all unneeded nodes.
+        """
         self.release_at_once = release_at_once
 
     def check(self, parameters: Values) -> None:
-        """Raise `BadInput` when the thresholds are out of order, or a release would call for a node again."""
+        """Raise `BadInput` if the thresholds are in the wrong order, or margin exceeds fill."""
         check_thresholds(parameters)
         if parameters["margin"] > parameters["fill"]:
             raise BadInput(
@@ -150,21 +170,21 @@ class NodeScaling:
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` as `rebalancing` does: the two see the same plant."""
+        """Raise `BadInput` as `rebalancing` does: both laws observe the same plant."""
         check_observation(parameters, observation, where)
         for name in observation.get("declined", {}):
             if name not in ACTS:
                 raise BadInput(f"{where}.declined.{name}", f"takes {', '.join(ACTS)}")
 
     def initial_state(self, parameters: Values) -> Json:
-        """Nothing was quiet, nothing was lost."""
+        """Return a state without quiet decisions and lost nodes."""
         return {"quiet": 0, "lost": {}}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Nothing to raise: what is remembered of nodes and queues that are gone does no harm."""
+        """Accept any state: entries of nodes and queues that no longer exist do no harm."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """What to use, release and restore; in one decision never both use and release."""
+        """Return the nodes to use and release and the moves to restore; never both use and release."""
         least = minimum_containers(parameters, observation)
         plant = from_observation(observation, least)
         kept = {node["name"] for node in observation["nodes"] if node.get("cordoned", False)}
@@ -198,12 +218,12 @@ def _in_use(plant: Allocation) -> Flags:
 
 
 def _needed(parameters: Values, plant: Allocation, forecast: float) -> float:
-    """Capacity that carries the load to come without any node being BUSY."""
+    """Return the capacity that carries the expected load without any BUSY node."""
     return float(plant.loads.sum()) * forecast / float(parameters["busy"])
 
 
 def _to_use(parameters: Values, plant: Allocation, forecast: float) -> list[int]:
-    """Idle nodes to take, the most capable first."""
+    """Return the idle nodes to take into use, the most capable first."""
     used = _in_use(plant)
     idle = [int(node) for node in np.flatnonzero(plant.available & plant.idle)]
     busy = int((used & (plant.loads >= parameters["busy"] * plant.capacity)).sum())
@@ -219,7 +239,7 @@ def _to_use(parameters: Values, plant: Allocation, forecast: float) -> list[int]
 
 
 def _to_release(parameters: Values, plant: Allocation, forecast: float, least: int) -> list[int]:
-    """The nodes the others can do without, the least capable first, among equals the least loaded."""
+    """Return the unneeded nodes, the least capable first, among equals the least loaded."""
     used = [int(node) for node in np.flatnonzero(_in_use(plant))]
     kept = int(parameters["keep_share"] * int(plant.available.sum()))
     keep = max([least, kept, *plant.minimum])
@@ -234,16 +254,16 @@ def _to_release(parameters: Values, plant: Allocation, forecast: float, least: i
 
 
 def _heaviest(plant: Allocation, node: int) -> tuple[float, float]:
-    """The node's heaviest container, and its load: what goes in small pieces finds room most easily."""
+    """Return the load of the heaviest container and of the node; small pieces are easiest to place."""
     loads = (plant.rate_per_point[queue] * points for queue, points in plant.at_node[node].items())
     return max(loads, default=0.0), float(plant.loads[node])
 
 
 def restoring_moves(plant: Allocation, gone: Collection[int]) -> list[IndexedMove]:
-    """The points of lost nodes to nodes that are there, each queue with its minimum of containers again.
+    """Return moves that restore the points of lost nodes and each queue's minimum of containers.
 
-    A queue below its minimum with nothing to restore (its nodes came back, or new ones came) shares out what
-    it holds: each new container gets an equal part of all its points.
+    A queue below its minimum without points to restore (its nodes came back, or nodes were added)
+    redistributes its points: each new container gets an equal part of all its points.
     """
     moves: list[IndexedMove] = []
     loads, gone = plant.loads.copy(), frozenset(gone)
@@ -251,7 +271,7 @@ def restoring_moves(plant: Allocation, gone: Collection[int]) -> list[IndexedMov
         lost = {node: points for node, points in held.items() if node in gone}
         heard = {node: float(points) for node, points in held.items() if plant.available[node]}
         fresh = _fresh(plant, loads, heard, plant.minimum[queue]) if held else []
-        # Only where all points are on nodes that may keep them: what a drained node gives up has a plan.
+        # Only if all points are on nodes that may keep them: a plan moves those of a drained node.
         if fresh and sum(heard.values()) == TOTAL:
             moves += _shared_out(queue, held, heard, fresh)
         for node, points in lost.items():
@@ -267,7 +287,7 @@ def restoring_moves(plant: Allocation, gone: Collection[int]) -> list[IndexedMov
 def _shared_out(
     queue: int, held: Mapping[int, int], heard: Mapping[int, float], fresh: Sequence[int]
 ) -> list[IndexedMove]:
-    """From each holder its part of what the new containers get."""
+    """Return the moves that give each holder's part to the new containers."""
     wanted = TOTAL // (len(heard) + len(fresh)) * len(fresh)
     given = apportion(wanted, {str(node): points for node, points in heard.items()})
     targets = {str(node): 1.0 for node in fresh}
@@ -280,7 +300,7 @@ def _shared_out(
 
 
 def _fresh(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: int) -> list[int]:
-    """Nodes that get a new container, so that the queue has its minimum again: the least loaded."""
+    """Return the least loaded nodes that get a new container, so that the queue has its minimum again."""
     missing = minimum - len(heard)
     if missing <= 0:
         return []
@@ -304,7 +324,7 @@ def _decision(
     used = _in_use(plant)
     needed, have = _needed(parameters, plant, forecast), float(plant.capacity[used].sum())
     idle = int((plant.available & plant.idle).sum())
-    # Only what could still be added counts: where nothing is idle the plant itself is too small.
+    # Only capacity that could still be added counts: without idle nodes the plant itself is too small.
     short = needed > have + float(plant.capacity[plant.available & plant.idle].sum())
     terms = {
         "load": round(float(plant.loads.sum()), 6),
@@ -329,13 +349,13 @@ def _decision(
 
 
 def _named(act: Sequence[Any]) -> str:
-    """The nodes of an act, or what it moves, in words."""
+    """Return the nodes of an act, or the number of points that it moves, in words."""
     moved = [each for each in act if isinstance(each, IndexedMove)]
     return counted(sum(move.points for move in moved), "point") if moved else listed(act)
 
 
 def _what(use: Sequence[str], release: Sequence[str], restored: float) -> str:
-    """The action in words."""
+    """Return the action in words."""
     parts = [
         *([f"use {listed(use)}"] if use else []),
         *([f"release {listed(release)}"] if release else []),
@@ -349,7 +369,7 @@ def _why(
 ) -> str:
     lost = sorted({plant.nodes[move.source] for move in restore if plant.offline[move.source]})
     if lost:
-        return f"{listed(lost)} {are(lost)} OFFLINE and given up"
+        return f"{listed(lost)} {are(lost)} OFFLINE and lost"
     if restore:
         return "a queue is below its minimum of containers"
     needed, used = measure(terms["needed_capacity"]), measure(terms["used_capacity"])

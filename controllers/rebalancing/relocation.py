@@ -1,12 +1,12 @@
-"""Which points go where, so that every node keeps its limit: by the greedy or the MILP rebalancer.
+"""The search for moves after which every node keeps its limit, by the greedy or the MILP rebalancer.
 
-The greedy rebalancer (`greedy`) is tried in a few variants. Its answer is compared with a bound that no
-answer can beat; if it meets the bound it is optimal and nothing more is computed. If not, and the problem
-is small enough, the MILP rebalancer (`mixed_integer`) decides. IDLE nodes are taken into use only when it
-can't be done without them (section 3.5.1.4).
+The greedy rebalancer (`greedy`) is tried in a few variants. Its answer is compared with a lower bound; if it
+meets the bound it is optimal, and the search ends. Otherwise, if the problem is small enough, the MILP
+rebalancer (`mixed_integer`) decides. IDLE nodes are taken into use only if the others don't suffice (section
+3.5.1.4).
 
-When no answer keeps all limits, the worst node is minimised: the least z is sought for which z times the
-limits can be kept, and then the fewest points for that z.
+If no answer keeps all limits, the load of the worst node is minimized: the search finds the least z for which
+z times the limits can be kept, and then the fewest points for that z.
 """
 
 import math
@@ -30,19 +30,20 @@ from controllers.rebalancing.greedy import (
 )
 
 STEPS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0)
-# Up to this step the fast way is as good as the best possible, for all that is known of it.
+# Up to this step the greedy rebalancer is as good as the best possible in every known case.
 LEVEL = 4
 WORST_GAP = 0.002
-# Moves are few: an answer within this of the bound has the fewest, only perhaps not the fewest new holders.
+# Moves are few: an answer within this gap of the bound has the fewest moves, but perhaps not the fewest new
+# holders.
 GAPS: dict[Cost, float] = {"points": 0.01, "moves": 0.05}
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is sought, under which rules, and how hard.
+    """The goal, the rules, and the effort of a search.
 
     `exact_routes`: the largest program (pairs of container and receiver) that is solved exactly, with at most
-    `branches` branches. `tolerance`: how much above the least possible the worst node may stay.
+    `branches` branches. `tolerance`: the maximum excess of the worst node over the least possible.
     """
 
     rules: MoveRules
@@ -55,7 +56,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Relocation:
-    """The moves; whether all limits are kept; the worst node's share of its limit afterwards."""
+    """The moves, whether all limits are kept, and the worst node's share of its limit afterwards."""
 
     moves: list[IndexedMove]
     feasible: bool
@@ -63,8 +64,10 @@ class Relocation:
 
 
 def find(allocation: Allocation, search: Search) -> Relocation:
-    """The cheapest moves that keep all limits and empty the drained nodes, else those with the least worst
-    node."""
+    """Return the cheapest moves that keep all limits and empty the drained nodes.
+
+    If there are none, return the moves with the least loaded worst node.
+    """
     for receivers in _receivers(allocation):
         if receivers.any() and (moves := _keep(allocation, search, receivers)) is not None:
             return Relocation(moves, True, worst_share(allocation.after(moves), search.limits))
@@ -76,7 +79,7 @@ def find(allocation: Allocation, search: Search) -> Relocation:
 
 
 def _receivers(allocation: Allocation) -> Iterator[Flags]:
-    """The nodes in use; then with one, two, four, … and all idle ones, the most capable first."""
+    """Yield the nodes in use; then with one, two, four, … and all idle ones, the most capable first."""
     receivers = allocation.available & ~allocation.idle
     yield receivers
     idle = np.flatnonzero(allocation.available & allocation.idle)
@@ -90,37 +93,37 @@ def _receivers(allocation: Allocation) -> Iterator[Flags]:
 
 
 def worst_share(allocation: Allocation, limits: Floats) -> float:
-    """The greatest load as a share of its node's limit, over the nodes that may hold points."""
+    """Return the greatest load as a share of its node's limit, over the nodes that may hold points."""
     shares = (allocation.loads / limits)[allocation.available]
     return float(shares.max()) if shares.size else math.inf
 
 
 def fluid_share(allocation: Allocation, limits: Floats) -> float:
-    """The share of their limits all nodes would carry if load could be spread at will: no answer is below."""
+    """Return the lower bound of the worst share: that of all nodes if load could be spread freely."""
     available = float(limits[allocation.available].sum())
     return float(allocation.loads.sum()) / available if available else math.inf
 
 
 def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[IndexedMove] | None:
-    """Moves that keep all limits, or None."""
+    """Return moves that keep all limits, or None."""
     resting = allocation.available & ~receivers
     if allocation.loads.sum() - allocation.loads[resting].sum() > search.limits[receivers].sum():
         return None
     even = coarse(allocation, search.rules, search.limits)
     parted = _quick(allocation, search, receivers, even) if even.any() else None
     if parted is not None and any(even[move.queue] for move in parted):
-        return parted  # a few more points than the cheapest, whose pieces could never be parted again
+        return parted  # a few more points than the cheapest answer, whose pieces could never be divided again
     quick = _quick(allocation, search, receivers)
     if quick is not None and price(quick, search.cost)[0] <= _bound(allocation, search):
         return quick
     donors = (allocation.loads > search.limits) | allocation.drained
-    # Only an answer that beats the fast way's is worth the search: this cuts most of the program away.
+    # Only an answer that beats the greedy one is useful: this removes most of the program.
     at_most = None if quick is None else price(quick, search.cost)[0] - 1
     takers = receivers & (allocation.loads < search.limits)
     problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, donors, takers, at_most)
     best = fewest([quick, _exact(problem, search)], search.cost)
     if best is None:
-        # Perhaps room has to be made first: everybody may give, and take.
+        # If room has to be made first, every node may give and take.
         every = np.ones(len(allocation.nodes), dtype=bool)
         best = _exact(replace(problem, givers=every, receivers=receivers), search)
     return best
@@ -151,7 +154,7 @@ def _exact(problem: mixed_integer.MoveProblem, search: Search) -> list[IndexedMo
 
 
 def _bound(allocation: Allocation, search: Search) -> int:
-    """Fewer points (or moves) than this can't do: each donor has to shed its own excess."""
+    """Return a lower bound of the points (or moves): each donor has to shed its own excess."""
     total = 0
     for node in np.flatnonzero(allocation.drained & ~allocation.offline):
         held = allocation.at_node[node]
@@ -161,7 +164,7 @@ def _bound(allocation: Allocation, search: Search) -> int:
 
 
 def _least(allocation: Allocation, search: Search, node: int) -> int:
-    """The fewest points (or containers) whose load is the node's excess."""
+    """Return the fewest points (or containers) whose load is the node's excess."""
     excess = float(allocation.loads[node] - search.limits[node])
     per_point, held = allocation.rate_per_point, allocation.at_node[node]
     if search.cost == "moves":
@@ -178,7 +181,10 @@ def _least(allocation: Allocation, search: Search, node: int) -> int:
 
 
 def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
-    """The worst node as low as it gets within the tolerance, by the fewest points; none when it is so now."""
+    """Return the fewest points that reduce the worst node as far as possible within the tolerance.
+
+    Return no moves if it already is that low.
+    """
     now = worst_share(allocation, search.limits)
     must = any(allocation.at_node[node] for node in np.flatnonzero(allocation.drained & ~allocation.offline))
     every = np.ones(len(allocation.nodes), dtype=bool)
@@ -190,7 +196,7 @@ def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
         return []
     level = _climb(allocation, search, fluid, now, must, STEPS[:LEVEL])
     if level is not None:
-        return level  # as level as the best possible, within the error: nothing exact can add to it
+        return level  # equal to the best possible within the error, so an exact search adds nothing
     if mixed_integer.routes_count(problem) <= search.exact_routes:
         answer = mixed_integer.solve(problem, "worst", search.branches, WORST_GAP)
         if answer is not None:
@@ -201,7 +207,7 @@ def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
 def _settle(
     allocation: Allocation, search: Search, answer: mixed_integer.Answer, now: float, must: bool
 ) -> list[IndexedMove]:
-    """The fewest points for about the least worst share that is possible."""
+    """Return the fewest points for about the least possible worst share."""
     allowed = answer.worst * (1 + search.tolerance)
     if not must and now <= allowed:
         return []
@@ -224,8 +230,10 @@ def _climb(
     must: bool,
     steps: Sequence[float],
 ) -> list[IndexedMove] | None:
-    """Try ever higher limits, from the one that no answer can beat, until the fast way keeps them; no moves
-    once the limits are no better than what is, None when no step helped."""
+    """Raise the limits step by step from the lower bound until the greedy rebalancer keeps them.
+
+    Return no moves if the limits are no better than the current state, None if no step succeeds.
+    """
     even = coarse(allocation, search.rules, search.limits)
     for step in steps:
         share = fluid * (1 + step + search.tolerance)
@@ -242,7 +250,7 @@ def _climb(
 
 
 def _exchanged(allocation: Allocation, search: Search) -> list[IndexedMove] | None:
-    """The fast way with nodes that make room for one another: where nothing cheaper keeps the limits."""
+    """Return the greedy answer with nodes that make room for each other, or None if there is none."""
     if fluid_share(allocation, search.limits) > 1:
         return None
     even = coarse(allocation, search.rules, search.limits)
@@ -256,5 +264,5 @@ def _exchanged(allocation: Allocation, search: Search) -> list[IndexedMove] | No
 
 
 def points_of(moves: Sequence[IndexedMove]) -> int:
-    """Points moved in all."""
+    """Return the number of points moved."""
     return sum(move.points for move in moves)
