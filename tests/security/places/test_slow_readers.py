@@ -13,6 +13,8 @@ from django.http.response import HttpResponseBase
 from console.actions import exports
 from console.web.admission import LINES, Admission, line_of
 from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
+from tests.virtual_time import in_virtual_time
+from tests.waiting import MAX_SECONDS
 
 ATTACKER, SOMEBODY = "198.51.100.9", "203.0.113.7"
 MANY = 60
@@ -52,8 +54,9 @@ async def status(application: Any, path: str, address: str = SOMEBODY) -> int:
     async def send(message: dict[str, Any]) -> None:
         found.extend([message["status"]] if "status" in message else [])
 
-    async with asyncio.timeout(2):
-        await ask(application, path, address, send)
+    began = asyncio.get_running_loop().time()
+    await ask(application, path, address, send)
+    assert asyncio.get_running_loop().time() == began, "a place was waited for"
     return found[0]
 
 
@@ -71,6 +74,7 @@ async def slow_readers(application: Any, path: str, address: str = ATTACKER, man
 
 
 @pytest.mark.parametrize("path", ["/static/weir.css", "/login/", "/api/v1/snapshot", "/readyz", "/healthz"])
+@in_virtual_time
 async def test_one_address_that_reads_nothing_leaves_places_for_others(path):
     application = Admission(answer)
     async with slow_readers(application, path):
@@ -79,12 +83,14 @@ async def test_one_address_that_reads_nothing_leaves_places_for_others(path):
         ] * 4
 
 
+@in_virtual_time
 async def test_one_customer_of_a_provider_has_many_ipv6_addresses_and_counts_as_one():
     application = Admission(answer)
     async with slow_readers(application, "/login/", "2001:db8:0:1::{:x}"):
         assert await status(application, "/login/", "2001:db8:0:2::1") == 200
 
 
+@in_virtual_time
 async def test_readers_of_files_from_everywhere_keep_nobody_from_the_pages():
     application = Admission(answer)
     async with slow_readers(application, "/static/weir.css", "198.51.100.{}"):
@@ -92,18 +98,22 @@ async def test_readers_of_files_from_everywhere_keep_nobody_from_the_pages():
 
 
 @pytest.mark.parametrize("line", LINES)
+@in_virtual_time
 async def test_who_reads_nothing_is_let_go_and_the_next_is_served(line):
     paths = ("/", "/api/v1/ledger", "/static/a.js", "/readyz", "/healthz")
     path = next((each for each in paths if line_of({"method": "GET", "path": each}) == line.name), "/")
-    application = Admission(answer, reading_seconds=0.05)
+    application = Admission(answer)
     async with slow_readers(application, path, "198.51.100.{}", many=line.at_work) as tasks:
         assert application.at_work.total()
-        await asyncio.wait(tasks, timeout=10)
-        assert all(task.done() and task.exception() is None for task in tasks)
+        began = asyncio.get_running_loop().time()
+        await asyncio.wait(tasks)
+        assert asyncio.get_running_loop().time() - began < 1.5 * PATIENCE_SECONDS
+        assert all(task.exception() is None for task in tasks)
         assert not application.at_work.total() and not application.at_work_of
 
 
 @pytest.mark.parametrize(("bytes_per_second", "is_read"), [(12_000, True), (4_000, False)])
+@in_virtual_time
 async def test_a_long_export_goes_on_as_long_as_its_reader_takes_it(bytes_per_second, is_read):
     seconds, piece = [0.0], b"x" * 32_768
 
@@ -122,6 +132,7 @@ async def test_a_long_export_goes_on_as_long_as_its_reader_takes_it(bytes_per_se
             await reader.send(message)
 
 
+@in_virtual_time
 async def test_what_lies_in_buffers_buys_no_time():
     """Megabytes are taken at once by the network's buffers, and then nothing is read."""
     pieces = iter(range(100))
@@ -130,15 +141,18 @@ async def test_what_lies_in_buffers_buys_no_time():
         if next(pieces, None) is None:
             await asyncio.Event().wait()
 
-    reader = Reader(stuck_after_many, patience_seconds=0.05)
+    reader = Reader(stuck_after_many)
     message = {"type": "http.response.body", "body": b"x" * 4_096, "more_body": True}
     for _ in range(100):
         await reader.send(message)
+    began = asyncio.get_running_loop().time()
     with pytest.raises(ReaderLeft):
-        async with asyncio.timeout(10):  # 50 s, if what was sent were read
-            await reader.send(message)
+        await reader.send(message)
+    waited = asyncio.get_running_loop().time() - began
+    assert waited < PATIENCE_SECONDS + 1, "70 s, if what was sent were read"
 
 
+@in_virtual_time
 async def test_the_time_in_which_an_answer_is_made_is_not_its_readers():
     seconds = [0.0]
 
@@ -170,7 +184,7 @@ async def test_django_closes_an_export_whose_reader_has_left(settings):
 
     loop = asyncio.get_running_loop()
     application = Admission(Export(), reading_seconds=0.05)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_SECONDS):
         await ask(application, "/audit/export", SOMEBODY, reads_nothing)
         await closed.wait()
     assert not application.at_work.total()
