@@ -258,6 +258,7 @@ def test_a_node_that_hangs_is_waited_for_once_however_many_queues_it_holds(
         return segment_on(topology, queue, node)
 
     monkeypatch.setattr(execution, "segment_on", asks)
+    monkeypatch.setattr(execution, "TIMEOUT_SECONDS", 1.0)
     nodes["n3"].freeze()
     tasks.sweep(plant_topology)
     nodes["n3"].thaw()

@@ -90,7 +90,7 @@ def live(page: Page, observer: Observer, how: str = "live") -> None:
         observer.publish()
         return page.locator("#connection").get_attribute("data-connection") == how
 
-    until(follows, 20, every_seconds=0.25)
+    until(follows, every_seconds=0.25)
 
 
 def comes(observer: Observer, part: Locator) -> None:
@@ -100,7 +100,7 @@ def comes(observer: Observer, part: Locator) -> None:
         observer.publish()
         return part.is_visible()
 
-    until(follows, 20, every_seconds=0.5)
+    until(follows, every_seconds=0.5)
 
 
 def violations(page: Page) -> list[tuple[str, list[str]]]:

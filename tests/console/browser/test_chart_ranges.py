@@ -147,7 +147,7 @@ def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(
         steps = page.evaluate(STEPS)
         return bool(steps) and sum(steps) > 590 and max(steps) < 60
 
-    until(is_whole, 20, every_seconds=0.5)
+    until(is_whole, every_seconds=0.5)
     assert len(late) == (first == "on its way")
 
 
