@@ -26,7 +26,11 @@ from hypothesis import settings as hypothesis_settings
 from ninja import NinjaAPI
 from xdist.scheduler import LoadScopeScheduling
 
+from console.actions import dead_letters
+from console.actions.queues import waiting_events
 from console.audit import refusals
+from console.connections import control_server
+from console.live import fanout
 from console.pages.health import readiness
 from console.storage import append_only
 from queues import keys
@@ -55,8 +59,10 @@ os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 os.environ["WEIR_HANDLERS"] = "tests.workers"  # people may name the samples there
 # On a busy machine a plant's server that is alive may take more than the two seconds of a calm one.
 os.environ["WEIR_PLANT_TIMEOUT_SECONDS"] = "10"
-# So may a node of ours. A test that freezes one says how long it is waited for.
-agent.TIMEOUT_SECONDS = publishing_client.TIMEOUT_SECONDS = execution.TIMEOUT_SECONDS = MAX_SECONDS
+# So may a server of ours. A test that freezes one says how long it is waited for.
+for patient in (agent, control_server, dead_letters, execution, publishing_client, waiting_events):
+    patient.TIMEOUT_SECONDS = MAX_SECONDS
+fanout.ANSWER_SECONDS = fanout.JOIN_SECONDS = MAX_SECONDS
 NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
 # A long proof that says nothing else hangs after so long; three share two cores whose speed varies.
