@@ -16,6 +16,7 @@ from console.audit import audit_log
 from console.models import AuditEntry
 from console.web.compression import Member, takes_gzip
 from tests.console.served import Served
+from tests.waiting import MAX_SECONDS
 
 
 @given(st.lists(st.binary(max_size=3_000)), st.text("0123456789abcdef", max_size=100))
@@ -99,12 +100,12 @@ def test_an_export_that_is_cut_says_so(browsers, control):
 def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(served: Served):
     cookie = served.log_in()
     address = f"http://127.0.0.1:{served.port}/api/v1/audit/export?format=csv"
-    whole = httpx.get(address, headers={"Cookie": cookie}, timeout=20)
+    whole = httpx.get(address, headers={"Cookie": cookie}, timeout=MAX_SECONDS)
     assert whole.status_code == 200
     rows = httpx.get(
         f"http://127.0.0.1:{served.port}/api/v1/audit?action=export.audit",
         headers={"Cookie": cookie},
-        timeout=20,
+        timeout=MAX_SECONDS,
     ).json()["entries"]
     assert [each["action"] for each in rows[:2]] == ["export.audit.end", "export.audit"]
     assert rows[0]["after"]["whole"] is True

@@ -181,7 +181,7 @@ def test_the_range_that_was_chosen_last_is_drawn_whatever_is_answered_last(
     late: list[Route] = []
     page.route(HISTORY, lambda route: late.append(route), times=1)
     page.get_by_role("button", name="1 d").click()
-    until(lambda: page.evaluate("1") and late, 10)
+    until(lambda: page.evaluate("1") and late)
     page.get_by_role("button", name="7 d").click()
     page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
     with page.expect_response(HISTORY):

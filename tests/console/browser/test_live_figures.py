@@ -136,7 +136,7 @@ def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
     until(lambda: seen.append(fresh()) or seen[-1][0] == "live", every_seconds=0.2)
     expect(page.locator("#disconnected")).to_contain_text("Observer silent for")
     # A busy host draws it a little after it has said so.
-    until(lambda: figure(page, "totals.in_per_second").evaluate(colour)[1] != seen[-1][1], 10)
+    until(lambda: figure(page, "totals.in_per_second").evaluate(colour)[1] != seen[-1][1])
 
 
 def without_socket(page: Page) -> None:
@@ -271,12 +271,12 @@ def test_a_console_that_answers_slowly_is_polled_once_at_a_time(open_page, obser
         page.route(LIVE, lambda route: polls.append(route))
 
     page = open_page("/", before=prepare)
-    until(lambda: page.clock.run_for(1_000) or polls, 20)
+    until(lambda: page.clock.run_for(1_000) or polls)
     page.clock.run_for(8_000)
     page.evaluate("fetch('/healthz')")  # after all that the page has asked for
     assert len(polls) == 1
     polls[0].continue_()
-    until(lambda: page.clock.run_for(1_000) or len(polls) > 1, 20)
+    until(lambda: page.clock.run_for(1_000) or len(polls) > 1)
 
 
 @pytest.mark.thorough
@@ -303,7 +303,7 @@ def test_an_answer_that_is_older_than_what_is_shown_changes_nothing(open_page, o
     for _ in range(2):
         with page.expect_response(LIVE, timeout=20_000):
             pass
-    until(lambda: page.evaluate("1") and answers > 2, 20)  # answers come while the page is asked
+    until(lambda: page.evaluate("1") and answers > 2)  # answers come while the page is asked
     expect(figure(page, "totals.in_per_second")).to_have_text("4,321")
 
 

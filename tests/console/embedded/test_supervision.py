@@ -23,7 +23,7 @@ from queues import environment as variables
 from queues.errors import BadInput
 from queues.nodes.server import ServerConfig, free_port
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "a-password-of-the-plant"
@@ -49,7 +49,7 @@ def supervised(tmp_path, monkeypatch):
     until(lambda: _state() == "RUNNING")
     yield made
     made.stop()
-    reader.join(10)
+    reader.join(MAX_SECONDS)
 
 
 def _state():
@@ -229,7 +229,7 @@ def test_the_next_start_takes_the_port_of_a_page_that_was_left(tmp_path):
     command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
     page = subprocess.Popen(command, env=left, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: socket.create_connection(("127.0.0.1", port), 1.0).close() is None)
+        until(lambda: socket.create_connection(("127.0.0.1", port), MAX_SECONDS).close() is None)
         assert not PageAddress("127.0.0.1", port).is_free()
         assert can_begin(tmp_path, PageAddress("127.0.0.1", port))
     finally:

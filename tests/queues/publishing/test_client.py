@@ -27,7 +27,7 @@ from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.queues.samples import NOW_US, batch_of, blocks_of
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_a_node_that_has_room_again_gets_its_share_again(client, nodes):
     full.config_set("maxmemory", 1)
     client.publish("alert", batch_of(512 * 3))
     full.config_set("maxmemory", nodes["n2"].config.maxmemory_bytes)
-    until(lambda: "n2" in client.publish("alert", batch_of(512 * 3)).by_container, 10)
+    until(lambda: "n2" in client.publish("alert", batch_of(512 * 3)).by_container)
 
 
 def test_when_no_container_takes_events_the_error_says_what_was_stored(client, nodes):
@@ -289,7 +289,7 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]) if child else 0)
 
 def test_a_process_that_was_forked_goes_on_with_its_client(control, control_server, plant_topology, nodes):
     """Threads stay behind in the process that was forked: the child's flush waited for one for ever."""
-    subprocess.run([sys.executable, "-c", FORKED, control_server.url], check=True, timeout=15)
+    subprocess.run([sys.executable, "-c", FORKED, control_server.url], check=True, timeout=MAX_SECONDS)
     assert len(set(stored_ids(nodes))) == 3
     assert json.loads(control.hget(keys.PRODUCERS, "forked|alert"))["events"] == 3
 

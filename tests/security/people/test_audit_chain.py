@@ -21,7 +21,7 @@ from queues.nodes.server import free_port
 from tests.console.served import ROOT
 from tests.postgres import postgres_url as postgres_url
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 pytestmark = pytest.mark.slow
 ENTRIES = 30
@@ -333,7 +333,7 @@ def test_an_altered_row_is_an_alert_within_a_minute(written: Path, tmp_path: Pat
         seconds = time.monotonic() - altered
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(MAX_SECONDS)
     assert "is not what the console wrote" in sentence
     assert seconds <= 60, f"{seconds:.1f} s"
 

@@ -118,4 +118,4 @@ def test_a_simulation_ends_when_its_worker_does(where):
     os.close(read)
     os.write(write, b'{"scenario": "queues", "law": "rebalancing", "settings": {"configuration": 4}, ')
     os.close(write)  # as when the worker is killed
-    until(lambda: process.poll() is not None, 20)
+    until(lambda: process.poll() is not None)

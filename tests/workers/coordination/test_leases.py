@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from queues import keys
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from workers.coordination import leases
 from workers.coordination.leases import RENEWAL, Lease, LeaseGroup
 
@@ -94,7 +94,7 @@ def test_what_is_to_last_as_long_as_a_lease_is_prolonged_with_it(control):
     lease, prolonged = Lease(control, "a", 30), threading.Event()
     lease.acquire()
     with lease.renewed(prolonged.set, every_seconds=SOON):
-        assert prolonged.wait(60)
+        assert prolonged.wait(MAX_SECONDS)
 
 
 def test_a_lease_never_acquired_is_neither_renewed_nor_released(control):

@@ -13,7 +13,7 @@ from tests.console.browser.pages.test_plant_page import row
 from tests.console.browser.screen import BROWSER, Observer, comes, live
 from tests.console.browser.test_live_figures import LIVE, SOCKET, close
 from tests.console.served import Served
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 pytestmark = BROWSER
 PARTS_ONLY = "x-weir-parts"
@@ -91,7 +91,7 @@ def checked(served: Served):
     path = served.environment["DATABASE_URL"].removeprefix("sqlite:///")
 
     def check(seconds_ago: float | None) -> None:
-        with closing(sqlite3.connect(path, timeout=20)) as connection, connection:
+        with closing(sqlite3.connect(path, timeout=MAX_SECONDS)) as connection, connection:
             connection.execute("DELETE FROM workers_alertwatch")
             if seconds_ago is not None:
                 at = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=seconds_ago)
