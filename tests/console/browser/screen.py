@@ -22,7 +22,7 @@ BROWSER = [pytest.mark.browser, pytest.mark.skipif(EXECUTABLE is None, reason=MI
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 Snapshot = dict[str, Any]
 OVERHANG = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-SETTLED_SECONDS = 5.0
+SETTLED_SECONDS = 60.0
 
 
 class Observer:

@@ -102,7 +102,7 @@ async def opened(line: Line, size: tuple[int, int] = (80, 24)) -> AsyncIterator[
 
 async def until(pilot: Pilot[None], condition: Callable[[], Any]) -> None:
     """The condition becomes true while the application runs."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + MAX_SECONDS
     while not condition():
         assert time.monotonic() < deadline, screen(pilot.app)
         await pilot.pause(0.05)

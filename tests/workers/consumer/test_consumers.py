@@ -303,7 +303,6 @@ def test_a_block_that_kills_each_of_its_workers_is_given_up_whole(segment: Segme
     assert "killed" in DeadLetters(segment).read()[0].error
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("control", ["answers", "is away", "hangs"])
 def test_a_living_worker_keeps_its_claims_however_long_its_handler_and_the_control_server_take(
     segment: Segment, monkeypatch: pytest.MonkeyPatch, control: str
