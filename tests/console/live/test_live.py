@@ -82,6 +82,30 @@ async def test_a_client_that_asks_gets_the_newest_snapshot_again(
         assert again["snapshot"] == newer
 
 
+async def test_a_flood_of_questions_gets_one_answer_a_snapshot(
+    application, control, browsers, stored_snapshot
+):
+    async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        await socket.receive()
+        for _ in range(500):
+            await socket.send('{"ask": "snapshot"}')
+        assert (await socket.receive())["snapshot"] == stored_snapshot
+        store(control, {**stored_snapshot, "seq": 2}, {"seq": 2})
+        assert (await socket.receive())["delta"] == {"seq": 2}
+        await socket.send('{"ask": "snapshot"}')
+        assert (await socket.receive())["snapshot"]["seq"] == 2
+
+
+async def test_a_flood_of_questions_without_an_observer_gets_one_answer(application, control, browsers):
+    async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        await socket.receive()
+        for _ in range(500):
+            await socket.send('{"ask": "snapshot"}')
+        assert (await socket.receive())["at"] is None
+        store(control, sample_snapshot(), None)
+        assert (await socket.receive())["snapshot"] == sample_snapshot()
+
+
 async def test_an_observers_first_message_reaches_the_sockets_as_a_snapshot(application, control, browsers):
     async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
         waiting = await socket.receive()
