@@ -16,7 +16,8 @@ from typing import Any
 
 from controllers.simulation.catalog import SCENARIOS
 from queues.errors import BadInput
-from workers.lab.series import read_trace, write_series
+from queues.files.inside_folder import path_inside
+from workers.lab.series import ROOT, read_trace, write_series
 
 
 def simulate(request: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +26,11 @@ def simulate(request: dict[str, Any]) -> dict[str, Any]:
     trace = read_trace(data, request["number"]) if request["trace"] else None
     scenario = SCENARIOS[request["scenario"]]
     outcome = scenario.run(request["law"], request["settings"], request["seed"], trace)
-    write_series(data / request["out"], outcome.series_seconds, outcome.series)
+    write_series(
+        path_inside(data / ROOT, request["out"].removeprefix(f"{ROOT}/"), "out"),
+        outcome.series_seconds,
+        outcome.series,
+    )
     rows = max((len(values) for values in outcome.series.values()), default=0)
     return {"metrics": {name: _known(value) for name, value in outcome.metrics.items()}, "rows": rows}
 

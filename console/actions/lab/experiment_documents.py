@@ -14,6 +14,7 @@ from console.display.formats import typed
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.metrics import Metric, best, metric, names_of
 from controllers.simulation.model.scenario import Floats
+from queues.files.inside_folder import path_inside
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import read_series
 from workers.models import Run
@@ -143,7 +144,7 @@ def command_of(experiment: Experiment) -> str:
 def _trace_file(trace: Mapping[str, Any]) -> str:
     """Where a command line finds it; of older experiments its name alone is known."""
     path = trace.get("path")
-    return str(Path(settings.WEIR_DATA) / path) if path else str(trace["name"])
+    return str(path_inside(Path(settings.WEIR_DATA), path, "trace")) if path else str(trace["name"])
 
 
 def results_table(experiments: Iterable[Experiment]) -> ResultsTable:

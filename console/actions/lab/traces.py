@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from console.actions.lab.trace_files import read_trace
 from controllers.simulation.model.scenario import Floats
 from queues.errors import BadInput
+from queues.files.inside_folder import path_inside
 from workers.lab import series
 from workers.lab.models import Experiment
 
@@ -46,7 +47,7 @@ def chosen_trace(data: Path, name: str, column: str) -> Trace:
     """A known file's column. Raises BadInput."""
     if name not in known_traces(data):
         raise BadInput("trace", f"{name[:80]} is not there any more; choose another.")
-    return Trace(Path(name).name, column, _read(data / name, column), name)
+    return Trace(Path(name).name, column, _read(path_inside(data, name, "trace"), column), name)
 
 
 def experiments_trace(data: Path, number: int) -> Trace:
@@ -78,7 +79,7 @@ def uploaded_trace(data: Path, name: str, file: BinaryIO, column: str) -> Trace:
         path = Path(kept) / plain
         _copy(file, path)
         trace = Trace(plain, column, _read(path, column), f"{TRACES}/{plain}")
-        path.replace(folder / plain)
+        path.replace(path_inside(folder, plain, "trace"))
     return trace
 
 

@@ -20,6 +20,7 @@ from django.db.models import Max, Q, QuerySet
 
 from queues import keys
 from queues.errors import BadInput
+from queues.files.inside_folder import path_inside
 from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows, old_records
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
@@ -373,10 +374,11 @@ def _delete_training(lease: Any) -> Made:
 
 def _delete_metrics(lease: Any) -> Made:
     step, day = lease.content["step"], lease.content["day"]
-    folder = lease.surroundings.data / metric_files.ROOT / step
-    rolled = folder / f"day={day}.parquet"
-    paths = [rolled] if rolled.exists() else event_archive.parquet_files(folder / f"day={day}")
-    return _delete_day(lease, folder / f"day={day}", paths)
+    root = lease.surroundings.data / metric_files.ROOT
+    rolled = path_inside(root, f"{step}/day={day}.parquet", "day")
+    folder = path_inside(root, f"{step}/day={day}", "day")
+    paths = [rolled] if rolled.exists() else event_archive.parquet_files(folder)
+    return _delete_day(lease, folder, paths)
 
 
 def _delete_snapshots(lease: Any) -> Made:
