@@ -3,7 +3,9 @@
 import csv
 import gzip
 import io
+import re
 import zlib
+from pathlib import Path
 
 import httpx
 import pytest
@@ -117,3 +119,53 @@ def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(serve
 def test_no_cell_of_a_table_is_a_formula_in_any_language(begin):
     _, *rows = csv.reader(io.StringIO("".join(exports.csv_lines(["why"], [[[f"{begin}1+1"], ["a=1"]]]))))
     assert rows == [[f"'{begin}1+1"], ["a=1"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a;=1+1",
+        "a;@SUM(1)",
+        "a\t=1+1",
+        "a|-2+3",
+        "a;+1+1",
+        "a; =1+1",
+        "a;\u00a0=1+1",
+        'a;"=1+1"',
+        "a\n=1+1",
+        "a\r\n=1+1",
+        "a\u2028=1+1",
+        "a;\uff1d1+1",
+        "a;;=1+1",
+        "; ;=1+1;\t@x",
+        " =1+1",
+        '"=1+1"',
+        "\ufeff=1+1",
+    ],
+)
+@pytest.mark.parametrize("kind", [str, lambda text: [text], lambda text: {text: {"why": text}}])
+def test_no_part_of_a_cell_is_a_formula_wherever_a_locale_splits_it(text, kind):
+    written = "".join(exports.csv_lines(["why", "more"], [[[kind(text), "x"]]]))
+    for separator in ",;\t|":
+        for row in csv.reader(io.StringIO(written), delimiter=separator):
+            for cell in row:
+                assert not cell.strip(' "\t\r\n\u00a0\ufeff').startswith(("=", "+", "-", "@", "\uff1d")), cell
+
+
+def test_plain_text_and_numbers_are_written_as_they_are():
+    values = ["a;b = c", "a=1", "x; 5", "-1.5", "+3", "1e-05", "a, -b", -2, 1.5, None, True]
+    _, row = csv.reader(io.StringIO("".join(exports.csv_lines(["a"], [[values]]))))
+    assert row == ["a;b = c", "a=1", "x; 5", "-1.5", "+3", "1e-05", "a, -b", "-2", "1.5", "", "True"]
+
+
+def test_every_csv_is_written_by_one_writer():
+    """`csv.writer` or a joined line of one's own would forget to mark formulas."""
+    root = Path(__file__).resolve().parents[3]
+    found = [
+        path.relative_to(root).as_posix()
+        for package in ("queues", "controllers", "workers", "console")
+        for path in (root / package).rglob("*.py")
+        if re.search(r"csv\.(writer|DictWriter)\b|\.to_csv\(|write_csv\(", path.read_text(encoding="utf-8"))
+    ]
+    # The extract's rates are numbers, its events are marked by Spark.
+    assert sorted(found) == ["queues/files/csv_text.py", "workers/batch/jobs/spark/extract.py"]

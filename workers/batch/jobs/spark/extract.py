@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from queues.events.block import FIELDS
+from queues.files.csv_text import FORMULA
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
 from workers.batch.jobs.spark.events import over_sound_files
@@ -54,20 +55,27 @@ def make(spark: SparkSession, request: Request) -> Made:
 def _write_events(events: DataFrame, request: Request, final: str) -> dict[str, str]:
     """In one piece: Spark writes a folder with one part, which becomes the file."""
     temporary = files.hidden(final, request.token)
-    folder = request.data / f"{temporary}.parts"
+    folder = files.output_path(request.data, f"{temporary}.parts")
     folder.parent.mkdir(parents=True, exist_ok=True)
     one = events.coalesce(1).write.mode("overwrite")
     if request.parameters["format"] == "parquet":
         one.option("compression", "zstd").parquet(str(folder))
     else:
         compression = "gzip" if request.parameters["format"] == "csv.gz" else "none"
+        one = _without_formulas(events).coalesce(1).write.mode("overwrite")
         written = one.options(header=True, timestampFormat=TIME_FORMAT, compression=compression, escape='"')
         written.csv(str(folder))
     (part,) = folder.glob("part-*")
     _flush(part)
-    part.replace(request.data / temporary)
+    part.replace(files.output_path(request.data, temporary))
     shutil.rmtree(folder)
     return {final: temporary}
+
+
+def _without_formulas(events: DataFrame) -> DataFrame:
+    """Mark text that a spreadsheet would run: producers choose it, and a person opens the file."""
+    texts = [name for name, kind in events.dtypes if kind == "string"]
+    return events.withColumns({name: F.regexp_replace(name, FORMULA, "$1'") for name in texts})
 
 
 def _flush(path: Path) -> None:
@@ -85,7 +93,7 @@ def _write_rates(events: DataFrame, request: Request, final: str) -> dict[str, s
     if request.parameters["format"] == "parquet":
         return files.write_table(request.data, final, request.token, table)
     temporary = files.hidden(final, request.token)
-    path = request.data / temporary
+    path = files.output_path(request.data, temporary)
     path.parent.mkdir(parents=True, exist_ok=True)
     compression = "gzip" if request.parameters["format"] == "csv.gz" else None
     with pa.output_stream(str(path), compression=compression) as stream:
