@@ -28,7 +28,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from console.actions import dead_letters
 from console.actions.queues import waiting_events
-from console.audit import refusals
+from console.audit import refusals, repeats
 from console.connections import control_server
 from console.live import fanout
 from console.pages.health import readiness
@@ -231,8 +231,9 @@ def _emptying_the_database_may_empty_the_audit() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_refusals_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one test was refused within the minute is not folded into what the next one is."""
+    """What one test was refused, or repeated, within the minute is not folded into what the next one is."""
     monkeypatch.setattr(refusals, "fold", refusals.Fold())
+    monkeypatch.setattr(repeats, "fold", repeats.Fold())
 
 
 @pytest.fixture(autouse=True)
