@@ -87,6 +87,7 @@ ACTIONS = {
     "mark.remove": "operator",
     "link.make": "operator",
     "link.end": "operator",
+    "integrity.manage": "administrator",
     "audit.view": "administrator",
     "settings.change": "administrator",
     "user.manage": "administrator",
@@ -106,6 +107,7 @@ OF_THE_PLANT = frozenset(
         "alert.report",
         "alert_rule.change",
         "host.drain",
+        "integrity.manage",
         "link.end",
         "link.make",
         "node.thresholds",
@@ -178,6 +180,11 @@ class Actor:
         if self.confirmed_at is None:
             return True
         return abs(timezone.now().timestamp() - self.confirmed_at) <= CONFIRMED_SECONDS
+
+    @property
+    def account_key(self) -> str | None:
+        """What all its sessions and tokens have in common; None for a command of this machine."""
+        return None if self.user is None else f"user:{self.user.pk}"
 
     @property
     def account(self) -> User:
