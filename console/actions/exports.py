@@ -55,7 +55,7 @@ def noted(
 ) -> Iterator[Sequence[Any]]:
     """The pages, with two entries in the audit: who begins to export what by which filter, written before
     the first row goes out, and how many rows were made when it ends or is cut. A repeat within a minute has
-    none. Raises AuditBudgetSpent.
+    none. Raises RateLimited.
     """
     if asks_for_headers(request):
         return iter(())

@@ -56,7 +56,7 @@ def record(
     that is longer than a row takes (many queues at once) the beginning.
 
     What every viewer may do again and again is bounded (`console.audit.repeats`): None is returned for an
-    entry that was only counted. Raises AuditBudgetSpent, and then nothing is to be done.
+    entry that was only counted. Raises RateLimited, and then nothing is to be done.
     """
     longest = refusals.LONGEST_TARGET
     is_folded = repeats.is_of(action, repeats.FOLDED)

@@ -21,7 +21,7 @@ import redis
 
 from console.connections.control_server import control
 from queues import keys
-from queues.errors import BadInput
+from queues.errors import RateLimited
 from queues.lua.script import script
 
 logger = logging.getLogger(__name__)
@@ -34,21 +34,6 @@ SECONDS_FOR_ONE = 10
 # lockout, and tokens are revoked no more often than they are created.
 FOLDED = frozenset({"account", "login", "login.confirm", "logout", "session.end"})
 BUDGETED = frozenset({"export", "filter", "proposal.make", "token.create"})
-
-
-class AuditBudgetSpent(BadInput):
-    """An account has used up what it may add to the audit. Nothing was done; try again after `seconds`."""
-
-    def __init__(self, action: str, seconds: int) -> None:
-        super().__init__(
-            "audit",
-            f"takes at most {MAX_AT_ONCE} entries such as {action} at once from one account, then one each "
-            f"{SECONDS_FOR_ONE} s. Try again in {seconds} s.",
-        )
-        self.action, self.seconds = action, seconds
-
-    def __reduce__(self) -> tuple[type, tuple[str, int]]:  # type: ignore[override]
-        return type(self), (self.action, self.seconds)
 
 
 @dataclass
@@ -112,7 +97,7 @@ def is_of(action: str, actions: frozenset[str]) -> bool:
 
 
 def spend_budget(action: str, account: str) -> None:
-    """Take one entry from the account's budget. Raises AuditBudgetSpent. A control server that does not
+    """Take one entry from the account's budget. Raises RateLimited. A control server that does not
     answer stops nobody.
     """
     key = keys.QUOTA.of(f"audit:{account}")
@@ -123,4 +108,10 @@ def spend_budget(action: str, account: str) -> None:
         logger.warning("The audit's budget of %s is not known: %s", account, error)
         return
     if int(wait_ms):
-        raise AuditBudgetSpent(action, math.ceil(int(wait_ms) / 1000))
+        seconds = math.ceil(int(wait_ms) / 1000)
+        raise RateLimited(
+            "audit",
+            f"takes at most {MAX_AT_ONCE} entries such as {action} at once from one account, then one each "
+            f"{SECONDS_FOR_ONE} s. Nothing was done; try again in {seconds} s.",
+            seconds,
+        )
