@@ -117,6 +117,11 @@ def _read(path: Path, column: str) -> Floats:
 def _check_lines(path: Path) -> None:
     """Raises BadInput. Counted before they are read: a line costs more than its bytes."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        lines = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(CHUNK_BYTES), b""))
+        lines = sum(map(_count_lines, iter(lambda: file.read(CHUNK_BYTES), b"")))
     if lines > MOST_TRACE_LINES:
         raise BadInput("trace", f"takes at most {MOST_TRACE_LINES:,} lines.")
+
+
+def _count_lines(text: bytes) -> int:
+    """Return how many line breaks of any system there are."""
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
