@@ -111,6 +111,41 @@ def test_no_test_gives_up_waiting_early():
     assert early == [], "Leave the limit out: only a failure waits for MAX_SECONDS."
 
 
+def elapsed_limits(path: Path) -> list[str]:
+    """Return the comparisons of a file that hold the time elapsed on the wall's clock below a limit."""
+    return [
+        f"{path.name}:{node.lineno}: {ast.unparse(node)[:80]}"
+        for node in sources.nodes(path)
+        if isinstance(node, ast.Compare)
+        for operand, operator in zip((node.left, *node.comparators), node.ops, strict=False)
+        if isinstance(operator, ast.Lt | ast.LtE) and isinstance(operand, ast.BinOp)
+        if ast.unparse(operand.left) in ("time.monotonic()", "time.perf_counter()", "time.time()")
+    ]
+
+
+def test_no_test_demands_that_the_host_is_quick():
+    slow = "tests/workers/alerts/test_apprise.py"  # which of two limits ended it is what it proves
+    found = {path.relative_to(ROOT).as_posix(): elapsed_limits(path) for path in files_of_tests()}
+    assert {name: lines for name, lines in found.items() if lines and name != slow} == {}, (
+        "Count what was done instead, or give the code a clock."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("assert time.monotonic() - began < 1.5", True),
+        ("assert 10 <= time.monotonic() - began < 15", True),
+        ("assert time.monotonic() - began >= 10", False),
+        ("assert waited < 10", False),
+    ],
+)
+def test_a_limit_of_the_time_elapsed_is_found(text, is_found, tmp_path):
+    file = tmp_path / "test_it.py"
+    file.write_text(text)
+    assert bool(elapsed_limits(file)) is is_found
+
+
 @pytest.mark.parametrize(
     ("text", "is_short"),
     [
