@@ -9,7 +9,7 @@ CONFIRMED take a person who has proved within the last minutes who it is.
 import functools
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -27,6 +27,7 @@ from console.accounts import submissions
 from console.accounts.identity_settings import ROLES
 from console.audit import refusals
 from console.models import ApiToken, Identity, QueueLimit, SecondFactor
+from console.web import admission
 from console.web.web_request import WebRequest
 from workers.steering import plant_settings
 
@@ -241,6 +242,14 @@ def actor_of(request: HttpRequest) -> Actor:
 def named(request: HttpRequest, actor: Actor) -> Actor:
     """The actor with the id of its request, which the audit notes."""
     return replace(actor, request_id=getattr(request, "request_id", ""))
+
+
+def claim_place(scope: Mapping[str, Any], user: Any) -> None:
+    """Count a request for its person (a User), among those at work. Raises RequestRefused if they have too
+    many.
+    """
+    if user is not None:
+        admission.claim(scope, f"person:{user.pk}")
 
 
 def actor_of_user(user: User | AnonymousUser, address: str | None = None) -> Actor:
