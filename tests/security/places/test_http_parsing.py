@@ -6,17 +6,21 @@ from contextlib import suppress
 
 import pytest
 
+from tests.waiting import MAX_SECONDS
+
 HOST = b"Host: localhost\r\n"
 SMUGGLED = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 CHUNKED, LAST_CHUNK = b"Transfer-Encoding: chunked", b"0\r\n\r\n" + SMUGGLED
 
 
-def exchange(port: int, sent: bytes, source: str = "127.0.0.1") -> bytes:
-    """Return all that is answered to these bytes, until the server closes the connection or is silent."""
+def exchange(
+    port: int, sent: bytes, source: str = "127.0.0.1", silence_seconds: float = MAX_SECONDS
+) -> bytes:
+    """Return what is answered to these bytes, until the server closes the connection or is silent so long."""
     answer = b""
-    with socket.create_connection(("127.0.0.1", port), 10, source_address=(source, 0)) as connection:
+    with socket.create_connection(("127.0.0.1", port), MAX_SECONDS, source_address=(source, 0)) as connection:
         connection.sendall(sent)
-        connection.settimeout(3)
+        connection.settimeout(silence_seconds)
         try:
             while piece := connection.recv(65_536):
                 answer += piece
@@ -107,7 +111,7 @@ def test_the_body_of_a_request_with_an_upgrade_is_no_second_request(served, upgr
     """The parser stops at an Upgrade, and would read what comes later as another request."""
     header, content = BODIES[body]
     head = method + b" /login/ HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: " + upgrade
-    with socket.create_connection(("127.0.0.1", served.port), 10) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), MAX_SECONDS) as connection:
         connection.sendall(head + b"\r\n" + header + b"\r\n\r\n")
         answer = connection.recv(65_536)  # the server has read the head before the body comes
         with suppress(ConnectionError):
@@ -129,7 +133,7 @@ def test_half_a_handshake_of_a_websocket_is_answered_and_ends(served, missing):
     fields = [b"Host: localhost", b"Origin: http://localhost", b"Connection: Upgrade", b"Upgrade: websocket"]
     fields += [b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
     kept = [field for field in fields if not field.startswith(missing)]
-    with socket.create_connection(("127.0.0.1", served.port), 10) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), MAX_SECONDS) as connection:
         connection.sendall(b"\r\n".join([b"GET /live/ HTTP/1.1", *kept, b"", b""]))
         answer = b""
         while piece := connection.recv(65_536):

@@ -161,6 +161,7 @@ async def test_a_person_who_waits_for_answers_is_not_refused_once_known():
         assert application.at_work["programs"] == 4 and len(application.waiting["programs"]) == 8
 
 
+@in_virtual_time
 async def test_exports_keep_nobody_from_the_api():
     application = Admission(answer)
     async with slow_readers(application, "/api/v1/audit/export", "198.51.100.{}"):
