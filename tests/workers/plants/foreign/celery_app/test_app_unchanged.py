@@ -97,7 +97,7 @@ def test_an_attached_app_answers_logs_and_works_as_before(options, registered, i
         address = PlantAddress(name="far", url=far.broker, options=registered)
         with closing(celery_app.make(address)) as plant:
             if is_seen:
-                until(lambda: "queue pri" in topology_of(plant).operators, 30)
+                until(lambda: "queue pri" in topology_of(plant).operators)
             else:
                 with pytest.raises((PlantConfused, PlantSilent)) as refused:
                     topology_of(plant)
