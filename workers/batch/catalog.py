@@ -264,6 +264,7 @@ JOBS = {
             # Where batch work is done: what is only tried out takes no slot from consumers.
             requirements=("memory",),
             single_instance=False,
+            max_chunk_seconds=lab_job.MAX_CHUNK_SECONDS,
         ),
     )
 }

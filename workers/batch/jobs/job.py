@@ -68,6 +68,7 @@ class Job:
     parallel: int = 1
     every_seconds: int | None = None
     crontab: str | None = None
+    max_chunk_seconds: float | None = None  # a chunk that takes longer fails; None: as long as it takes
 
     def read(self, values: Values) -> dict[str, Any]:
         """All parameters, defaults filled in. Raises BadInput naming the field."""
