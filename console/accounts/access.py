@@ -330,14 +330,24 @@ def demand(actor: Actor, action: str, queues: Collection[str] | None = None) -> 
     """Raise PermissionDenied unless the actor may do it to these queues (None: it concerns the whole plant),
     and ConfirmationNeeded where a person has to prove once more who it is.
     """
+    if action in OF_NO_QUEUE:
+        admit(actor, action)
+    else:
+        demand_contents(actor, action, queues)
+    if action in CONFIRMED:
+        demand_confirmed(actor)
+
+
+def demand_contents(actor: Actor, action: str, queues: Collection[str] | None) -> None:
+    """Raise PermissionDenied unless the actor may do it and reaches these queues (None: the whole plant). It
+    holds for an action that concerns no queue too: what is read or used was made of these queues' events.
+    """
     admit(actor, action)
-    if action not in OF_NO_QUEUE and not actor.reaches(queues):
+    if not actor.reaches(queues):
         own = actor.queues or frozenset()
         beyond = "the whole plant" if queues is None else ", ".join(sorted(set(queues) - own))
         mine = ", ".join(sorted(own)) or "none"
         _refuse(actor, action, f"{action} concerns {beyond}; {actor.name} is limited to the queues {mine}.")
-    if action in CONFIRMED:
-        demand_confirmed(actor)
 
 
 def demand_confirmed(actor: Actor) -> None:

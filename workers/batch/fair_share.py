@@ -50,7 +50,7 @@ def is_others_turn(run: Run, now: datetime) -> bool:
 
 
 def _served_at(owner: int | None) -> datetime | None:
-    """When a worker last worked at one of the person's runs; None for a scheduled run, and before the first."""
+    """When a worker last was at a run of this person; None for the schedule, and before the first time."""
     if owner is None:
         return None
     last: datetime | None = Chunk.objects.filter(run__owner=owner).aggregate(last=Max("beat_at"))["last"]

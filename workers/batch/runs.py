@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -57,7 +58,7 @@ def begin(
     if deadline_at is not None and deadline_at <= where.now:
         raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a time to come, or none.")
     _check_quota(owner, where.now)  # before the work is planned, which may take long
-    planned, error = _planned(job, values, where)
+    planned, error = _planned(job, values, replace(where, owner=owner.pk if owner else None))
     try:
         with transaction.atomic():
             _check_quota(owner, where.now)

@@ -9,6 +9,7 @@ from django.utils import timezone
 from ninja import Query, Schema, Status
 from pydantic import ConfigDict
 
+from console.accounts.access import demand_contents
 from console.actions.timeline import marks, shared_links
 from console.api.answer.router import Router
 from console.api.answer.schema import declared
@@ -265,9 +266,10 @@ def list_differences(
 ) -> DifferenceList:
     """Against the stretch `before` it, or the same hours a `day` or a `week` before; of one `queue` or all.
     Only what chance alone does not explain (1 of 100 rows at most is expected to be there by chance). 503
-    while another comparison runs; 422 where the archive holds more than a comparison may read.
+    while another comparison runs; 422 where the archive holds more than a comparison may read. 403 for a
+    queue that the caller may not reach; a caller who is limited to some queues has to name one of them.
     """
-    actor_for(request, "plant.view")
+    demand_contents(actor_for(request, "plant.view"), "plant.view", [queue] if queue else None)
     try:
         found = compare(_zoned(since, "from"), _zoned(until, "to"), against, queue, settings.WEIR_DATA)
     except ComparisonRuns as error:

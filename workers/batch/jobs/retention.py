@@ -1,8 +1,8 @@
 """Retention: archived and handled events, sets to forecast by, metrics, snapshots, ledger entries, alerts,
-plans and runs older than so many days go, and the oldest of what takes more room than it may, but for today
-and the newest day; nothing that an incident refers to (`Keep`: a time range, a reason; people ask for it on
-the incident's page). Loops of worker hosts that are gone go with the last that is known of them: a container
-has a new name each time it is made.
+plans, runs, extracts and experiments older than so many days go, and the oldest of what takes more room than
+it may, but for today and the newest day; nothing that an incident refers to (`Keep`: a time range, a reason;
+people ask for it on the incident's page). Loops of worker hosts that are gone go with the last that is known
+of them: a container has a new name each time it is made.
 
 A chunk is a partition of the archive, all sets to forecast by, a day of metrics or of snapshots, a range of
 ledger ids, the alerts, the plans, the runs, the loops, or the handled events. Every deletion is done under
@@ -22,7 +22,7 @@ from queues import keys
 from queues.errors import BadInput
 from queues.files.inside_folder import path_inside
 from workers.alerts.lifecycle.models import Alert, FollowUp, Message
-from workers.batch.jobs import handled_rows, old_records
+from workers.batch.jobs import handled_rows, lab_retention, old_records
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.present_files import bytes_in, written_before
@@ -73,6 +73,8 @@ PARAMETERS = (
     days_parameter("plan_days", 90, "plans that are over"),
     days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
     days_parameter("record_days", 400, "ended overrides, silences, tunings and versions"),
+    days_parameter("extract_days", 90, "extracts, and traces that people uploaded,"),
+    days_parameter("experiment_days", 400, "experiments of the lab, with their series"),
     days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
     size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
@@ -119,6 +121,11 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _plan_pieces(values["plan_days"], where)
     yield from _run_pieces(values["run_days"], where)
     yield from _record_pieces(values["record_days"], where)
+    yield from lab_retention.pieces(
+        where,
+        _cutoff_of(values["extract_days"], where.now),
+        _cutoff_of(values["experiment_days"], where.now),
+    )
     if due_loops(cutoff(RETIRED_LOOP_DAYS, where.now)).exists():
         yield Piece("loops", {"kind": "loops", "before": cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()})
 
@@ -197,6 +204,11 @@ def opened(where: Surroundings) -> nullcontext[Work]:
 def cutoff(days: int, now: datetime) -> datetime:
     """Older than this is due."""
     return now - timedelta(days=days)
+
+
+def _cutoff_of(days: int, now: datetime) -> datetime | None:
+    """None: nothing is."""
+    return None if days == FOREVER else cutoff(days, now)
 
 
 def is_retained(day: str, queue: str | None = None) -> bool:
@@ -597,4 +609,5 @@ _WORK = {
     "records": _delete_records,
     "loops": _delete_loops,
     "handled": _delete_handled,
+    **lab_retention.WORK,
 }

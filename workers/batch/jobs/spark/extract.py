@@ -1,8 +1,9 @@
 """`replay_extract`: a time range of a queue's archived events as one file, for the lab or to publish again.
 
-`extracts/{name}.{csv,csv.gz,parquet}`. With step_seconds 0 the events themselves, ordered by time, those that
-were archived twice once: id, time, type, source, key, value, attributes; `manage.py publish` takes it. With a
-step: `time, rate_per_second`, a row a step, steps without events too; the lab's `--trace` takes it.
+`extracts/queue={queue}/{name}.{csv,csv.gz,parquet}`. With step_seconds 0 the events themselves, ordered by
+time, those that were archived twice once: id, time, type, source, key, value, attributes; `manage.py publish`
+takes it. With a step: `time, rate_per_second`, a row a step, steps without events too; the lab's `--trace`
+takes it.
 """
 
 import os
@@ -21,10 +22,8 @@ from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
 from workers.batch.jobs.spark.events import over_sound_files
 from workers.batch.jobs.spark.request import Request
-from workers.history import event_archive
+from workers.history import event_archive, extract_files
 
-ROOT = "extracts"
-FORMATS = ("csv", "csv.gz", "parquet")
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
@@ -36,7 +35,9 @@ def make(spark: SparkSession, request: Request) -> Made:
         for day in request.content["days"]
     ]
     paths = [path for folder in folders for path in event_archive.parquet_files(folder)]
-    final = f"{ROOT}/{request.content['name']}.{request.parameters['format']}"
+    final = extract_files.extract_file(
+        request.parameters["queue"], request.content["name"], request.parameters["format"]
+    )
 
     def write(events: DataFrame) -> dict[str, str]:
         inside = events.where(
