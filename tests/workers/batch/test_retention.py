@@ -226,7 +226,7 @@ def test_a_keep_that_came_after_the_plan_still_counts(keeper: Keeper) -> None:
         run,
         keeper.where.control,
         NOW,
-        lambda number, worker, role: batch_worker.work_at(
+        lambda number, worker, *_: batch_worker.work_at(
             number, worker, keeper.where.control, keeper.where.data, lambda: NOW
         ),
     )
