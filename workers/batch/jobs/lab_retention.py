@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import QuerySet
@@ -16,14 +16,14 @@ from workers.lab.series import folder_of
 EXTRACTS, EXPERIMENTS = "extracts", "experiments"
 
 
-def pieces(
-    where: Surroundings, extracts_before: datetime | None, experiments_before: datetime | None
-) -> Iterator[Piece]:
-    """One chunk for the files and one for the experiments, where any is due. None: nothing is due."""
-    if extracts_before and written_before(extracts_before, extract_files.kept_files(where.data)):
-        yield Piece(EXTRACTS, {"kind": EXTRACTS, "before": extracts_before.isoformat()})
-    if experiments_before and _due_experiments(experiments_before).exists():
-        yield Piece(EXPERIMENTS, {"kind": EXPERIMENTS, "before": experiments_before.isoformat()})
+def pieces(where: Surroundings, extract_days: int, experiment_days: int) -> Iterator[Piece]:
+    """One chunk for the files and one for the experiments, where any is due. 0 days: nothing ever is."""
+    before = where.now - timedelta(days=extract_days)
+    if extract_days and written_before(before, extract_files.kept_files(where.data)):
+        yield Piece(EXTRACTS, {"kind": EXTRACTS, "before": before.isoformat()})
+    before = where.now - timedelta(days=experiment_days)
+    if experiment_days and _due_experiments(before).exists():
+        yield Piece(EXPERIMENTS, {"kind": EXPERIMENTS, "before": before.isoformat()})
 
 
 def _due_experiments(before: datetime) -> QuerySet[Experiment]:

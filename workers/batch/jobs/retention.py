@@ -1,12 +1,10 @@
-"""Retention: archived and handled events, sets to forecast by, metrics, snapshots, ledger entries, alerts,
-plans, runs, extracts and experiments older than so many days go, and the oldest of what takes more room than
-it may, but for today and the newest day; nothing that an incident refers to (`Keep`: a time range, a reason;
-people ask for it on the incident's page). Loops of worker hosts that are gone go with the last that is known
-of them: a container has a new name each time it is made.
+"""Retention deletes what is older than its number of days, and the oldest of what takes too much room.
 
-A chunk is a partition of the archive, all sets to forecast by, a day of metrics or of snapshots, a range of
-ledger ids, the alerts, the plans, the runs, the loops, or the handled events. Every deletion is done under
-the lease's guard, in small steps, so a revived process deletes nothing and nobody waits long.
+It deletes nothing of today or of the newest day for its size, and nothing that an incident refers to (`Keep`:
+a time range and a reason; people ask for it on the incident's page). Loops of worker hosts that are gone go
+with the last that is known of them: a container has a new name each time it is made. A chunk deletes one
+partition, day, range of ids or kind of record, under the lease's guard and in small steps: a revived process
+deletes nothing, and nobody waits long.
 """
 
 import sqlite3
@@ -121,11 +119,7 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _plan_pieces(values["plan_days"], where)
     yield from _run_pieces(values["run_days"], where)
     yield from _record_pieces(values["record_days"], where)
-    yield from lab_retention.pieces(
-        where,
-        _cutoff_of(values["extract_days"], where.now),
-        _cutoff_of(values["experiment_days"], where.now),
-    )
+    yield from lab_retention.pieces(where, values["extract_days"], values["experiment_days"])
     if due_loops(cutoff(RETIRED_LOOP_DAYS, where.now)).exists():
         yield Piece("loops", {"kind": "loops", "before": cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()})
 
@@ -204,11 +198,6 @@ def opened(where: Surroundings) -> nullcontext[Work]:
 def cutoff(days: int, now: datetime) -> datetime:
     """Older than this is due."""
     return now - timedelta(days=days)
-
-
-def _cutoff_of(days: int, now: datetime) -> datetime | None:
-    """None: nothing is."""
-    return None if days == FOREVER else cutoff(days, now)
 
 
 def is_retained(day: str, queue: str | None = None) -> bool:
