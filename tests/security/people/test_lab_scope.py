@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
-from console.accounts.access import create_token
+from console.accounts.access import Actor, create_token
 from console.models import AuditEntry, QueueLimit
+from console.pages.pipeline.pipeline import reads_events
 from queues.errors import BadInput
 from queues.models import Queue
 from workers.batch import runs, task_definitions
@@ -22,6 +24,7 @@ from workers.history.extract_files import extract_file
 from workers.lab import series
 from workers.lab.models import Experiment
 from workers.models import Chunk, Run, Task
+from workers.pipeline.declaration.declaration import Application
 
 pytestmark = pytest.mark.django_db
 ROWS = "time,rate\n" + "".join(f"{row},{1 + row % 7}\n" for row in range(70))
@@ -175,3 +178,18 @@ def test_nobody_replaces_what_somebody_else_extracted(plant, people):
     with pytest.raises(BadInput, match="of the schedule"):
         extract_names.check_free(theirs, "alert", "day", "csv")
     assert runs.OPEN
+
+
+def application(read: str, written: str) -> Application:
+    made = {"queues": (read,), "sinks": {"pattern": (written,)}}
+    return cast(Application, SimpleNamespace(**made))
+
+
+@pytest.mark.parametrize(
+    ("queues", "sees"),
+    [(None, True), ({"alert", "found"}, True), ({"found"}, False), ({"alert"}, False), (set(), False)],
+)
+def test_events_of_matches_are_shown_to_who_reaches_the_applications_queues(queues, sees):
+    actor = Actor("somebody", "viewer", queues=None if queues is None else frozenset(queues))
+    assert reads_events(actor, application("alert", "found")) == sees
+    assert reads_events(actor, None) == (queues is None)  # its declaration can't be read
