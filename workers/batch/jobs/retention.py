@@ -2,9 +2,8 @@
 
 It deletes nothing of today or of the newest day for its size, and nothing that an incident refers to (`Keep`:
 a time range and a reason; people ask for it on the incident's page). Loops of worker hosts that are gone go
-with the last that is known of them: a container has a new name each time it is made. A chunk deletes one
-partition, day, range of ids or kind of record, under the lease's guard and in small steps: a revived process
-deletes nothing, and nobody waits long.
+with the last that is known of them. A chunk deletes one partition, day, range of ids or kind of record, under
+the lease's guard and in small steps.
 """
 
 import sqlite3

@@ -11,7 +11,7 @@ def mark_scopes_unknown(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> 
 
 
 class Migration(migrations.Migration):
-    dependencies = [("workers", "0033_broken_events_of_a_calendar")]
+    dependencies = [("workers", "0034_silences_of_integrity")]
 
     operations = [
         migrations.AddField("chunk", "spent_seconds", models.FloatField(default=0.0)),
