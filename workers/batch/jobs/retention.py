@@ -2,8 +2,7 @@
 
 It deletes nothing of today or of the newest day for its size, and nothing that an incident refers to (`Keep`:
 a time range and a reason; people ask for it on the incident's page). Loops of worker hosts that are gone go
-with the last that is known of them. A chunk deletes one partition, day, range of ids or kind of record, under
-the lease's guard and in small steps.
+with the last that is known of them. A chunk deletes one partition, day, range of ids or kind of record.
 """
 
 import sqlite3
