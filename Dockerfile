@@ -12,10 +12,11 @@ USER 10001
 
 # What installs stays behind: the image has what runs Weir (requirements.lock) and neither uv nor a build tool.
 FROM ${PYTHON_IMAGE} AS packages
-COPY requirements-uv.lock requirements.lock /
+COPY requirements-uv.lock requirements-build.lock requirements.lock /
 RUN pip install --no-cache-dir --require-hashes -r /requirements-uv.lock \
     && python -m venv --without-pip /opt/weir \
-    && uv pip install --no-cache --compile-bytecode --python /opt/weir/bin/python --require-hashes -r /requirements.lock
+    && uv pip install --no-cache --compile-bytecode --python /opt/weir/bin/python --require-hashes \
+        --build-constraints /requirements-build.lock --require-build-hashes -r /requirements.lock
 # The charts' script (console/web/plotly_script.py); npm, too, stays behind.
 COPY package.json package-lock.json /scripts/
 RUN apt-get update && apt-get install -y --no-install-recommends npm \

@@ -262,6 +262,20 @@ def record(**checks: Check) -> Check:
     return Check(f"an object of {', '.join(checks)}", read)
 
 
+def truth() -> Check:
+    """True or false, written as such."""
+    return Check("true or false", lambda value: _kept(isinstance(value, bool), value))
+
+
+def either(first: Check, second: Check) -> Check:
+    """What one of two checks takes."""
+
+    def read(value: Any) -> Any:
+        return (first if first.accepts(value) else second).read(value)
+
+    return Check(f"{first.takes}, or {second.takes}", read)
+
+
 def list_of(check: Check, noun: str) -> Check:
     """A list of values that are all alike."""
     return Check(noun, lambda value: [check.read(each) for each in _kept(isinstance(value, list), value)])

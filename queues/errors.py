@@ -23,6 +23,17 @@ class Forbidden(BadInput):
     """
 
 
+class RateLimited(BadInput):
+    """Input that came too often: nothing was done, and it may be sent again after `seconds`."""
+
+    def __init__(self, field: str, message: str, seconds: int) -> None:
+        super().__init__(field, message)
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, int]]:  # type: ignore[override]
+        return RateLimited, (self.field, self.message, self.seconds)
+
+
 class UnknownQueue(BadInput):
     """A queue that the topology does not have."""
 

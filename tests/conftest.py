@@ -26,15 +26,23 @@ from hypothesis import settings as hypothesis_settings
 from ninja import NinjaAPI
 from xdist.scheduler import LoadScopeScheduling
 
-from console.audit import refusals
+from console.actions import dead_letters
+from console.actions.queues import waiting_events
+from console.audit import refusals, repeats
+from console.connections import control_server
+from console.live import fanout
 from console.pages.health import readiness
 from console.storage import append_only
 from queues import keys
+from queues.nodes import agent
 from queues.points import share
+from queues.publishing import client as publishing_client
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.console.api import answers
 from tests.console.served import served as served
 from tests.servers import Server, new_server
+from tests.waiting import MAX_SECONDS
+from workers.placement import execution
 
 # How long an example takes says nothing on a machine that others use too. CI takes the same examples each
 # time, so that its verdict is about the change; whoever runs the tests by hand looks for new ones.
@@ -51,6 +59,10 @@ os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 os.environ["WEIR_HANDLERS"] = "tests.workers"  # people may name the samples there
 # On a busy machine a plant's server that is alive may take more than the two seconds of a calm one.
 os.environ["WEIR_PLANT_TIMEOUT_SECONDS"] = "10"
+# So may a server of ours. A test that freezes one says how long it is waited for.
+for patient in (agent, control_server, dead_letters, execution, publishing_client, waiting_events):
+    patient.TIMEOUT_SECONDS = MAX_SECONDS
+fanout.ANSWER_SECONDS = fanout.JOIN_SECONDS = MAX_SECONDS
 NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
 # A long proof that says nothing else hangs after so long; three share two cores whose speed varies.
@@ -219,8 +231,9 @@ def _emptying_the_database_may_empty_the_audit() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_refusals_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one test was refused within the minute is not folded into what the next one is."""
+    """What one test was refused, or repeated, within the minute is not folded into what the next one is."""
     monkeypatch.setattr(refusals, "fold", refusals.Fold())
+    monkeypatch.setattr(repeats, "fold", repeats.Fold())
 
 
 @pytest.fixture(autouse=True)

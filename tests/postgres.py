@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from queues.nodes.server import free_port
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 
 def server_binary(name: str) -> str | None:
@@ -62,11 +62,11 @@ def postgres_url() -> Iterator[str]:
         )
         url = f"postgresql://{user}@127.0.0.1:{port}/postgres"
         try:
-            until(lambda: _answers(url), 30)
+            until(lambda: _answers(url))
             yield url
         finally:
             server.terminate()
-            server.wait(20)
+            server.wait(MAX_SECONDS)
 
 
 def _answers(url: str) -> bool:

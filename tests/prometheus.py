@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from queues.nodes.server import free_port
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("prometheus", "prometheus-alertmanager", "prometheus-node-exporter", "prometheus-redis-exporter")
@@ -36,19 +36,19 @@ def running(command: Sequence[str], is_ready: Callable[[], bool]) -> Iterator[No
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         try:
-            until(lambda: process.poll() is not None or is_ready(), 60.0, 0.1)
+            until(lambda: process.poll() is not None or is_ready(), every_seconds=0.1)
             if process.poll() is not None:
                 said.seek(0)
                 pytest.fail(f"{command[0]} ended: {said.read()[-2_000:].decode(errors='replace')}")
             yield
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(MAX_SECONDS)
 
 
 def answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=1.0).status_code == 200
+        return httpx.get(url, timeout=MAX_SECONDS).status_code == 200
     except httpx.HTTPError:
         return False
 

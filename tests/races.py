@@ -28,7 +28,7 @@ def until_another_waits() -> None:
     does not begin there before ours has ended.
     """
     if connection.vendor == "postgresql":
-        until(_is_waited_for, 30)
+        until(_is_waited_for)
 
 
 class PausedControl:

@@ -10,7 +10,7 @@ import redis
 
 from queues.nodes.server import binary, free_port
 from tests.servers import Server, new_server
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 NAME = "control"
 DOWN_MILLISECONDS = 1500
@@ -54,7 +54,7 @@ class Sentinel:
     def close(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait(20)
+            self.process.wait(MAX_SECONDS)
             self.process = None
 
 

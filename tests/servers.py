@@ -9,7 +9,7 @@ from pathlib import Path
 import redis
 
 from queues.nodes.server import ServerConfig, command, free_port
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Server:
             line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
         )
         with self.client() as client:
-            until(client.ping, 20)
+            until(client.ping)
         return self
 
     def client(self, **options: object) -> redis.Redis:
@@ -83,7 +83,7 @@ class Server:
         if self.process is None:
             return
         self.process.send_signal(how)
-        self.process.wait(20)
+        self.process.wait(MAX_SECONDS)
         self.process = None
 
 

@@ -8,9 +8,11 @@ import httpx
 import redis
 
 T = TypeVar("T")
+# A busy host may take minutes for what a calm one does in milliseconds, and only a failure waits for so long.
+MAX_SECONDS = 120.0
 
 
-def until(condition: Callable[[], T], seconds: float = 10.0, every_seconds: float = 0.02) -> T:
+def until(condition: Callable[[], T], seconds: float = MAX_SECONDS, every_seconds: float = 0.02) -> T:
     """The condition's first true value; the test fails when there is none in time. Connection errors pass."""
     deadline = time.monotonic() + seconds
     last_error: Exception | None = None

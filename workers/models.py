@@ -340,6 +340,11 @@ class Run(models.Model):
     def __str__(self) -> str:
         return f"run {self.pk} {self.state}"
 
+    @property
+    def is_requested(self) -> bool:
+        """Whether a person asked for it; runs of the schedule and of the command line have no owner."""
+        return self.owner_id is not None
+
 
 class Chunk(models.Model):
     """A part of a run's work that is done whole or not at all: a partition, a range of identifiers."""
@@ -362,6 +367,9 @@ class Chunk(models.Model):
     tries = models.PositiveSmallIntegerField(default=0)
     rows = models.PositiveBigIntegerField(default=0)
     seconds = models.FloatField(null=True, default=None)
+    # How long workers were at it, every try included; and how often one gave it back for a scheduled run.
+    spent_seconds = models.FloatField(default=0.0)
+    yields = models.PositiveSmallIntegerField(default=0)
     skipped = models.JSONField(default=list)
     error = models.TextField(default="", blank=True)
 

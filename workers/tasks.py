@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 _attached_ticks = AttachedTicks()
 _attached_undoing = AttachedTicks("What people did at %s was not undone; it is tried again.")
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
-BATCH_PRIORITY = 7  # consumers of most queues go first
+BATCH_PRIORITY, REQUESTED_PRIORITY = 7, 8  # consumers of most queues go first, requested runs last
 
 
 @shared_task(name="workers.tasks.consume", ignore_result=True)
@@ -216,10 +216,13 @@ def manage_tasks() -> None:
     task_managers.tick(control_server(), datetime.now(UTC), send_for_worker)
 
 
-def send_for_worker(run: int, worker: str, role: str) -> None:
-    """Have a worker of a role begin at a run, soon or not at all."""
-    seconds = task_managers.SUBMISSION_SECONDS
-    work_at.apply_async((run, worker), queue=role, priority=BATCH_PRIORITY, expires=seconds)
+def send_for_worker(run: int, worker: str, role: str, is_requested: bool) -> None:
+    """Have a worker of a role begin at a run, soon or not at all. What a person asked for goes last."""
+    seconds, priority = (
+        task_managers.SUBMISSION_SECONDS,
+        REQUESTED_PRIORITY if is_requested else BATCH_PRIORITY,
+    )
+    work_at.apply_async((run, worker), queue=role, priority=priority, expires=seconds)
 
 
 @shared_task(name="workers.tasks.work_at", ignore_result=True)

@@ -9,7 +9,7 @@ CONFIRMED take a person who has proved within the last minutes who it is.
 import functools
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -27,6 +27,7 @@ from console.accounts import submissions
 from console.accounts.identity_settings import ROLES
 from console.audit import refusals
 from console.models import ApiToken, Identity, QueueLimit, SecondFactor
+from console.web import admission
 from console.web.web_request import WebRequest
 from workers.steering import plant_settings
 
@@ -87,6 +88,7 @@ ACTIONS = {
     "mark.remove": "operator",
     "link.make": "operator",
     "link.end": "operator",
+    "integrity.manage": "administrator",
     "audit.view": "administrator",
     "settings.change": "administrator",
     "user.manage": "administrator",
@@ -106,6 +108,7 @@ OF_THE_PLANT = frozenset(
         "alert.report",
         "alert_rule.change",
         "host.drain",
+        "integrity.manage",
         "link.end",
         "link.make",
         "node.thresholds",
@@ -180,6 +183,11 @@ class Actor:
         return abs(timezone.now().timestamp() - self.confirmed_at) <= CONFIRMED_SECONDS
 
     @property
+    def account_key(self) -> str | None:
+        """What all its sessions and tokens have in common; None for a command of this machine."""
+        return None if self.user is None else f"user:{self.user.pk}"
+
+    @property
     def account(self) -> User:
         """The account behind it. Raises PermissionDenied where there is none: a command of this machine."""
         if self.user is None:
@@ -234,6 +242,14 @@ def actor_of(request: HttpRequest) -> Actor:
 def named(request: HttpRequest, actor: Actor) -> Actor:
     """The actor with the id of its request, which the audit notes."""
     return replace(actor, request_id=getattr(request, "request_id", ""))
+
+
+def claim_place(scope: Mapping[str, Any], user: Any) -> None:
+    """Count a request for its person (a User), among those at work. Raises RequestRefused if they have too
+    many.
+    """
+    if user is not None:
+        admission.claim(scope, f"person:{user.pk}")
 
 
 def actor_of_user(user: User | AnonymousUser, address: str | None = None) -> Actor:
@@ -314,14 +330,24 @@ def demand(actor: Actor, action: str, queues: Collection[str] | None = None) -> 
     """Raise PermissionDenied unless the actor may do it to these queues (None: it concerns the whole plant),
     and ConfirmationNeeded where a person has to prove once more who it is.
     """
+    if action in OF_NO_QUEUE:
+        admit(actor, action)
+    else:
+        demand_contents(actor, action, queues)
+    if action in CONFIRMED:
+        demand_confirmed(actor)
+
+
+def demand_contents(actor: Actor, action: str, queues: Collection[str] | None) -> None:
+    """Raise PermissionDenied unless the actor may do it and reaches these queues (None: the whole plant). It
+    holds for an action that concerns no queue too: what is read or used was made of these queues' events.
+    """
     admit(actor, action)
-    if action not in OF_NO_QUEUE and not actor.reaches(queues):
+    if not actor.reaches(queues):
         own = actor.queues or frozenset()
         beyond = "the whole plant" if queues is None else ", ".join(sorted(set(queues) - own))
         mine = ", ".join(sorted(own)) or "none"
         _refuse(actor, action, f"{action} concerns {beyond}; {actor.name} is limited to the queues {mine}.")
-    if action in CONFIRMED:
-        demand_confirmed(actor)
 
 
 def demand_confirmed(actor: Actor) -> None:

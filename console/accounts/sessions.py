@@ -8,14 +8,15 @@ from django.contrib.auth.signals import user_logged_in
 from django.db import transaction
 from django.db.models import QuerySet
 from django.dispatch import receiver
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
-from console.accounts.access import CONFIRMED_AT, Actor, demand
+from console.accounts.access import CONFIRMED_AT, Actor, claim_place, demand
 from console.audit import audit_log
 from console.models import Session, UserSession
 from console.storage.session_store import SessionStore, idle_since
+from console.web.refusal import RequestRefused
 from workers.steering import plant_settings
 
 STEP = timedelta(minutes=1)  # so often a session that is used is noted; each request would be a write
@@ -47,9 +48,23 @@ def digest_of(request: HttpRequest) -> str:
 
 
 class SeenSessions(MiddlewareMixin):
-    """Notes who is where, once a minute. A page that follows the plant by itself is nobody's doing."""
+    """Counts requests for who is logged in, and notes who is where, once a minute. A page that follows the
+    plant by itself is nobody's doing.
+    """
 
-    def process_view(self, request: HttpRequest, *view: Any) -> None:
+    def process_view(self, request: HttpRequest, *view: Any) -> HttpResponse | None:
+        if request.user.is_authenticated:
+            try:
+                claim_place(getattr(request, "scope", {}), request.user)
+            except RequestRefused as refusal:
+                headers = {"Retry-After": str(refusal.retry_after_seconds)}
+                return HttpResponse(
+                    refusal.message, status=refusal.status, headers=headers, content_type="text/plain"
+                )
+        self._note(request)
+        return None
+
+    def _note(self, request: HttpRequest) -> None:
         row, now = getattr(request.session, "row", None), timezone.now()
         if row is None or not request.user.is_authenticated or not is_by_hand(request):
             return

@@ -4,7 +4,7 @@ Each function asks whether the actor may, changes, and writes the audit in the s
 happens or nothing. All raise PermissionDenied, and BadInput naming the field.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from console.audit import audit_log
 from console.input.shown_digest import demand_unchanged
 from queues.errors import BadInput
 from workers.alerts import actions
+from workers.alerts.conditions.catalog import INTEGRITY
 from workers.alerts.delivery import outbox, receivers
 from workers.alerts.lifecycle import reported
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Message, Receiver, Silence
@@ -31,6 +32,7 @@ FINGERPRINT_DIGITS = 12
 def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
     """The actor has it until the rule's time-out."""
     demand(actor, "alert.acknowledge", queues_of_alert(alert_id))
+    _demand_integrity(actor, conditions_of_alert(alert_id))
     alert = actions.acknowledge(alert_id, actor.user, note, now)
     _noted(actor, "alert.acknowledge", alert, note, {"until": _iso(alert.acknowledged_until)})
     return alert
@@ -40,6 +42,7 @@ def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Ale
 def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert:
     """Nobody is notified of it for so many minutes."""
     demand(actor, "alert.snooze", queues_of_alert(alert_id))
+    _demand_integrity(actor, conditions_of_alert(alert_id))
     alert = actions.snooze(alert_id, actor.user, minutes, now)
     _noted(actor, "alert.snooze", alert, "", {"until": _iso(alert.snoozed_until)})
     return alert
@@ -73,9 +76,15 @@ def report(actor: Actor, document: Mapping[str, Any], *, now: datetime) -> Store
 
 @transaction.atomic
 def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: datetime) -> Silence:
-    """Alerts that match notify nobody until it ends."""
+    """Alerts that match notify nobody until it ends. It covers those of Weir's own integrity only where an
+    administrator sets it.
+    """
     demand(actor, "silence.set", queues_of_matchers(matchers))
-    made = silences.add(matchers, reason, minutes, actor.account, now)
+    if silences.integrity_rules(matchers):
+        demand(actor, "integrity.manage")
+    made = silences.add(
+        matchers, reason, minutes, actor.account, now, covers_integrity=may_silence_integrity(actor)
+    )
     after = {"matchers": in_words(made.matchers), "expires_at": made.expires_at.isoformat()}
     audit_log.record(actor, "silence.set", f"silence {made.pk}", reason=made.reason, after=after)
     return made
@@ -106,6 +115,7 @@ def define_rule(
     demand(actor, "alert_rule.change")
     text = _reason(reason)
     known = AlertRule.objects.filter(name=name).first() if isinstance(name, str) else None
+    _demand_integrity(actor, [known.condition if known else "", fields.get("condition")])
     before = rules.document(known) if known else {}
     made = rules.define(name, fields, now, revision)
     after = rules.document(made)
@@ -219,6 +229,27 @@ def _reason(reason: Any) -> str:
 
 def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
+
+
+def _demand_integrity(actor: Actor, conditions: Iterable[Any]) -> None:
+    """Raise PermissionDenied where a condition watches Weir's own integrity, unless an administrator asks."""
+    if any(each in INTEGRITY for each in conditions if isinstance(each, str)):
+        demand(actor, "integrity.manage")
+
+
+def may_silence_integrity(actor: Actor) -> bool:
+    """Whether a silence of the actor covers alerts about Weir's own integrity."""
+    return actor.may("integrity.manage") and actor.reaches(None)
+
+
+def may_quiet(actor: Actor, alert: Alert) -> bool:
+    """Whether to offer the actor to acknowledge or snooze an alert of this condition."""
+    return alert.condition not in INTEGRITY or actor.may_somewhere("integrity.manage")
+
+
+def conditions_of_alert(alert_id: int) -> list[str]:
+    """The condition that an alert is of; none for an alert that is not known."""
+    return list(Alert.objects.filter(pk=alert_id).values_list("condition", flat=True))
 
 
 def queues_of_alert(alert_id: int) -> list[str]:

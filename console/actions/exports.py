@@ -1,9 +1,6 @@
 """A long answer sent piece by piece: a million rows never stand in memory, and nobody else waits for them."""
 
-import csv
-import io
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -15,11 +12,10 @@ from django.http.response import HttpResponseBase
 
 from console.accounts.access import Actor, actor_of, named
 from console.audit import audit_log
+from queues.files.csv_text import csv_lines
 from workers.coordination import keyset
 
 ROWS = 2_000
-# Also in full width, which spreadsheets of some languages read alike.
-FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n")
 CSV, JSON_LINES = "text/csv; charset=utf-8", "application/x-ndjson"
 
 
@@ -58,13 +54,16 @@ def noted(
     request: HttpRequest, what: str, pages: Iterable[Sequence[Any]], **more: Any
 ) -> Iterator[Sequence[Any]]:
     """The pages, with two entries in the audit: who begins to export what by which filter, written before
-    the first row goes out, and how many rows were made when it ends or is cut.
+    the first row goes out, and how many rows were made when it ends or is cut. A repeat within a minute has
+    none. Raises RateLimited.
     """
     if asks_for_headers(request):
         return iter(())
     actor = caller(request)
-    audit_log.record(actor, f"export.{what}", request.path[:200], after={"filter": asked(request), **more})
-    return _counted(actor, what, request.path[:200], pages)
+    target, after = request.path[:200], {"filter": asked(request), **more}
+    if audit_log.record(actor, f"export.{what}", target, after=after) is None:
+        return iter(pages)
+    return _counted(actor, what, target, pages)
 
 
 def _counted(actor: Actor, what: str, target: str, pages: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
@@ -97,28 +96,6 @@ def newest_first(chosen: QuerySet[Any], rows: int = ROWS) -> Iterator[list[Any]]
         if listed.older is None:
             return
         listed = keyset.page(chosen, rows, before=listed.older)
-
-
-def csv_lines(header: Sequence[str], pages: Iterable[Iterable[Sequence[Any]]]) -> Iterator[str]:
-    """A table as CSV text, a page of rows at a time."""
-    yield _written([header])
-    for page in pages:
-        yield _written(page)
-
-
-def _written(rows: Iterable[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text).writerows([_cell(value) for value in row] for row in rows)
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    """Documents as JSON, times as ISO 8601; text that a spreadsheet would take for a formula is marked."""
-    if isinstance(value, dict | list):
-        return orjson.dumps(value).decode()
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def json_lines(pages: Iterable[Iterable[dict[str, Any]]]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from console.accounts import token_failures
-from console.accounts.access import Actor, bearer_of
+from console.accounts.access import Actor, bearer_of, claim_place
 from console.api.request.calls import InProcess
 from console.assistants.tools import Tools
 from console.web.refusal import RequestRefused, refuse
@@ -71,6 +71,7 @@ def _actor(scope: dict[str, Any]) -> Actor:
         raise RequestRefused(503, UNANSWERED, 2, "") from None
     if found is None:
         raise RequestRefused(401, NO_TOKEN, field="authorization")
+    claim_place(scope, found.user)
     return found
 
 

@@ -16,6 +16,7 @@ from console.connections.control_server import LIVE_SECONDS
 API = "/api/v1"
 MOST_DECISIONS = 50
 MOST_HOURS = 87_600
+MOST_VALUES = 100  # more than any loop has
 # A subject's kind → where the snapshot has its figures.
 FIGURES = {"node": "nodes", "queue": "queues", "host": "hosts", "loop": "loops", "plant": "plants"}
 DECISION = (
@@ -123,6 +124,8 @@ class Tools:
     def what_if(self, loop: str, values: dict[str, float], hours: float = 1.0) -> dict[str, Any]:
         """What a loop would have decided in the last hours with other values of its parameters, on what it
         recorded. The record does not answer to what would have been done."""
+        if len(values) > MOST_VALUES:
+            raise Refused(f"values: takes at most {MOST_VALUES} values, not {len(values):,}.")
         number = self._loop_id(loop)
         changed = [f"{name}={value!r}" for name, value in values.items()]
         answer: dict[str, Any] = self._get(f"/loops/{number}/what-if", {"set": changed, "hours": hours})

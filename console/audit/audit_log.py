@@ -7,15 +7,17 @@ turns.
 """
 
 import ipaddress
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from console.audit import chain, refusals
+from console.audit import chain, refusals, repeats
 from console.models import AuditEntry
 from queues.checks import storable
 from queues.errors import BadInput, Forbidden
@@ -35,6 +37,11 @@ class Author(Protocol):
     @property
     def request_id(self) -> str: ...
 
+    @property
+    def account_key(self) -> str | None:
+        """What all sessions and tokens of one account have in common; None for a command of the host."""
+        ...
+
 
 def record(
     actor: Author,
@@ -44,11 +51,31 @@ def record(
     reason: str = "",
     before: Any = None,
     after: Any = None,
-) -> AuditEntry:
+) -> AuditEntry | None:
     """Note one change. `before` and `after` are JSON values small enough to read in a table row; of a target
     that is longer than a row takes (many queues at once) the beginning.
+
+    What every viewer may do again and again is bounded (`console.audit.repeats`): None is returned for an
+    entry that was only counted. Raises RateLimited, and then nothing is to be done.
     """
     longest = refusals.LONGEST_TARGET
+    is_folded = repeats.is_of(action, repeats.FOLDED)
+    # Of an export, the entry that notes its end is bounded with the one that notes its beginning.
+    is_counted = repeats.is_of(action, repeats.BUDGETED) and not action.endswith(".end")
+    is_budgeted = is_counted and actor.account_key is not None
+    if is_folded or is_budgeted:
+        # By action: whoever fails to log in as somebody must not hide that somebody's logins.
+        place = f"{actor.name} {action}"
+        content = (target, reason, actor.address, repr(before), repr(after))
+        most = repeats.MAX_A_MINUTE if is_folded else sys.maxsize
+        folded = repeats.fold.ask(place, content, most)
+        if folded is None:
+            return None
+        if is_budgeted:
+            repeats.spend_budget(action, str(actor.account_key))
+        if folded:
+            after = {"repeats_not_noted": folded, "about": after}
+        transaction.on_commit(lambda: repeats.fold.note(place, content), robust=True)
     return chain.append(
         actor=actor.name,
         action=action,

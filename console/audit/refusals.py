@@ -1,14 +1,11 @@
 """Refusals in the audit: who tried what they may not do, or something dangerous that is refused to everybody.
 
 A refused request's transaction is rolled back, so its refusals are kept aside and written when it has ended,
-in a transaction of their own. Nobody fills the audit with them: each process notes MOST_A_MINUTE of an actor
-within a minute, equal ones once; what is above is counted, and the actor's next entry says how many it was.
+in a transaction of their own. Nobody fills the audit with them: equal ones and floods are folded
+(`console.audit.repeats`).
 """
 
 import logging
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,12 +18,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 
 from console.audit import chain
+from console.audit.repeats import Fold
 
 logger = logging.getLogger(__name__)
 FAMILY = "refused"
-MOST_A_MINUTE = 20
-MINUTE_SECONDS = 60.0
-MOST_ACTORS = 1_000
 LONGEST_TARGET, LONGEST_REASON, LONGEST_ACTION = 200, 500, 80
 
 
@@ -45,45 +40,6 @@ class Refusal:
     @property
     def same_as(self) -> tuple[str, str, str]:
         return self.action, self.target, self.reason
-
-
-@dataclass
-class _Minute:
-    """What one actor was refused within a minute."""
-
-    since: float
-    noted: set[tuple[str, str, str]] = field(default_factory=set)
-    uncounted: int = 0
-
-
-class Fold:
-    """Which refusals are written. Thread-safe; the least recent of MOST_ACTORS actors is forgotten."""
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._minutes: OrderedDict[str, _Minute] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def admit(self, refusal: Refusal) -> int | None:
-        """None: counted only. Else how many of the actor were counted only since the last entry."""
-        with self._lock:
-            minute = self._minute_of(refusal.actor)
-            if refusal.same_as in minute.noted or len(minute.noted) >= MOST_A_MINUTE:
-                minute.uncounted += 1
-                return None
-            minute.noted.add(refusal.same_as)
-            folded, minute.uncounted = minute.uncounted, 0
-            return folded
-
-    def _minute_of(self, actor: str) -> _Minute:
-        now = self._monotonic()
-        minute = self._minutes.setdefault(actor, _Minute(now))
-        self._minutes.move_to_end(actor)
-        if now - minute.since >= MINUTE_SECONDS:
-            minute.since, minute.noted = now, set()
-        while len(self._minutes) > MOST_ACTORS:
-            self._minutes.popitem(last=False)
-        return minute
 
 
 @dataclass
@@ -154,7 +110,7 @@ def _write_all(request: _Request) -> None:
 
 def _write(refusal: Refusal, asked: str = "") -> None:
     """A database that does not take it must not turn a refusal into an error."""
-    folded = fold.admit(refusal)
+    folded = fold.admit(refusal.actor, refusal.same_as)
     if folded is None:
         return
     after = refusal.after if not folded else {"refused_before_and_not_noted": folded, "about": refusal.after}

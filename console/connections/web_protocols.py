@@ -17,6 +17,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from console.connections.connection_table import SWEEP_SECONDS, ConnectionTable, connection_limit
 
 MAX_HEAD_BYTES = 64 * 1024
+BODY_HEADERS = (b"content-length", b"transfer-encoding")
 LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -95,9 +96,18 @@ class HttpProtocol(HttpToolsProtocol):
         self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
+        """Take a whole head. At any Upgrade the parser stops, and takes the body for the next request, which
+        no proxy has seen. So no such request has a body, and unless it becomes a websocket it is the last one
+        of its connection. Raises ValueError.
+        """
         self.has_head, self.head_bytes = True, 0
+        is_upgrade = self.parser.should_upgrade()
+        if is_upgrade and any(name in BODY_HEADERS and value != b"0" for name, value in self.headers):
+            raise ValueError("a request with an Upgrade has a body")
         connection_table().head_received(self.transport)
         super().on_headers_complete()
+        if is_upgrade and not self._should_upgrade():
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -112,7 +122,7 @@ class HttpProtocol(HttpToolsProtocol):
             connection_table().head_awaited(self.transport)
 
     def handle_websocket_upgrade(self) -> None:
-        connection_table().request_received(self.transport)
+        connection_table().head_awaited(self.transport)  # the handshake has the same deadline
         super().handle_websocket_upgrade()
 
     def expire(self) -> None:
@@ -130,6 +140,11 @@ class HttpProtocol(HttpToolsProtocol):
 
 class SocketProtocol(WebSocketsSansIOProtocol):
     """A websocket, which keeps the place that its HTTP connection had."""
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.accept":
+            connection_table().request_received(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         connection_table().leave(self.transport)

@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Any, cast
 
 import orjson
-from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation, TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.utils.deprecation import MiddlewareMixin
@@ -58,7 +59,11 @@ class Boundary(MiddlewareMixin):
         for name, value in request.COOKIES.items():
             if not (is_plain(name) and is_plain(value)):
                 return refused(request, 400, "Cookie", UNSTORABLE)
-        return _first_refusal(request, request.GET.lists())
+        try:
+            return _first_refusal(request, request.GET.lists())
+        except TooManyFieldsSent:
+            most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+            return refused(request, 400, "query", f"takes at most {most:,} parameters.")
 
     def process_view(self, request: HttpRequest, *view: Any) -> HttpResponse | None:
         if request.method != "POST" or request.content_type not in FORMS or _reads_itself(request):

@@ -76,7 +76,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         if _length(text_data, bytes_data) > LONGEST_FRAME_BYTES:
             await self.close(TOO_BIG, "A message takes 4,096 bytes at most.")
         elif _asks_for_snapshot(text_data):
-            self.fanout.send_snapshot(self.listener)
+            self.fanout.answer(self.listener)
         else:
             await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; nothing else is understood here.')
 

@@ -110,6 +110,12 @@ class Fanout:
             self._snapshots[view] = _message(self._position, body)
         listener.put(self._snapshots[view])
 
+    def answer(self, listener: Listener) -> None:
+        """Send the newest snapshot to a listener that asks, once: a flood of questions gets one answer."""
+        if listener.answered != self._position:
+            listener.answered = self._position
+            self.send_snapshot(listener)
+
     async def _run(self) -> None:
         while True:
             try:

@@ -32,9 +32,12 @@ def is_ours(headers: dict[str, str]) -> bool:
         # Not a browser, so no cookie was attached behind anybody's back; a token says who it is.
         return bearer_of(headers.get("authorization")) is not None
     try:
-        return urlsplit(origin).netloc.lower() == host.lower()
+        parts = urlsplit(origin)
     except ValueError:  # such as http://[
         return False
+    # A page that came by http may be anybody's on the way: where our cookies take https, so does an origin.
+    schemes = ("https",) if settings.SESSION_COOKIE_SECURE else ("http", "https")
+    return parts.scheme in schemes and parts.netloc.lower() == host.lower()
 
 
 async def refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:

@@ -8,6 +8,7 @@ would get anywhere. So a process works at AT_ONCE of them, and the others wait i
 | people | pages, and what is done on them | 12 | 128 | 20 s |
 | programs | addresses of programs: the API, the control API | 6 | 64 | 5 s |
 | events | events that are published by the API | 6 | 64 | 5 s |
+| exports | downloads that are made while they are read | 4 of their own | 16 | 5 s |
 | files | static files | 16 of their own | 256 | 20 s |
 | watched | `/readyz` and `/metrics` | 4 of their own | 32 | 2 s |
 | alive | `/healthz` | 4 of their own | 32 | 2 s |
@@ -16,18 +17,26 @@ People come first, so that the plant can be steered while programs overload it; 
 Where a line is full, or has been waited in for too long, the answer is 429 with Retry-After (503 for a page).
 How the console itself is has lines of its own, so that it can be asked while pages and programs overload it.
 Each line is first come, first served, but one client address has OF_ONE of the places at most, and half of a
-line: the others' turn comes all the same.
+line: the others' turn comes all the same. The same holds for one person, whatever addresses, sessions and
+tokens they use. Who a request is from is known only once Django has looked up its session or token, so a
+process remembers whose a credential was. The first request of a credential is counted for its person when
+that is known (`claim`), and is refused then if the person has too many.
 
 A request takes its place when all of it has arrived: who sends slowly holds up nobody. It gives it back when
 all of its answer is sent, or when its reader has taken it too slowly (`console.web.slow_reader`).
 """
 
 import asyncio
+import hashlib
 import math
-from collections import Counter, deque
+import threading
+from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from django.conf import settings
+from django.http import parse_cookie
 
 from console.connections.client_addresses import counted_address
 from console.web.problem import PROGRAM_PATHS
@@ -36,6 +45,9 @@ from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
 
 AT_ONCE = 12
 OF_ONE = 2 / 3
+MOST_CREDENTIALS = 10_000  # whose person a process remembers
+PLACE = "weir.place"  # in the scope of a request
+EXPORT = "/export"  # the end of an export's path
 ALIVE, WATCHED, FILES = "/healthz", ("/readyz", "/metrics"), "/static/"
 EVENTS_OF = ("/api/v1/queues/", "/events")
 REFUSED = "weir.refused"  # in the scope of a request: how many were refused of each line
@@ -60,6 +72,7 @@ LINES = (
     Line("people", 12, 128, 20.0, 503),
     Line("programs", 6, 64, 5.0),
     Line("events", 6, 64, 5.0),
+    Line("exports", 4, 16, 5.0, is_apart=True),
     Line("files", 16, 256, 20.0, 503, is_apart=True),
     Line("watched", 4, 32, 2.0, 503, is_apart=True),
     Line("alive", 4, 32, 2.0, 503, is_apart=True),
@@ -71,11 +84,31 @@ def line_of(scope: dict[str, Any]) -> str:
     path: str = scope["path"]
     if scope["method"] == "POST" and path.startswith(EVENTS_OF[0]) and path.endswith(EVENTS_OF[1]):
         return "events"
+    if path.endswith(EXPORT):
+        return "exports"
     if path.startswith(PROGRAM_PATHS):
         return "programs"
     if path == ALIVE or path in WATCHED:
         return "alive" if path == ALIVE else "watched"
     return "files" if path.startswith(FILES) else "people"
+
+
+def credential_of(scope: Mapping[str, Any]) -> str:
+    """Return a digest of the token or session that a request brings; "" for none."""
+    headers = dict(scope.get("headers", ()))
+    secret = headers.get(b"authorization", b"")
+    if not secret and (cookie := headers.get(b"cookie")):
+        secret = parse_cookie(cookie.decode("latin1")).get(settings.SESSION_COOKIE_NAME, "").encode()
+    return hashlib.sha256(secret).hexdigest() if secret else ""
+
+
+def claim(scope: Mapping[str, Any], person: str) -> None:
+    """Count a request for this person from now on. Raises RequestRefused if that is one too many. Called
+    from any thread; of a request that did not come through lines, nothing is counted.
+    """
+    place: _Place | None = scope.get(PLACE)
+    if place is not None:
+        place.claim(person)
 
 
 def refused_of(scope: Mapping[str, Any]) -> Mapping[str, int] | None:
@@ -98,7 +131,9 @@ class Admission:
         self.lines = {line.name: line for line in lines}
         self.beside = tuple(line.name for line in lines if not line.is_apart)  # they share AT_ONCE
         self.at_work: Counter[str] = Counter()
-        self.at_work_of: Counter[tuple[str, str]] = Counter()  # of a line, for a client
+        self.at_work_of: Counter[tuple[str, str]] = Counter()  # of a line, for an address or a person
+        self.people: OrderedDict[str, str] = OrderedDict()  # by the digest of a credential
+        self.lock = threading.Lock()  # of the counts: people are known in Django's threads
         self.waiting: dict[str, deque[_Place]] = {line.name: deque() for line in lines}
         self.refused = Counter(dict.fromkeys(self.lines, 0))
 
@@ -106,33 +141,53 @@ class Admission:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        place = _Place(self, self.lines[line_of(scope)], counted_address((scope.get("client") or ("",))[0]))
+        place = self._place_of(scope)
         try:
-            known = {**scope, REFUSED: self.refused}
+            known = {**scope, REFUSED: self.refused, PLACE: place}
             await self.application(known, place.before(receive), Reader(send, self.reading_seconds).send)
         except RequestRefused as refusal:
+            place.leave()
             await refuse(scope, send, refusal)
         except ReaderLeft:
             return  # the server closes the connection of an answer that is not whole
         finally:
             place.leave()
 
-    def has_room(self, line: Line, client: str = "") -> bool:
-        """Whether one more of a line may be worked at, for this client."""
-        places: list[tuple[tuple[str, ...], int]] = [((line.name,), line.at_work)]
-        if not line.is_apart:
-            places.append((self.beside, self.at_once))
+    def has_room(self, line: Line, *shares: str) -> bool:
+        """Whether one more of a line may be worked at, for this address and this person."""
         return all(
             sum(self.at_work[name] for name in names) < most
-            and (not client or sum(self.at_work_of[name, client] for name in names) < _of_one(most))
-            for names, most in places
+            and all(self.held(names, share) < _of_one(most) for share in shares)
+            for names, most in self.limits_of(line)
         )
+
+    def limits_of(self, line: Line) -> list[tuple[tuple[str, ...], int]]:
+        """Return the limits that hold for a line: lines, and how many of their requests are at work."""
+        own = ((line.name,), line.at_work)
+        return [own] if line.is_apart else [own, (self.beside, self.at_once)]
+
+    def held(self, lines: Sequence[str], share: str) -> int:
+        """Return how many places of the lines one address, or one person, has."""
+        return sum(self.at_work_of[name, share] for name in lines)
+
+    def learn(self, credential: str, person: str) -> None:
+        """Remember whose a credential is; the least recent of MOST_CREDENTIALS is forgotten."""
+        self.people[credential] = person
+        self.people.move_to_end(credential)
+        if len(self.people) > MOST_CREDENTIALS:
+            self.people.popitem(last=False)
+
+    def _place_of(self, scope: dict[str, Any]) -> "_Place":
+        credential = credential_of(scope)
+        client = counted_address((scope.get("client") or ("",))[0])
+        person = self.people.get(credential, credential)
+        return _Place(self, self.lines[line_of(scope)], client, credential, person)
 
     def let_in(self) -> None:
         """Everybody for whom there is a place now, people first."""
         for name, waiting in self.waiting.items():
             for place in list(waiting):
-                if self.has_room(self.lines[name], place.client):
+                if self.has_room(self.lines[name], *place.shares):
                     waiting.remove(place)
                     place.take()
 
@@ -148,8 +203,35 @@ class _Place:
     admission: Admission
     line: Line
     client: str
+    credential: str
+    person: str  # the credential itself until its person is known
     taken: bool = False
     free: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def shares(self) -> list[str]:
+        """What its place counts for: its address and its person, where these are known."""
+        return [share for share in (self.client, self.person) if share]
+
+    def claim(self, person: str) -> None:
+        """Count it for this person. Raises RequestRefused."""
+        admission = self.admission
+        with admission.lock:
+            if self.credential:
+                admission.learn(self.credential, person)
+            if person == self.person:
+                return
+            if self.taken and self.person:
+                self._add(self.person, -1)
+            self.person = person
+            if self.taken:
+                self._add(person, 1)
+            limits = admission.limits_of(self.line)
+            if not any(admission.held(names, person) > _of_one(most) for names, most in limits):
+                return
+            admission.refused[self.line.name] += 1
+        message = "you have too many requests at work at once; wait for their answers."
+        raise RequestRefused(429, message, retry_after_seconds=1, field="")
 
     def before(self, receive: Any) -> Any:
         """`receive`, but what completes the request is handed on when there is a place for it."""
@@ -165,11 +247,14 @@ class _Place:
     async def found(self) -> None:
         """Wait until there is one. Raises RequestRefused."""
         admission, waiting = self.admission, self.admission.waiting[self.line.name]
-        if admission.has_room(self.line, self.client):  # who waits now has none
+        if admission.has_room(self.line, *self.shares):  # who waits now has none
             self.take()
             return
-        of_client = sum(each.client == self.client for each in waiting) if self.client else 0
-        if len(waiting) >= self.line.waiting or of_client >= math.ceil(self.line.waiting / 2):
+        most_of_one = math.ceil(self.line.waiting / 2)
+        waiting_of_one = max(
+            (sum(share in each.shares for each in waiting) for share in self.shares), default=0
+        )
+        if len(waiting) >= self.line.waiting or waiting_of_one >= most_of_one:
             raise self.refusal()
         waiting.append(self)
         try:
@@ -184,23 +269,27 @@ class _Place:
                 waiting.remove(self)
 
     def take(self) -> None:
-        self.taken = True
         self._count(1)
         self.free.set()
 
     def leave(self) -> None:
         """Give it back, to who comes next."""
         if self.taken:
-            self.taken = False
             self._count(-1)
             self.admission.let_in()
 
     def _count(self, places: int) -> None:
-        admission, key = self.admission, (self.line.name, self.client)
-        admission.at_work[self.line.name] += places
-        admission.at_work_of[key] += places
-        if not admission.at_work_of[key]:
-            del admission.at_work_of[key]  # there are more addresses than memory
+        with self.admission.lock:
+            self.taken = places > 0
+            self.admission.at_work[self.line.name] += places
+            for share in self.shares:
+                self._add(share, places)
+
+    def _add(self, share: str, places: int) -> None:
+        held, key = self.admission.at_work_of, (self.line.name, share)
+        held[key] += places
+        if not held[key]:
+            del held[key]  # there are more addresses than memory
 
     def refusal(self) -> RequestRefused:
         self.admission.refused[self.line.name] += 1

@@ -21,6 +21,7 @@ from django.utils.deprecation import MiddlewareMixin
 from console.storage.database_limits import AWAY, TOO_LONG, is_away, is_over_time
 from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
+from queues.errors import RateLimited
 
 logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
@@ -151,6 +152,10 @@ class Problems(MiddlewareMixin):
         if (sentence := _unanswered(exception)) is not None:
             logger.warning("%s had no answer of the database: %s", request.path, exception)
             return _no_database(request, sentence)
+        if isinstance(exception, RateLimited):
+            response = HttpResponse(str(exception), status=429, content_type="text/plain; charset=utf-8")
+            response["Retry-After"] = str(exception.seconds)
+            return response
         if not isinstance(exception, IntegrityError) or _code(exception) not in MET_ANOTHER:
             return None
         logger.warning("%s met another change of the same: %s", request.path, exception)

@@ -30,7 +30,14 @@ from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove
 from controllers.rebalancing.node_scaling import restoring_moves
 from controllers.rivals.greedy_band import GreedyBand
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.model.scenario import (
+    Floats,
+    Scenario,
+    ScenarioOutcome,
+    SimulationCost,
+    SimulationSize,
+    generator,
+)
 from controllers.simulation.queues import BUSY, MEASUREMENTS, TOOBUSY, Balancer, OurLaws, shares, with_idle
 from queues.points import TOTAL
 
@@ -203,6 +210,13 @@ def _outcome(tally: _Tally, settings: Mapping[str, Any]) -> ScenarioOutcome:
     return ScenarioOutcome(metrics, {"worst_node_per_second": tally.worst})
 
 
+def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
+    """Fitted to runs of 100 to 10,000 nodes and 5,000 to 100,000 containers."""
+    nodes, queues, hours = settings["nodes"], settings["containers"] / HOLDERS, settings["hours"]
+    cpu_seconds = hours * (4e-7 * nodes * queues + 3.2e-4 * queues)
+    return SimulationCost(cpu_seconds, 24.0 * hours * HOUR_MINUTES * queues + 16.0 * nodes * queues)
+
+
 SCENARIO = Scenario(
     "churn",
     "A plant of a thousand nodes that come and go.",
@@ -211,4 +225,5 @@ SCENARIO = Scenario(
     ("toobusy_node_minutes", "of_failures", "points_moved", "moved_share", "decision_seconds_worst"),
     run,
     {"greedy-band": ("rebalancing", {"goal": "band"})},
+    SimulationSize(("nodes", "containers", "hours"), "Reduce nodes, containers or hours.", estimate_cost),
 )

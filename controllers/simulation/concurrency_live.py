@@ -32,7 +32,14 @@ import numpy as np
 from controllers.concurrency.law import Concurrency
 from controllers.framework.parameter import Parameter
 from controllers.rivals.concurrency_limits import RIVALS, Limit, LimitStep, envoy_threads
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.model.scenario import (
+    Floats,
+    Scenario,
+    ScenarioOutcome,
+    SimulationCost,
+    SimulationSize,
+    generator,
+)
 from controllers.simulation.model.thread_engine import EnginePool, EngineStation, ThreadEngine
 from queues.errors import BadInput
 
@@ -311,6 +318,11 @@ def _kept_from(good: Any) -> int:
     return len(good)
 
 
+def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
+    """By the simulated time of all engines; fitted to runs of 900 and 2,000 s."""
+    return SimulationCost(4.0 + 1.5e-3 * settings["seconds"] * settings["servers"], 0.0)
+
+
 SCENARIO = Scenario(
     "concurrency-live",
     "Engines that explore while they work, with what competes and what drifts (Tang, section 4).",
@@ -328,4 +340,5 @@ SCENARIO = Scenario(
     ),
     run,
     steers={name: ("concurrency", {"method": name}) for name in ("tcc", "explorer")},
+    size=SimulationSize(("seconds", "servers"), "Reduce seconds or servers.", estimate_cost),
 )

@@ -22,7 +22,14 @@ from controllers.rivals.parallelism_rules import SeenPath, enough
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.model.elastic_laws import LAWS, Course, Law
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.model.scenario import (
+    Floats,
+    Scenario,
+    ScenarioOutcome,
+    SimulationCost,
+    SimulationSize,
+    generator,
+)
 
 PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
 DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
@@ -124,6 +131,13 @@ def _outcome(chain: Chain) -> ScenarioOutcome:
     return ScenarioOutcome(metrics, series, 1.0)
 
 
+def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
+    """By the simulated seconds and the decisions; fitted to runs of 7,200 and 60,480 s."""
+    seconds = settings["days"] * DAY_SECONDS / settings["compression"]
+    cpu_seconds = 1e-5 * seconds + 0.04 * seconds / settings["interval_seconds"]
+    return SimulationCost(cpu_seconds, 50e6 + 160.0 * seconds)
+
+
 SCENARIO = Scenario(
     "elasticity",
     "A compressed week through a chain of four operators: tasks, latency and what fails.",
@@ -132,4 +146,9 @@ SCENARIO = Scenario(
     ("tasks_mean", "latency_mean_seconds", "error_rate", "rescales"),
     run,
     steers={name: (f"parallelism_{name}", {}) for name in ("joint", "queueing", "forecast")},
+    size=SimulationSize(
+        ("days", "compression", "interval_seconds"),
+        "Reduce days, or raise compression or interval_seconds.",
+        estimate_cost,
+    ),
 )

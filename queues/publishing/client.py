@@ -42,6 +42,7 @@ FLUSH_BLOCKS = 32
 FLUSH_BYTES = 2**20
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
+TIMEOUT_SECONDS = 0.5
 Events: TypeAlias = pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
 
 
@@ -67,7 +68,8 @@ class Client:
     Close it, or use it as a context.
 
     `clock` gives the time of events without one; `monotonic` paces back-off and refreshing. Each node is
-    waited for `timeout_seconds` at most, so a frozen node costs a publisher that once.
+    waited for `timeout_seconds` at most (TIMEOUT_SECONDS by default), so a frozen node costs a publisher
+    that once.
     """
 
     def __init__(
@@ -77,13 +79,13 @@ class Client:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        timeout_seconds: float = 0.5,
+        timeout_seconds: float | None = None,
     ) -> None:
         self.producer = producer
         self._clock, self._monotonic = clock, monotonic
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         # What it counts there is cumulative: a count that is lost with a primary is in the next one.
-        self._control = connect(control_url, acknowledged=False, **_failing_fast(timeout_seconds))
+        self._control = connect(control_url, acknowledged=False, **_failing_fast(self._timeout_seconds))
         self.ids = BlockIds()
         self._known = KnownTopology()
         self._refreshed_at = -REFRESH_SECONDS

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from tests.asgi import scope_of
+from tests.waiting import MAX_SECONDS
 
 TURNS = 100  # of the loop of events, in which everybody there hears of it
 
@@ -37,7 +38,7 @@ class HangingUp:
         await application(self.scope, receive, send)
 
     def hang_up(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._hung_up(), self._loop).result(20)
+        asyncio.run_coroutine_threadsafe(self._hung_up(), self._loop).result(MAX_SECONDS)
 
     async def _hung_up(self) -> None:
         self._left.set()

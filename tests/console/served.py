@@ -15,7 +15,7 @@ import pytest
 from console.embedded.processes import web
 from queues.nodes.server import free_port
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[2]
 # For tests that watch with more sockets than one person may have.
@@ -50,7 +50,7 @@ class Served:
         return f"ws://127.0.0.1:{self.port}/live/"
 
     def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=MAX_SECONDS)
 
     def answers(self) -> bool:
         with closing(self.connection()) as connection:
@@ -109,7 +109,7 @@ def serving(
         yield console
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(MAX_SECONDS)
 
 
 def _limited(open_files: int | None) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from bench.plant.running_plant import RunningPlant, clean_environment
 from console import release
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -143,7 +143,7 @@ def test_it_runs_a_plant_that_handles_what_is_published(installed, tmp_path):
 def answered(url: str) -> httpx.Response | None:
     """None while nobody listens: how long a start takes is no verdict on a busy machine."""
     try:
-        return httpx.get(url, timeout=30.0)
+        return httpx.get(url, timeout=MAX_SECONDS)
     except httpx.ConnectError:
         return None
 

@@ -7,6 +7,7 @@ from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Topology
 from tests.races import PausedControl, another_thread, until_another_waits
+from tests.waiting import MAX_SECONDS
 
 pytestmark = pytest.mark.django_db
 
@@ -66,7 +67,7 @@ def test_a_container_that_gets_points_while_it_is_retired_keeps_them(control, th
 
         paused = PausedControl(control, meanwhile)
         projection.move_points(paused, {"orders": before}, {"orders": after})
-        assert retired[0].result(30) == 0
+        assert retired[0].result(MAX_SECONDS) == 0
     assert projection.read_database().queue("orders").points == after
     assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == after
 

@@ -15,6 +15,7 @@ from workers.plants.foreign.flink.flink_plant import _number as flink_number
 from workers.plants.foreign.heron import _number as heron_number
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer
+from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.plant import PlantConfused
 
@@ -271,3 +272,64 @@ def test_one_metric_of_flink_that_is_no_number_is_unknown():
 
 def test_one_minute_of_heron_that_is_no_number_is_left_to_the_others():
     assert [heron_number(each) for each in ("5", 7, "NaN", "-3", "n/a", None, {})] == [5.0, 7.0, *[None] * 5]
+
+
+# Workloads of which one can't be read
+
+
+def workload(replicas):
+    return {
+        "metadata": {"name": "x", "creationTimestamp": "2026-11-20T03:12:00Z"},
+        "spec": {"replicas": replicas},
+        "status": {"replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas},
+    }
+
+
+DENIED = httpx.Response(403, json={"kind": "Status", "message": 'deployments.apps "score" is forbidden'})
+
+
+def shop_of(bad, patched):
+    """A plant of parse, which is good, and score, which answers this."""
+
+    def answer(request):
+        path = request.url.path
+        if request.method == "PATCH":
+            patched.append(path)
+            return httpx.Response(200, json={})
+        if path.endswith("/score"):
+            return bad
+        if path.endswith("/parse"):
+            return httpx.Response(200, json=workload(2))
+        return httpx.Response(200, json={"metadata": {}, "items": []})
+
+    options = {"namespace": "shop", "workloads": "parse > score"}
+    transport = httpx.MockTransport(answer)
+    address = PlantAddress(name="cluster", url="http://cluster", options=options, transport=transport)
+    return closing(KubernetesPlant(address))
+
+
+def test_a_workload_that_we_may_not_read_leaves_the_others_seen_and_settable():
+    patched = []
+    with shop_of(DENIED, patched) as plant:
+        assert plant.topology().operators["parse"].parallelism == 2
+        assert "score" not in plant.topology().operators
+        rows = {row[0]: row[-1] for row in plant.sections()[0].rows}
+        assert rows["parse"] == "rolled out"
+        assert "is forbidden" in str(rows["score"])
+        plant.set_parallelism({"parse": 3})
+        with pytest.raises(PlantConfused, match="is forbidden"):
+            plant.set_parallelism({"parse": 4, "score": 3})
+    assert patched == ["/apis/apps/v1/namespaces/shop/deployments/parse/scale"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (httpx.Response(200, json={"metadata": {}, "spec": {"replicas": "many"}}), "is no deployment"),
+        (httpx.Response(500, json={"message": "etcdserver: request timed out"}), "timed out"),
+        (httpx.Response(200, content=b"<html>"), "is no JSON"),
+    ],
+)
+def test_half_of_a_plant_is_not_taken_for_all_of_it(bad, reason):
+    with shop_of(bad, []) as plant, pytest.raises(PlantConfused, match=reason):
+        plant.topology()

@@ -12,7 +12,7 @@ import psutil
 import redis
 
 from queues import keys
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 START_SECONDS = 60.0
 
@@ -69,7 +69,7 @@ class CeleryWorker:
         """kill -9 to the host and all its pool processes at once."""
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(MAX_SECONDS)
         self.process = None
 
     def pool_pids(self) -> list[int]:

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from queues import checks
 from queues.errors import BadInput
 from workers.batch.jobs import experiment as lab_job
-from workers.batch.jobs import folding, retention, spill
+from workers.batch.jobs import extract_names, folding, retention, spill
 from workers.batch.jobs import tuning as tuning_job
 from workers.batch.jobs.job import Job, Piece, Surroundings, Values
 from workers.batch.jobs.parameters import JobParameter
@@ -96,7 +96,7 @@ def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     """One chunk: an extract is one file. Raises BadInput for an empty range, one with too many steps, or none
-    in which something is archived.
+    in which something is archived; and for the name of somebody else's extract.
     """
     since, until = checks.timestamp(values["since"]), checks.timestamp(values["until"])
     if since >= until:
@@ -119,6 +119,7 @@ def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
         "name": name,
         "days": event_archive.days_of(found),
     }
+    extract_names.check_free(where, values["queue"], name, values["format"])
     yield Piece(f"extract={name}", content)
 
 
@@ -264,6 +265,7 @@ JOBS = {
             # Where batch work is done: what is only tried out takes no slot from consumers.
             requirements=("memory",),
             single_instance=False,
+            max_chunk_seconds=lab_job.MAX_CHUNK_SECONDS,
         ),
     )
 }

@@ -6,6 +6,7 @@ trace. The rename that shows its files happens inside the transaction that has j
 the row's lock, so nobody overtakes it in between.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, cast
 from django.db import models, transaction
 
 from queues.checks import storable
-from queues.errors import WeirError
+from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Surroundings
 from workers.models import Chunk, Run, Task
@@ -26,19 +27,36 @@ BEAT_SECONDS = 1.0
 MOST_TRIES = 3
 
 
+class ChunkYielded(WeirError):  # noqa: N818
+    """The chunk is given back because a scheduled run waits for a worker: stop, and leave no trace."""
+
+
 class ChunkLeaseLost(WeirError):  # noqa: N818
     """Another holds the chunk, or its run has ended: stop, and leave no trace."""
 
 
+def _stopwatch() -> Callable[[], float]:
+    """Return a function that gives the seconds since now."""
+    began = time.monotonic()
+    return lambda: time.monotonic() - began
+
+
 @dataclass
 class ChunkLease:
-    """A claimed chunk. `clock` gives the time; `note` gets the progress of each beat."""
+    """A claimed chunk. `clock` gives the time; `note` gets the progress of each beat.
+
+    max_seconds: how long the work may take, by `elapsed_seconds`. must_yield: asked with each beat; whether
+    the worker is to give the chunk back.
+    """
 
     chunk: Chunk
     surroundings: Surroundings
     clock: Callable[[], datetime]
     note: Callable[[Mapping[str, Any]], None] = lambda progress: None
     progress: dict[str, Any] = field(default_factory=dict)
+    max_seconds: float | None = None
+    elapsed_seconds: Callable[[], float] = field(default_factory=_stopwatch)
+    must_yield: Callable[[], bool] = lambda: False
 
     @property
     def token(self) -> str:
@@ -55,9 +73,14 @@ class ChunkLease:
 
     def check(self, progress: Mapping[str, Any] | None = None) -> None:
         """Say that work goes on, and how far it is; to be called at least each few seconds, and before
-        anything is written. Raises Overtaken.
+        anything is written. Raises ChunkLeaseLost, ChunkYielded, and BadInput for work that takes too long.
         """
         now = self.clock()
+        if self.max_seconds is not None and self.elapsed_seconds() > self.max_seconds:
+            raise BadInput(
+                "",
+                f"The chunk took longer than {self.max_seconds:,.0f} s. Ask for less, such as fewer days.",
+            )
         if progress is not None:
             self.progress = dict(progress)
         beat_at = self.chunk.beat_at
@@ -71,6 +94,8 @@ class ChunkLease:
             raise self._overtaken()
         self.chunk.beat_at = now
         self.note(self.progress)
+        if self.must_yield():
+            raise ChunkYielded(f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} is given back.")
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -111,8 +136,13 @@ class ChunkLease:
         state = Chunk.State.FAILED if over else Chunk.State.PENDING
         return self._write(state=state, tries=tries, error=storable(error))
 
+    def give_back(self) -> bool:
+        """Leave the chunk to the next worker; this counts as no try. False where it is not ours any more."""
+        return self._write(state=Chunk.State.PENDING, yields=self.chunk.yields + 1)
+
     def _write(self, **values: Any) -> bool:
-        """Whether the chunk is ours, and was written to."""
+        """Whether the chunk is ours, and was written to; how long it took so far is noted too."""
+        values["spent_seconds"] = self.chunk.spent_seconds + self.elapsed_seconds()
         with transaction.atomic():
             # Locked before the number is compared: PostgreSQL asks no sub-query (the run is another table)
             # again for a row that it had to wait for, and would take the number that was ours before.
@@ -145,7 +175,7 @@ def claim(run_id: int, worker: str, now: datetime) -> Chunk | None:
         run = Run.objects.select_related("task").get(pk=run_id)
         if run.state != Run.State.RUNNING or _at_work(run, now) >= _wanted(run):
             return None
-        free = models.Q(state=Chunk.State.PENDING) | (models.Q(state=Chunk.State.WORKING) & ~_beats(now))
+        free = models.Q(state=Chunk.State.PENDING) | (models.Q(state=Chunk.State.WORKING) & ~is_beating(now))
         for chunk in run.chunks.filter(free).order_by("place"):
             if chunk.state == Chunk.State.WORKING and _gives_up(chunk):
                 continue
@@ -153,7 +183,7 @@ def claim(run_id: int, worker: str, now: datetime) -> Chunk | None:
         return None
 
 
-def _beats(now: datetime) -> models.Q:
+def is_beating(now: datetime) -> models.Q:
     """Chunks whose workers said something lately; what a clock said that was ahead is not lately."""
     near = timedelta(seconds=LOST_SECONDS)
     return models.Q(beat_at__gt=now - near, beat_at__lt=now + near)
@@ -173,7 +203,7 @@ def _gives_up(chunk: Chunk) -> bool:
 
 def _at_work(run: Run, now: datetime) -> int:
     """How many chunks are being worked at: of the task where it is single-instance, else of the run."""
-    working = Chunk.objects.filter(_beats(now), state=Chunk.State.WORKING)
+    working = Chunk.objects.filter(is_beating(now), state=Chunk.State.WORKING)
     return (
         working.filter(run__task_id=run.task_id).count()
         if run.single_instance

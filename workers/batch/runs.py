@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 
 from queues import checks, keys
 from queues.errors import BadInput, WeirError
-from workers.batch import catalog, deadline
+from workers.batch import catalog, deadline, run_quota
 from workers.batch.jobs.job import Job, Piece, Surroundings, Values
 from workers.models import Chunk, Run, Task
 
@@ -49,16 +50,18 @@ def begin(
     nothing to do, failed where nobody can say what. The manager takes it from here.
 
     Raises BadInput: an unknown task or parameter, a deadline in the past, a single-instance task that has an
-    open run.
+    open run; RateLimited for an owner who has asked for too much already.
     """
     task = task_of(name)
     job = catalog.job(task.job)
     values = job.read({**task.parameters, **(parameters or {})})
     if deadline_at is not None and deadline_at <= where.now:
         raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a time to come, or none.")
-    planned, error = _planned(job, values, where)
+    _check_quota(owner, where.now)  # before the work is planned, which may take long
+    planned, error = _planned(job, values, replace(where, owner=owner.pk if owner else None))
     try:
         with transaction.atomic():
+            _check_quota(owner, where.now)
             run = Run.objects.create(
                 task=task,
                 parameters=values,
@@ -77,6 +80,15 @@ def begin(
     if planned == []:
         end(run, Run.State.FAILED if error else Run.State.DONE, where.now, error)
     return run_of(run.pk)
+
+
+def _check_quota(owner: Any, now: datetime) -> None:
+    """Raise RateLimited where a person has asked for too much already."""
+    if owner is None:
+        return
+    with transaction.atomic():
+        run_quota.lock(owner)
+        run_quota.check(owner, Run.objects.filter(owner=owner, state__in=OPEN).count(), now)
 
 
 def _planned(job: Job, values: Values, where: Surroundings) -> tuple[list[Piece] | None, str]:
@@ -108,7 +120,7 @@ def cancel(run: Run, now: datetime) -> Run:
 
 def resume(run: Run, now: datetime) -> Run:
     """Go on with a failed or cancelled run: what is done isn't done again. Raises BadInput otherwise,
-    for a job that is gone, and for a run whose chunks could not be planned.
+    for a job that is gone, and for a run whose chunks could not be planned; RateLimited as `begin` does.
     """
     if run.state in RESUMABLE and run.chunks_total == 0:
         raise BadInput(
@@ -116,6 +128,7 @@ def resume(run: Run, now: datetime) -> Run:
         )
     try:
         with transaction.atomic():
+            _check_quota(run.owner, now)
             if not Run.objects.filter(pk=run.pk, state__in=RESUMABLE).update(
                 state=Run.State.QUEUED, ended_at=None, error="", deadline_at=None
             ):

@@ -32,18 +32,22 @@ MEASURED_CHUNKS = 20
 # Requirement → the role of workers that meet it; "memory": Spark's hosts have most of it.
 ROLE_OF = {"spark": "spark", "memory": "spark"}
 DEFAULT_ROLE = "jobs"
-Submit = Callable[[int, str, str], None]  # run, worker, role
+Submit = Callable[[int, str, str, bool], None]  # run, worker, role, whether a person asked for it
 
 
 def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
-    """A step of every open run, the oldest first; nothing while another does so."""
+    """A step of every open run, scheduled runs before requested ones, the oldest first; nothing while another
+    does so.
+    """
     with Lease(control, "task-managers", LEASE_SECONDS) as number:
         if number is None:
             return []
         open_runs = (
             Run.objects.filter(state__in=runs.OPEN).select_related("task").order_by("created_at", "pk")
         )
-        return [manage(run, control, now, submit) for run in open_runs]
+        # Scheduled runs first: workers take them in the order in which they are sent for.
+        in_order = sorted(open_runs, key=lambda run: run.is_requested)
+        return [manage(run, control, now, submit) for run in in_order]
 
 
 def manage(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run:
@@ -138,7 +142,7 @@ def _close(run: Run, control: redis.Redis, now: datetime) -> None:
 def _send_for_worker(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> None:
     worker = f"{run.pk}-{secrets.token_hex(6)}"
     note_worker(control, run.pk, worker, now.timestamp() + SUBMISSION_SECONDS)
-    submit(run.pk, worker, role_of(run.task.requirements))
+    submit(run.pk, worker, role_of(run.task.requirements), run.is_requested)
 
 
 def note_worker(control: redis.Redis, number: int, worker: str, until: float) -> None:

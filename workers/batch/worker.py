@@ -1,5 +1,5 @@
-"""A worker of a batch task: it takes chunk after chunk until there are none, fewer workers are wanted, or its
-host is drained.
+"""A worker of a batch task: it takes chunk after chunk until there are none, fewer workers are wanted, its
+host is drained, or its place is due to another run (`workers.batch.fair_share`).
 """
 
 import logging
@@ -16,8 +16,8 @@ from django.db import DatabaseError, transaction
 from queues import keys
 from queues.checks import storable
 from queues.errors import BadInput
-from workers.batch import catalog, runs
-from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, claim
+from workers.batch import catalog, fair_share, runs
+from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, ChunkYielded, claim
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Job, Surroundings, Work
 from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, note_worker
@@ -40,8 +40,10 @@ class BatchWorker:
         done = 0
         try:
             self._be_present()
+            if self._leaves():
+                return done
             with self._job.opened(self._where) as work:
-                while (chunk := self._next()) is not None:
+                while not self._leaves() and (chunk := self._next()) is not None:
                     done += self._do(chunk, work)
         finally:
             self._where.control.zrem(keys.JOB_WORKERS.of(self._run.pk), self._worker)
@@ -61,15 +63,31 @@ class BatchWorker:
             chunk = claim(self._run.pk, self._worker, self._clock())
         return chunk
 
+    def _leaves(self) -> bool:
+        """Whether the worker's place is due to another run."""
+        now = self._clock()
+        return fair_share.scheduled_run_waits(self._run, now) or fair_share.is_others_turn(self._run, now)
+
     def _do(self, chunk: Chunk, work: Work) -> bool:
         """One chunk; whatever goes wrong is noted at it. True when it was done."""
-        lease = ChunkLease(chunk, self._where, self._clock, note=lambda progress: self._note(chunk, progress))
+        lease = ChunkLease(
+            chunk,
+            self._where,
+            self._clock,
+            note=lambda progress: self._note(chunk, progress),
+            max_seconds=self._max_seconds(),
+            must_yield=lambda: fair_share.must_yield(self._run, chunk, self._clock()),
+        )
         began = time.monotonic()
         try:
             lease.check({"rows": 0, "share": 0.0})
             lease.commit(work(lease), time.monotonic() - began)
         except ChunkLeaseLost as error:
             logger.warning("%s", error)
+            return False
+        except ChunkYielded as error:
+            logger.info("%s", error)
+            lease.give_back()
             return False
         except BadInput as error:
             # Another try reads the same input: the run ends here, and says why.
@@ -84,6 +102,12 @@ class BatchWorker:
             self._where.control.hdel(keys.JOB.of(self._run.pk), chunk.identifier)
             self._sweep(lease)
         return True
+
+    def _max_seconds(self) -> float | None:
+        """How long a chunk may take. What a person asked for always has a limit."""
+        if self._job.max_chunk_seconds is None and self._run.is_requested:
+            return fair_share.MAX_REQUESTED_CHUNK_SECONDS
+        return self._job.max_chunk_seconds
 
     def _note(self, chunk: Chunk, progress: Mapping[str, Any]) -> None:
         """How far it is. That nobody can be notified right now ends no work: the lease is the database's."""

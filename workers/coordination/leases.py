@@ -17,6 +17,8 @@ import redis
 from queues import keys
 from queues.lua.script import script
 
+RENEWAL = "lease renewal"  # the name of a thread that renews
+
 
 class Lease:
     """`weir:lease:{name}` for some seconds. As a context manager it gives the number, or None when taken."""
@@ -51,10 +53,13 @@ class Lease:
         return self._under_token(script("lease/renew"), self._milliseconds)
 
     @contextmanager
-    def renewed(self, beside: Callable[[], object] = lambda: None) -> Iterator[None]:
+    def renewed(
+        self, beside: Callable[[], object] = lambda: None, every_seconds: float | None = None
+    ) -> Iterator[None]:
         """It is renewed meanwhile, for what may take longer than it lasts: an order to another's server.
         Whoever is killed or frozen in it renews nothing, and the lease ends as ever. `beside` is called after
-        each renewal, in another thread: what is to last as long as the lease.
+        each renewal, in another thread: what is to last as long as the lease. `every_seconds`: the interval
+        between two renewals, a third of the lease by default.
         """
 
         def renew() -> bool:
@@ -63,7 +68,7 @@ class Lease:
                 beside()
             return held
 
-        with _again_and_again(renew, self._milliseconds / 3_000):
+        with _again_and_again(renew, every_seconds or self._milliseconds / 3_000):
             yield
 
     def release(self) -> bool:
@@ -115,9 +120,9 @@ class LeaseGroup:
         return any(answers)
 
     @contextmanager
-    def renewed(self) -> Iterator[None]:
+    def renewed(self, every_seconds: float | None = None) -> Iterator[None]:
         """They are renewed meanwhile; see `Lease.renewed`."""
-        with _again_and_again(self.renew, self._seconds / 3):
+        with _again_and_again(self.renew, every_seconds or self._seconds / 3):
             yield
 
     def release(self) -> None:
@@ -153,7 +158,7 @@ def _again_and_again(renew: Callable[[], bool], seconds: float) -> Iterator[None
                 if not renew():
                     return
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=run, name=RENEWAL, daemon=True)
     thread.start()
     try:
         yield

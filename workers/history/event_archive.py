@@ -11,6 +11,7 @@ import pyarrow.parquet as parquet
 
 from queues.errors import BadInput
 from queues.events.block import SCHEMA
+from queues.files.inside_folder import path_inside
 from workers.history.days import is_day
 
 ROOT = "archive"
@@ -29,7 +30,8 @@ class Partition:
         return f"queue={self.queue}/day={self.day}"
 
     def folder(self, data: Path) -> Path:
-        return data / ROOT / self.identifier
+        """Return where its files lie. Raises Forbidden where the queue or day leads out of the archive."""
+        return path_inside(data / ROOT, self.identifier, "queue")
 
 
 @dataclass(frozen=True)

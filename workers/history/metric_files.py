@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from queues.files.inside_folder import path_inside
 from workers.history.days import named_days
 
 RAW = pa.schema([("time", pa.timestamp("us", "UTC")), ("series", pa.string()), ("value", pa.float64())])
@@ -19,7 +20,7 @@ STEPS = {"10s": 10, "1m": 60, "1h": 3_600}  # name → seconds
 
 
 def raw_folder(data: Path, day: str) -> Path:
-    return data / RAW_ROOT / f"day={day}"
+    return path_inside(data / RAW_ROOT, f"day={day}", "day")
 
 
 def raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from queues.files.inside_folder import path_inside
 from workers.documents.snapshot import Snapshot
 from workers.history.days import named_days
 
@@ -124,7 +125,7 @@ def days(data: Path) -> list[str]:
 
 
 def day_folder(data: Path, day: str) -> Path:
-    return data / ROOT / f"day={day}"
+    return path_inside(data / ROOT, f"day={day}", "day")
 
 
 def _near(data: Path, at_seconds: float) -> Iterator[Frame]:

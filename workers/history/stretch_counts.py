@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from queues.files.inside_folder import path_inside
 from workers.history.stretches import SLICES, Sliced, Stretch
 
 ROOT = "comparisons"
@@ -69,7 +70,7 @@ def counts_table(here: Mapping[str, Sliced], there: Mapping[str, Sliced]) -> pa.
 
 def read_counts(data: Path, queue: str, here: Stretch, there: Stretch) -> StretchCounts | None:
     """None where nobody had them counted."""
-    path = data / counts_file(queue, here, there)
+    path = path_inside(data / ROOT, f"{counts_name(queue, here, there)}.parquet", "queue")
     try:
         with pq.ParquetFile(path) as file:
             rows = file.read().to_pylist()

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from queues.errors import WeirError
+from queues.files.inside_folder import path_inside
 
 ROOT = "training"
 ALL_TYPES = ""
@@ -57,7 +58,7 @@ class TrainingSet:
 
 def newest(data: Path, queue: str, now_seconds: float) -> TrainingSet | None:
     """The newest days of a queue; None where there is no set. Raises TrainingRefused."""
-    files = sorted((data / ROOT / f"queue={queue}").glob("day=*.parquet"))[-MOST_DAYS:]
+    files = sorted(path_inside(data / ROOT, f"queue={queue}", "queue").glob("day=*.parquet"))[-MOST_DAYS:]
     if not files:
         return None
     last = _day(files[-1])

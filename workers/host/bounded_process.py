@@ -5,7 +5,6 @@ It is given nothing of this process's environment but what every process has: no
 """
 
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import orjson
 
 from queues import environment as variables
 from workers.host.environment import needed, python_path
+from workers.host.process_limits import ProcessLimits, was_over_cpu
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +50,8 @@ def answer_of(module: str, order: Any, seconds: float) -> Any:
         return orjson.loads(done.stdout)
     except orjson.JSONDecodeError:
         pass
+    if was_over_cpu(done.returncode):
+        raise ProcessFailed("was ended: it used more CPU time than it may")
     if done.returncode < 0:
         raise ProcessFailed(f"was ended by signal {-done.returncode}: it took too much time or memory")
     raise ProcessFailed(f"ended without an answer (exit status {done.returncode})")
@@ -59,7 +61,6 @@ def serve(handle: Callable[[Any], Any], most_memory_bytes: int, most_core_second
     """In that process: read the order, answer it, within these bounds."""
     answers = os.dup(1)  # what a library prints is no answer
     os.dup2(2, 1)
-    resource.setrlimit(resource.RLIMIT_AS, (most_memory_bytes, most_memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CPU, (most_core_seconds, most_core_seconds))
+    ProcessLimits(most_memory_bytes, most_core_seconds).apply()
     with os.fdopen(answers, "wb") as out:
         out.write(orjson.dumps(handle(orjson.loads(sys.stdin.buffer.read()))))

@@ -1,4 +1,4 @@
-"""What is kept of the lab: experiments and what came out of them. Nothing deletes them by itself."""
+"""What is kept of the lab: experiments and what came out of them, until retention deletes them."""
 
 from django.conf import settings as configured
 from django.db import models
@@ -10,6 +10,8 @@ class Experiment(models.Model):
 
     trace: null, or {"name", "column", "rows", "path"}; its numbers are copied into the experiment's folder,
     so that nothing has to be kept for its sake. path: of its file, in the data folder; older ones have none.
+    queues: whose values its trace has, so that it is shown to nobody who is limited to others; [] without a
+    trace, null where the queues aren't known.
     """
 
     owner = models.ForeignKey(
@@ -21,6 +23,7 @@ class Experiment(models.Model):
     settings = models.JSONField(default=dict)
     seed = models.PositiveBigIntegerField(default=1)
     trace = models.JSONField(null=True, default=None)
+    queues = models.JSONField(null=True, default=list)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     run = models.OneToOneField(
         "workers.Run", on_delete=models.SET_NULL, null=True, default=None, related_name="experiment"

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from queues.files.inside_folder import path_inside
+
 Floats = npt.NDArray[np.float64]
 ROOT = "experiments"
 STEP = "step_seconds"
@@ -49,7 +51,7 @@ def write_series(path: Path, step_seconds: float, series: Mapping[str, Floats]) 
 
 def read_series(data: Path, number: int, law: str) -> tuple[float, dict[str, Floats]]:
     """(step in seconds, series by name); nothing when the file is gone."""
-    path = data / series_file(number, law)
+    path = path_inside(data / ROOT, series_file(number, law).removeprefix(f"{ROOT}/"), "law")
     if not path.exists():
         return 0.0, {}
     with np.load(path, allow_pickle=False) as found:

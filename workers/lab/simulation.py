@@ -1,9 +1,10 @@
 """The process of one simulation: `python -m workers.lab.simulation`, started by the worker that does the
 chunk (`workers.batch.jobs.experiment`), never by itself.
 
-Standard input: one JSON line {"scenario", "law", "settings", "seed", "number", "data", "out"}. Standard
-output: one JSON line {"metrics", "rows"}, {"refused": {"field", "message"}} or {"failed": "..."}. A
-simulation can't be interrupted, so it has a process that can be ended; it ends too when its worker does.
+Standard input: one JSON line {"scenario", "law", "settings", "seed", "number", "data", "out", "limits"}.
+Standard output: one JSON line {"metrics", "rows"}, {"refused": {"field", "message"}}, {"over": "memory"} or
+{"failed": "..."}. A simulation can't be interrupted, so it has a process that can be ended; it ends too when
+its worker does, and when it uses more than `limits` ({"memory_bytes", "cpu_seconds"}) allow.
 """
 
 import json
@@ -16,7 +17,9 @@ from typing import Any
 
 from controllers.simulation.catalog import SCENARIOS
 from queues.errors import BadInput
-from workers.lab.series import read_trace, write_series
+from queues.files.inside_folder import path_inside
+from workers.host.process_limits import ProcessLimits
+from workers.lab.series import ROOT, read_trace, write_series
 
 
 def simulate(request: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +28,11 @@ def simulate(request: dict[str, Any]) -> dict[str, Any]:
     trace = read_trace(data, request["number"]) if request["trace"] else None
     scenario = SCENARIOS[request["scenario"]]
     outcome = scenario.run(request["law"], request["settings"], request["seed"], trace)
-    write_series(data / request["out"], outcome.series_seconds, outcome.series)
+    write_series(
+        path_inside(data / ROOT, request["out"].removeprefix(f"{ROOT}/"), "out"),
+        outcome.series_seconds,
+        outcome.series,
+    )
     rows = max((len(values) for values in outcome.series.values()), default=0)
     return {"metrics": {name: _known(value) for name, value in outcome.metrics.items()}, "rows": rows}
 
@@ -35,6 +42,8 @@ def answer_of(request: dict[str, Any]) -> dict[str, Any]:
         return simulate(request)
     except BadInput as error:
         return {"refused": {"field": error.field, "message": error.message}}
+    except MemoryError:  # another try would need as much
+        return {"over": "memory"}
     except Exception as error:  # whatever it was: the worker decides on another try
         return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"}
 
@@ -48,6 +57,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.readline())
+    ProcessLimits(**request["limits"]).apply()
 
     def end_with_the_worker() -> None:
         sys.stdin.read()

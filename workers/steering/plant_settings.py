@@ -130,6 +130,24 @@ DECLARED = (
         10_000_000_000,
         "integer",
     ),
+    Parameter(
+        "quota.open_runs",
+        "runs",
+        "How many runs of batch tasks and experiments a person may have waiting or running at once.",
+        10,
+        1,
+        1_000,
+        "integer",
+    ),
+    Parameter(
+        "quota.batch_seconds",
+        "s/h",
+        "How long batch workers may work for one person within an hour. A further run is refused until then.",
+        3_600,
+        60,
+        1_000_000,
+        "integer",
+    ),
 )
 BY_NAME = {each.name: each for each in DECLARED}
 

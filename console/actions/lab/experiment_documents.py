@@ -8,12 +8,15 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
+from django.http import Http404
 
+from console.accounts.access import Actor, demand_contents
 from console.display.downsampling import downsample
 from console.display.formats import typed
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.metrics import Metric, best, metric, names_of
 from controllers.simulation.model.scenario import Floats
+from queues.files.inside_folder import path_inside
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import read_series
 from workers.models import Run
@@ -80,9 +83,25 @@ class ResultsTable:
     rows: list[ResultRow]
 
 
-def experiments() -> QuerySet[Experiment]:
-    """With what their documents need, in few queries."""
-    return Experiment.objects.select_related("run", "owner").prefetch_related("results")
+def experiments(actor: Actor) -> QuerySet[Experiment]:
+    """Those that the actor may read, with what their documents need, in few queries."""
+    found = Experiment.objects.select_related("run", "owner").prefetch_related("results")
+    if actor.queues is None:
+        return found
+    scopes = Experiment.objects.filter(trace__isnull=False).values_list("pk", "queues")
+    return found.exclude(pk__in=[pk for pk, queues in scopes if not actor.reaches(queues)])
+
+
+def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
+    """The experiment of that number. Raises Http404; PermissionDenied where its trace has values of a queue
+    that the actor is not given.
+    """
+    found = Experiment.objects.select_related("run", "owner").prefetch_related("results").filter(pk=number)
+    experiment = found.first()
+    if experiment is None:
+        raise Http404(f"Experiment {number} is not known.")
+    demand_contents(actor, action, experiment.queues)
+    return experiment
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
@@ -143,7 +162,7 @@ def command_of(experiment: Experiment) -> str:
 def _trace_file(trace: Mapping[str, Any]) -> str:
     """Where a command line finds it; of older experiments its name alone is known."""
     path = trace.get("path")
-    return str(Path(settings.WEIR_DATA) / path) if path else str(trace["name"])
+    return str(path_inside(Path(settings.WEIR_DATA), path, "trace")) if path else str(trace["name"])
 
 
 def results_table(experiments: Iterable[Experiment]) -> ResultsTable:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import transaction
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, demand_contents
 from console.actions import loops as steering
 from console.actions.lab.lab import Applicable, WantedExperiment, applicable
 from console.actions.proposals import plans
@@ -30,7 +30,8 @@ ALL = "all"
 @transaction.atomic
 def begin(actor: Actor, definition: WantedExperiment, where: Surroundings) -> Experiment:
     """Keep an experiment and begin its run: a chunk a law."""
-    demand(actor, "lab.run")
+    queues = definition.trace.queues if definition.trace else []
+    demand_contents(actor, "lab.run", queues)
     made = Experiment.objects.create(
         scenario=definition.scenario.name,
         title=definition.title,
@@ -38,6 +39,7 @@ def begin(actor: Actor, definition: WantedExperiment, where: Surroundings) -> Ex
         settings=definition.settings,
         seed=definition.seed,
         trace=definition.trace.about() if definition.trace else None,
+        queues=queues,
         owner=actor.user,
         created_at=where.now,
     )
@@ -52,7 +54,7 @@ def begin(actor: Actor, definition: WantedExperiment, where: Surroundings) -> Ex
 
 def cancel(actor: Actor, experiment: Experiment, now: datetime) -> Experiment:
     """End its run; what is simulated stays. Raises BadInput when it has ended."""
-    demand(actor, "lab.run")
+    demand_contents(actor, "lab.run", experiment.queues)
     if experiment.run is None:
         raise BadInput("run", "has ended already.")
     with transaction.atomic():

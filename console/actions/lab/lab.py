@@ -12,6 +12,7 @@ from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario
 from queues import checks
 from queues.errors import BadInput
+from workers.batch.jobs.experiment import check_cost
 from workers.lab.models import Experiment
 
 # A loop's cadence is its own: it isn't a matter of taste that an experiment could settle.
@@ -64,6 +65,7 @@ def read_wanted(
     try:
         read = scenario.read_laws(names_of_laws)
         values = scenario.read_settings(settings)
+        check_cost(scenario, values, len(read))
     except BadInput as error:
         raise at_field(error) from None
     return WantedExperiment(scenario, read, values, seed, title.strip(), trace)

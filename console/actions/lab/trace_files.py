@@ -5,6 +5,7 @@ import gzip
 import math
 import zlib
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,6 +17,8 @@ from queues.documents import decoded_text
 from queues.errors import BadInput
 from queues.standard_input import standard_input
 
+# A row costs as much as it has columns, also where it holds one value.
+MAX_COLUMNS = 256
 Floats = npt.NDArray[np.float64]
 Rows: TypeAlias = "csv.DictReader[str]"
 
@@ -62,11 +65,14 @@ def _rows(path: str, field: str) -> Rows:
             error.strerror if isinstance(error, OSError) and error.strerror else "it is not text, or not gzip"
         )
         raise BadInput(field, f"{path} can't be read ({why}); give a CSV file, .gz too") from None
-    rows = csv.DictReader(text.removeprefix("\ufeff").splitlines())  # of standard input
+    # Lines as csv has them: those of str.splitlines are more, and nobody has counted them.
+    rows = csv.DictReader(StringIO(text.removeprefix("\ufeff"), newline=""))
     try:
         rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
     except csv.Error:
         raise BadInput(field, "line 1 is not CSV") from None
+    if len(rows.fieldnames) > MAX_COLUMNS:
+        raise BadInput(field, f"has {len(rows.fieldnames):,} columns; a file takes {MAX_COLUMNS} at most")
     return rows
 
 

@@ -1,21 +1,29 @@
-"""Traces of arrivals for the lab: uploaded files, and rates extracted from the plant's own archive."""
+"""Traces of arrivals for the lab: uploaded files, and rates extracted from the plant's own archive.
+
+The folder of a file says whose values it has: `traces/{user id}/` has one person's uploads,
+`extracts/queue={name}/` a queue's extracts. Who is limited to some queues may use the extracts of those, and
+their own uploads. Files beside these folders are of an earlier version: whose values they have is not known.
+"""
 
 import gzip
 import re
 import tempfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from console.accounts.access import Actor, demand_contents
 from console.actions.lab.trace_files import read_trace
 from controllers.simulation.model.scenario import Floats
 from queues.errors import BadInput
+from queues.files.inside_folder import path_inside
+from workers.history import extract_files
+from workers.history.extract_files import EXTRACTS, OF_QUEUE
 from workers.lab import series
 from workers.lab.models import Experiment
 
-TRACES = "traces"  # in the data folder: what was uploaded
-EXTRACTS = "extracts"  # what replay_extract makes of the plant's own archive
 MOST_TRACE_BYTES = 4 * 2**20
 MOST_TRACE_LINES = 200_000  # 55 hours of seconds
 CHUNK_BYTES = 2**20
@@ -24,36 +32,65 @@ NAME = re.compile(r"\w[\w .()-]{0,95}\.csv(\.gz)?\Z")
 
 @dataclass(frozen=True)
 class Trace:
-    """Arrivals, and where they are from. path: of the file, in the data folder; "" where it is not known."""
+    """Arrivals, and where they are from. path: of the file, in the data folder; "" where it is not known.
+    queues: whose values they are; None where that is not known.
+    """
 
     name: str
     column: str
     values: Floats
     path: str = ""
+    queues: Sequence[str] | None = None
 
     def about(self) -> dict[str, Any]:
         rows = int(self.values.size)
         return {"name": self.name, "column": self.column, "rows": rows, "path": self.path}
 
 
-def known_traces(data: Path) -> list[str]:
-    """Files that may be chosen: uploaded ones, and rates extracted from the plant's own archive."""
-    found = [path for folder in (TRACES, EXTRACTS) for path in sorted((data / folder).glob("[!.]*.csv*"))]
-    return [str(path.relative_to(data)) for path in found if path.is_file() and not path.is_symlink()]
+def known_traces(data: Path, actor: Actor) -> list[str]:
+    """Files that the actor may choose: uploaded ones, and rates extracted from the plant's own archive."""
+    return [path for path in _traces(data) if actor.reaches(_queues_of(path, actor))]
 
 
-def chosen_trace(data: Path, name: str, column: str) -> Trace:
-    """A known file's column. Raises BadInput."""
-    if name not in known_traces(data):
+def _traces(data: Path) -> list[str]:
+    """All that there are, whosever they are."""
+    names = (str(path.relative_to(data)) for path in extract_files.kept_files(data))
+    return [name for name in names if name.endswith((".csv", ".csv.gz"))]
+
+
+def _queues_of(path: str, actor: Actor) -> list[str] | None:
+    """Whose values a file has, as far as the actor is concerned; None where that is not known."""
+    folder = str(Path(path).parent)
+    of_a_queue = f"{EXTRACTS}/{OF_QUEUE}"
+    if folder.startswith(of_a_queue):
+        return [folder.removeprefix(of_a_queue)]
+    # A token may be limited to fewer queues than its owner.
+    person = actor.user if actor.token is None else None
+    is_own = person is not None and folder == extract_files.upload_folder(person.pk)
+    return own_queues(actor) if is_own else None
+
+
+def own_queues(actor: Actor) -> list[str] | None:
+    """The queues of what an actor brings along: those it is limited to; None: any."""
+    return None if actor.queues is None else sorted(actor.queues)
+
+
+def chosen_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
+    """A known file's column. Raises BadInput; PermissionDenied for values of another queue."""
+    if name not in _traces(data):
         raise BadInput("trace", f"{name[:80]} is not there any more; choose another.")
-    return Trace(Path(name).name, column, _read(data / name, column), name)
+    queues = _queues_of(name, actor)
+    demand_contents(actor, "lab.run", queues)
+    return Trace(Path(name).name, column, _read(path_inside(data, name, "trace"), column), name, queues)
 
 
-def experiments_trace(data: Path, number: int) -> Trace:
+def experiments_trace(data: Path, number: int, actor: Actor) -> Trace:
     """The arrivals of an experiment once more: its own copy, whatever has become of the file. Raises
-    BadInput.
+    BadInput; PermissionDenied for values of another queue.
     """
     found = Experiment.objects.filter(pk=number, trace__isnull=False).first()
+    if found is not None:
+        demand_contents(actor, "lab.run", found.queues)
     try:
         values = None if found is None else series.read_trace(data, number)
     except OSError:
@@ -61,24 +98,27 @@ def experiments_trace(data: Path, number: int) -> Trace:
     if found is None or found.trace is None or values is None:
         raise BadInput("trace", f"of experiment {number} is not there any more; choose another.")
     about = found.trace
-    return Trace(about["name"], about["column"], values, about.get("path", ""))
+    return Trace(about["name"], about["column"], values, about.get("path", ""), found.queues)
 
 
-def uploaded_trace(data: Path, name: str, file: BinaryIO, column: str) -> Trace:
-    """A file as it was sent, kept for the next time when it can be read. Raises BadInput."""
+def uploaded_trace(data: Path, name: str, file: BinaryIO, column: str, actor: Actor) -> Trace:
+    """A file as it was sent, kept for the next time when it can be read. It replaces the person's own file of
+    that name, and nobody else's. Raises BadInput.
+    """
     plain = Path(name).name
     if not NAME.match(plain):
         raise BadInput(
             "trace",
             "takes a CSV file, named .csv or .csv.gz, with a name of letters, digits, spaces, . _ and -.",
         )
-    folder = data / TRACES
+    place = extract_files.upload_folder(actor.account.pk)
+    folder = data / place
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as kept:
         path = Path(kept) / plain
         _copy(file, path)
-        trace = Trace(plain, column, _read(path, column), f"{TRACES}/{plain}")
-        path.replace(folder / plain)
+        trace = Trace(plain, column, _read(path, column), f"{place}/{plain}", own_queues(actor))
+        path.replace(path_inside(folder, plain, "trace"))
     return trace
 
 
@@ -116,6 +156,11 @@ def _read(path: Path, column: str) -> Floats:
 def _check_lines(path: Path) -> None:
     """Raises BadInput. Counted before they are read: a line costs more than its bytes."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        lines = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(CHUNK_BYTES), b""))
+        lines = sum(map(_count_lines, iter(lambda: file.read(CHUNK_BYTES), b"")))
     if lines > MOST_TRACE_LINES:
         raise BadInput("trace", f"takes at most {MOST_TRACE_LINES:,} lines.")
+
+
+def _count_lines(text: bytes) -> int:
+    """Return how many line breaks of any system there are."""
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")

@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from console.models import Mark
-from queues.errors import BadInput
+from queues.errors import BadInput, RateLimited
 from queues.models import Node, Queue
 
 LONGEST_TITLE, LONGEST_TEXT = 80, 2_000
@@ -25,7 +25,7 @@ MOST_AHEAD = timedelta(minutes=5)
 PART = re.compile(r"(queue|node|application|operator|host|loop|producer)/(\S.{0,119})")
 MOST_PARTS = 20
 # A pipeline that runs wild fills no table: so many outside changes are taken in an hour.
-MOST_AN_HOUR = 1_000
+MOST_AN_HOUR, AN_HOUR_SECONDS = 1_000, 3_600
 RETAINED = timedelta(days=400)  # the audit keeps a mark for longer
 MOST_FORGOTTEN = 1_000  # with one new mark
 DEPLOYS = ("deploy", "rollout", "release", "rollback", "roll-back", "rolledback", "rolled-back", "upgrade")
@@ -49,10 +49,6 @@ class OutsideChange:
         """A deploy, where the type says so in one of the usual words."""
         lowered = self.type.lower()
         return Mark.Kind.DEPLOY if any(word in lowered for word in DEPLOYS) else Mark.Kind.CHANGE
-
-
-class TooMany(BadInput):
-    """Another outside change, after MOST_AN_HOUR in an hour."""
 
 
 @transaction.atomic
@@ -79,7 +75,7 @@ def add(
 
 
 def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mark, bool]:
-    """The mark of an outside change, and whether it is new. Raises BadInput, TooMany."""
+    """The mark of an outside change, and whether it is new. Raises BadInput, RateLimited."""
     demand(actor, "mark.add")
     if (known := _known(change)) is not None:
         return known, False
@@ -87,7 +83,8 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
     _check_outside(change)
     lately = Mark.objects.exclude(event="").filter(created_at__gte=now - timedelta(hours=1))
     if lately.count() >= MOST_AN_HOUR:
-        raise TooMany("event", f"is the {MOST_AN_HOUR + 1:,}th of an hour; send fewer, and later.")
+        message = f"is the {MOST_AN_HOUR + 1:,}th of an hour; send fewer, and later."
+        raise RateLimited("event", message, AN_HOUR_SECONDS)
     try:
         with transaction.atomic():
             _forget_old(now)

@@ -9,8 +9,9 @@ from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 
 from console.accounts import submissions, token_failures
-from console.accounts.access import Actor, actor_of, admit, bearer_of, named
+from console.accounts.access import Actor, actor_of, admit, bearer_of, claim_place, named
 from console.api.request.refusals import RefusedError
+from console.web.refusal import RequestRefused
 from console.web.web_request import WebRequest
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -31,9 +32,16 @@ class Caller(HttpBearer):
     def authenticate(self, request: HttpRequest, token: str | None) -> Actor | None:
         address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
         try:
-            return token_failures.actor_of(token, timezone.now(), address, request_id)
+            actor = token_failures.actor_of(token, timezone.now(), address, request_id)
+            if actor is not None:
+                claim_place(getattr(request, "scope", {}), actor.user)
         except token_failures.TooManyFailures as error:
             raise RefusedError(429, "authorization", str(error), error.seconds) from None
+        except RequestRefused as refusal:
+            raise RefusedError(
+                refusal.status, "request", refusal.message, refusal.retry_after_seconds
+            ) from None
+        return actor
 
     def by_token(self, request: HttpRequest, header: str) -> Actor:
         actor = self.authenticate(request, bearer_of(header))

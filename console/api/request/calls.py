@@ -13,6 +13,7 @@ import orjson
 
 from console.accounts.access import Actor
 from console.api.request import in_process
+from console.input.plain_text import UNSTORABLE, is_plain
 from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
@@ -45,6 +46,9 @@ class Calls(ABC):
         so that asking again does nothing twice. Raises Refused, and Unanswered where no answer came.
         """
         given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+        for name, value in given.items():
+            if not all(is_plain(str(each)) for each in (value if isinstance(value, list) else [value])):
+                raise Refused(f"{name}: {UNSTORABLE}")
         address = f"{path}?{urlencode(given, doseq=True)}" if given else path
         content = b"" if body is None else json.dumps(body).encode()
         status, pieces = self.send(method, address, content, key)

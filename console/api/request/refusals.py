@@ -12,7 +12,15 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from console.accounts.submissions import AnsweredError
-from queues.errors import BadInput, BadTopology, NodeUnavailable, QueuePaused, UnknownQueue, connection_reason
+from queues.errors import (
+    BadInput,
+    BadTopology,
+    NodeUnavailable,
+    QueuePaused,
+    RateLimited,
+    UnknownQueue,
+    connection_reason,
+)
 
 RETRY_AFTER_SECONDS = 2
 WORDS = {"extra_forbidden": "is not known here.", "missing": "is missing."}
@@ -60,6 +68,7 @@ def _of_control(request: HttpRequest, error: redis.RedisError) -> RefusedError:
 
 # What endpoints raise on purpose → status, field, words, and after how many seconds to ask again.
 REFUSALS: Mapping[type[Exception], Callable[[HttpRequest, Any], RefusedError]] = {
+    RateLimited: lambda _, error: RefusedError(429, error.field, error.message, error.seconds),
     BadInput: _of_input,
     BadTopology: lambda _, error: RefusedError(503, error.field, error.message, RETRY_AFTER_SECONDS),
     RefusedError: lambda _, error: error,

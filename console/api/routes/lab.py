@@ -1,11 +1,16 @@
 """The lab: scenarios, experiments begun and read, their series, what they found applied to the plant."""
 
 from django.conf import settings
-from django.http import Http404, HttpRequest
+from django.http import HttpRequest
 from django.utils import timezone
 
 from console.actions.lab import experiments as lab_steering
-from console.actions.lab.experiment_documents import experiment_document, experiments, series_document
+from console.actions.lab.experiment_documents import (
+    experiment_document,
+    experiment_for,
+    experiments,
+    series_document,
+)
 from console.actions.lab.lab import read_wanted
 from console.actions.lab.traces import chosen_trace, known_traces
 from console.api.answer.router import Router
@@ -73,16 +78,16 @@ class Proposal(Given):
     summary="Scenarios, with their laws, settings and metrics; traces that may be chosen",
 )
 def list_scenarios(request: HttpRequest) -> ScenarioList:
-    actor_for(request, "plant.view")
+    actor = actor_for(request, "plant.view")
     scenarios = [_scenario(each) for each in SCENARIOS.values()]
-    return {"scenarios": scenarios, "traces": known_traces(settings.WEIR_DATA)}
+    return {"scenarios": scenarios, "traces": known_traces(settings.WEIR_DATA, actor)}
 
 
 @router.get("/experiments", response=ExperimentList, summary="Experiments, newest first")
 def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -> ExperimentList:
-    actor_for(request, "plant.view")
+    actor = actor_for(request, "plant.view")
     check_rows(rows)
-    chosen = experiments().filter(scenario=scenario) if scenario else experiments()
+    chosen = experiments(actor).filter(scenario=scenario) if scenario else experiments(actor)
     return {"experiments": [_experiment(each) for each in chosen.order_by("-pk")[:rows]]}
 
 
@@ -91,7 +96,7 @@ def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -
 )
 def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
-    trace = None if body.trace is None else chosen_trace(settings.WEIR_DATA, body.trace, body.column)
+    trace = None if body.trace is None else chosen_trace(settings.WEIR_DATA, body.trace, body.column, actor)
     given = {name: int(value) if isinstance(value, bool) else value for name, value in body.settings.items()}
     wanted = read_wanted(body.scenario, body.laws, given, body.seed, body.title, trace)
     return _experiment(lab_steering.begin(actor, wanted, surroundings()))
@@ -103,8 +108,8 @@ def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow
     summary="One experiment and what has come out so far",
 )
 def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
-    actor_for(request, "plant.view")
-    return _experiment(_found(experiment_id))
+    actor = actor_for(request, "plant.view")
+    return _experiment(experiment_for(actor, "plant.view", experiment_id))
 
 
 @router.get(
@@ -113,8 +118,7 @@ def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     summary="Its series by law, as they are drawn",
 )
 def get_experiment_series(request: HttpRequest, experiment_id: Id) -> ExperimentSeries:
-    actor_for(request, "plant.view")
-    found = _found(experiment_id)
+    found = experiment_for(actor_for(request, "plant.view"), "plant.view", experiment_id)
     return {"experiment": found.pk, "laws": series_document(settings.WEIR_DATA, found)}
 
 
@@ -125,7 +129,9 @@ def get_experiment_series(request: HttpRequest, experiment_id: Id) -> Experiment
 )
 def cancel_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
-    return _experiment(lab_steering.cancel(actor, _found(experiment_id), timezone.now()))
+    return _experiment(
+        lab_steering.cancel(actor, experiment_for(actor, "lab.run", experiment_id), timezone.now())
+    )
 
 
 @router.post(
@@ -137,7 +143,7 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
     actor = actor_for(request, "override.set")
     made = lab_steering.override(
         actor,
-        _found(experiment_id),
+        experiment_for(actor, "override.set", experiment_id),
         body.law,
         str(body.loop),
         body.names,
@@ -153,7 +159,7 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
 )
 def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> PlanRow:
     actor = actor_for(request, "plan.propose")
-    found = _found(experiment_id)
+    found = experiment_for(actor, "plan.propose", experiment_id)
     return plan_row(lab_steering.plan(actor, found, body.law, latest_snapshot(), timezone.now()))
 
 
@@ -173,10 +179,3 @@ def _scenario(scenario: Scenario) -> ScenarioRow:
 
 def _experiment(experiment: Experiment) -> ExperimentRow:
     return declared(ExperimentRow, experiment_document(experiment))
-
-
-def _found(experiment_id: int) -> Experiment:
-    found = experiments().filter(pk=experiment_id).first()
-    if found is None:
-        raise Http404(f"Experiment {experiment_id} is not known.")
-    return found

@@ -14,6 +14,7 @@ from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario, ScenarioOutcome
 from queues.checks import decimal_number
 from queues.errors import BadInput
+from queues.files.csv_text import csv_lines
 
 DEFAULT_SEED = 1
 
@@ -151,13 +152,13 @@ def write(path: str, text: str, option: str) -> None:
 def series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
     """One row a law and instant: law, seconds, then every series."""
     names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
-    lines = [",".join(["law", "seconds", *names])]
+    rows = []
     for law, outcome in outcomes.items():
         length = max((len(values) for values in outcome.series.values()), default=0)
         for index in range(length):
             cells = [f"{outcome.series[name][index]:g}" if name in outcome.series else "" for name in names]
-            lines.append(",".join([law, f"{index * outcome.series_seconds:g}", *cells]))
-    return "\n".join(lines) + "\n"
+            rows.append([law, f"{index * outcome.series_seconds:g}", *cells])
+    return "".join(csv_lines(["law", "seconds", *names], [rows]))
 
 
 def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, ScenarioOutcome]) -> str:

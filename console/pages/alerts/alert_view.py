@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts.access import Actor
+from console.actions.alerts import may_quiet
 from console.incidents.changes import changes_of, is_incident
 from console.incidents.differences import LONGEST_READ
 from console.pages.alerts.incident_changes import ShownChange, shown_changes
@@ -103,6 +104,7 @@ class AlertDetails:
     id: int
     row: Alert
     is_open: bool
+    may_quiet: bool  # whoever looks may acknowledge and snooze it, where the role may do so at all
     suppression: str | None
     situation: on_call.AlertSituation
     unit: str
@@ -167,6 +169,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         id=alert.pk,
         row=alert,
         is_open=alert.resolved_at is None,
+        may_quiet=may_quiet(actor, alert),
         suppression=suppression_of(alert)[0],
         situation=on_call.situation(alert),
         unit=condition.unit if condition else "",

@@ -59,7 +59,11 @@ def silences_page(
 ) -> HttpResponse:
     now = timezone.now()
     current = [
-        ListedSilence(each, matching.in_words(each.matchers), kept.hidden(each.matchers, now)["open"])
+        ListedSilence(
+            each,
+            matching.in_words(each.matchers),
+            kept.hidden(each.matchers, now, covers_integrity=each.covers_integrity)["open"],
+        )
         for each in in_force(now).select_related("owner")
     ]
     over = Silence.objects.exclude(pk__in=[row.silence.pk for row in current]).select_related("owner")
@@ -94,7 +98,8 @@ def preview(request: HttpRequest) -> HttpResponse:
         read = matching.read(matchers_of(request.POST), least=1)
     except BadInput as error:
         return JsonResponse({"sentence": f"{error.message[:1].upper()}{error.message[1:]}", "rows": []})
-    found = kept.hidden(read, timezone.now())
+    covers = alerts.may_silence_integrity(actor_of(request))
+    found = kept.hidden(read, timezone.now(), covers_integrity=covers)
     count = len(found["open"])
     now = (
         "hides no alert that is open now"

@@ -19,7 +19,7 @@ from console.accounts.access import ConfirmationNeeded, requires
 from console.accounts.login import address_with_next, page_of
 from console.web.problem import wants_json
 from console.web.web_request import WebRequest
-from queues.errors import BadInput, NodeFull, NodeUnavailable
+from queues.errors import BadInput, NodeFull, NodeUnavailable, RateLimited
 
 Refused = Callable[..., HttpResponse]
 
@@ -44,7 +44,7 @@ def action(
 ) -> Callable[[Callable[..., Done]], Callable[..., HttpResponseBase]]:
     """A POST view that returns Done or raises BadInput.
 
-    On BadInput, and on no other error, nothing was changed: fetch() gets 422
+    On BadInput, and on no other error, nothing was changed: fetch() gets 422 (429 for a quota)
     `{"errors": {field: [message]}}`, a plain form `page` again (called with those of the view's arguments
     that it takes, `errors` and `submitted`), with the message beside its field.
     """
@@ -58,6 +58,10 @@ def action(
         def answering(request: HttpRequest, **named: Any) -> HttpResponse:
             try:
                 done = view(request, **named)
+            except RateLimited as error:
+                refused = _refusal(request, shown, named, {error.field: [error.message]}, 429)
+                refused["Retry-After"] = str(error.seconds)
+                return refused
             except BadInput as error:
                 return _refusal(request, shown, named, {error.field: [error.message]}, 422)
             except (NodeUnavailable, NodeFull) as error:

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.accounts.access import actor_of, requires
+from console.accounts.access import Actor, actor_of, requires
 from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
 from console.connections.control_server import control
@@ -115,6 +115,7 @@ class PipelinePage(FormPage):
     balance: LoopStatus | None  # its loop of balance
     shedding: LoopStatus | None  # its shedding loop, whose reference is the latency bound
     recent: list[ComplexEvent]  # the newest complex events; none of the past is kept
+    hides_recent: bool  # their events are of queues that the person may not act on
     operator: OpenedOperator | None
     criteria: list[ShownCriterion]
     version: ApplicationAtWork | None
@@ -174,6 +175,8 @@ def pipeline_page(
     row = rows.get(name)
     if operator and row and operator not in row.operators:
         raise Http404(f"{name} has no operator {operator}.")
+    declared = _declared(name, at_work)
+    hides_recent = not reads_events(actor_of(request), declared)
     page = PipelinePage(
         application=name,
         row=row,
@@ -181,8 +184,9 @@ def pipeline_page(
         flow=loops.get(f"{admission.LAW.name}/{name}"),
         balance=loops.get(f"{balance.LAW.name}/{name}"),
         shedding=loops.get(f"{shedding.LAW.name}/{name}"),
-        recent=_recent(name) if row and present else [],
-        operator=_opened(operator, row, _declared(name, at_work)) if operator and row else None,
+        recent=_recent(name) if row and present and not hides_recent else [],
+        hides_recent=hides_recent,
+        operator=_opened(operator, row, declared) if operator and row else None,
         criteria=_criteria(row, _holds(name) if present else {}) if row else [],
         version=at_work.get(name),
         thresholds=StateThresholds(),
@@ -193,6 +197,11 @@ def pipeline_page(
         submitted=submitted or {},
     )
     return render_page(request, page)
+
+
+def reads_events(actor: Actor, declared: Application | None) -> bool:
+    """Whether an actor may read the events of an application's matches: all of its queues are theirs."""
+    return actor.reaches(pipelines.queues_of(declared) if declared else None)
 
 
 def _is_late(snapshot: Snapshot) -> bool:

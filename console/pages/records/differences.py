@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.accounts.access import actor_of, requires
+from console.accounts.access import Actor, actor_of, demand_contents, requires
 from console.actions.task_documents import DescribedRun, described_run
 from console.connections.surroundings import surroundings
 from console.incidents.comparison_runs import begin_count, last_run
@@ -92,11 +92,12 @@ def differences_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     """The page; again with errors, where counting in Spark was refused."""
-    given, now = submitted or request.GET, timezone.now()
+    given, now, actor = submitted or request.GET, timezone.now(), actor_of(request)
     asked = AskedComparison(now - FIRST, now, given.get("against", "before"), given.get("queue", "").strip())
     found, run, too_much, refused, status = None, None, "", errors or {}, 200
     try:
-        asked = _asked(given, now)
+        asked = _asked(given, now, actor)
+        demand_contents(actor, "plant.view", [asked.queue] if asked.queue else None)
         run = _run_of(asked)
         if not (refused or (run and run.state in runs.OPEN)):
             found = compare(asked.since, asked.until, asked.against, asked.queue, settings.WEIR_DATA)
@@ -111,7 +112,11 @@ def differences_page(
         against=asked.against,
         choices=AGAINST,
         queue=asked.queue,
-        queues=list(Queue.objects.order_by("name").values_list("name", flat=True)),
+        queues=[
+            name
+            for name in Queue.objects.order_by("name").values_list("name", flat=True)
+            if actor.reaches([name])
+        ],
         comparison=found,
         run=described_run(run) if run else None,
         is_counting=run is not None and run.state in runs.OPEN,
@@ -127,17 +132,18 @@ def differences_page(
 @action("task.run", differences_page)
 def count(request: HttpRequest) -> Done:
     """Posted: from, to, against, queue. Spark counts the two stretches; the page shows how far it is."""
-    asked = _asked(request.POST, timezone.now())
+    asked = _asked(request.POST, timezone.now(), actor_of(request))
     run = begin_count(actor_of(request), asked.since, asked.until, asked.against, asked.queue, surroundings())
     url = f"{reverse('differences')}?{asked.query()}"
     return Done(f"Run {run.pk} counts these stretches in Spark.", url, {"run": run.pk, "go": url})
 
 
-def _asked(given: Mapping[str, str], now: datetime) -> AskedComparison:
-    """Raises BadInput naming from or to."""
+def _asked(given: Mapping[str, str], now: datetime, actor: Actor) -> AskedComparison:
+    """Where no queue is named, the first of those that the actor is limited to. Raises BadInput."""
+    queue = given.get("queue", "").strip() or min(actor.queues or ("",))
     until = min(time_of(given["to"], "to"), now) if given.get("to", "").strip() else now
     since = time_of(given["from"], "from") if given.get("from", "").strip() else until - FIRST
-    return AskedComparison(since, until, given.get("against", "before"), given.get("queue", "").strip())
+    return AskedComparison(since, until, given.get("against", "before"), queue)
 
 
 def _run_of(asked: AskedComparison) -> Run | None:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
-from console.actions.exports import CSV, asked, csv_lines, noted, streamed
+from console.actions.exports import CSV, asked, noted, streamed
 from console.actions.timeline import marks, shared_links
 from console.audit import audit_log
 from console.connections.control_server import control
@@ -32,6 +32,7 @@ from console.timeline.view import PlantAt, Timeline, plant_at, timeline_of, zone
 from console.timeline.window import PRESETS, Window, window_of
 from console.web.template_context import TemplateContext, text_of_context
 from queues.errors import BadInput
+from queues.files.csv_text import csv_lines
 
 # The picture moves by about a pixel in this share of its length; more often it needn't be drawn.
 REFRESH_SHARE = 1 / 720

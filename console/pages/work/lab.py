@@ -7,7 +7,6 @@ from typing import Any
 from django.conf import settings
 from django.core.paginator import Page, Paginator
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -19,6 +18,7 @@ from console.actions.lab.experiment_documents import (
     ResultsTable,
     changed_settings,
     described_experiment,
+    experiment_for,
     experiments,
     results_table,
     series_names,
@@ -122,10 +122,11 @@ def lab_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     asked = (submitted or request.GET).get("scenario", "")
+    actor = actor_of(request)
     scenario = SCENARIOS.get(asked) or next(iter(SCENARIOS.values()))
-    page_obj = Paginator(experiments().order_by("-pk"), PER_PAGE).get_page(request.GET.get("page"))
+    page_obj = Paginator(experiments(actor).order_by("-pk"), PER_PAGE).get_page(request.GET.get("page"))
     page = LabPage(
-        **vars(lab_form(scenario, submitted)),
+        **vars(lab_form(actor, scenario, submitted)),
         listed=[described_experiment(each) for each in page_obj.object_list],
         page_obj=page_obj,
         query=f"scenario={scenario.name}" if asked else "",
@@ -144,9 +145,10 @@ def experiment(request: HttpRequest, experiment_id: int) -> HttpResponse:
 def experiment_page(
     request: HttpRequest, experiment_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    found = get_object_or_404(experiments(), pk=experiment_id)
+    actor = actor_of(request)
+    found = experiment_for(actor, "plant.view", experiment_id)
     page = ExperimentPage(
-        **vars(lab_form(SCENARIOS.get(found.scenario), submitted, found)),
+        **vars(lab_form(actor, SCENARIOS.get(found.scenario), submitted, found)),
         experiment=described_experiment(found),
         table=results_table([found]),
         series=series_names(settings.WEIR_DATA, [found]),
@@ -163,7 +165,8 @@ def experiment_page(
 def compare(request: HttpRequest) -> HttpResponse:
     """Two experiments or more, by `id` in the URL."""
     ids = [known for text in request.GET.getlist("id") if (known := id_of(text)) is not None]
-    found = sorted(experiments().filter(pk__in=ids[:MOST_COMPARED]), key=lambda each: ids.index(each.pk))
+    chosen = experiments(actor_of(request)).filter(pk__in=ids[:MOST_COMPARED])
+    found = sorted(chosen, key=lambda each: ids.index(each.pk))
     page = ComparePage(
         compared=[described_experiment(each) for each in found],
         differing=_differing(found),
@@ -187,7 +190,7 @@ def begin(request: HttpRequest) -> Done:
 @action("lab.run", experiment_page)
 def cancel(request: HttpRequest, experiment_id: int) -> Done:
     """Nothing is posted but the wish."""
-    found = get_object_or_404(experiments(), pk=experiment_id)
+    found = experiment_for(actor_of(request), "lab.run", experiment_id)
     lab_steering.cancel(actor_of(request), found, timezone.now())
     return _opened(found, f"Experiment {found.pk} is cancelled; what is simulated stays.")
 
@@ -195,7 +198,7 @@ def cancel(request: HttpRequest, experiment_id: int) -> Done:
 @action("override.set", experiment_page)
 def apply(request: HttpRequest, experiment_id: int) -> Done:
     """Posted: law (of the lab), loop (a number, or all), name (repeated), reason, expiry."""
-    found = get_object_or_404(experiments(), pk=experiment_id)
+    found = experiment_for(actor_of(request), "override.set", experiment_id)
     posted = request.POST
     made = lab_steering.override(
         actor_of(request),
@@ -216,7 +219,7 @@ def apply(request: HttpRequest, experiment_id: int) -> Done:
 @action("plan.propose", experiment_page)
 def propose(request: HttpRequest, experiment_id: int) -> Done:
     """Posted: law (of the lab). Opens the plan."""
-    found = get_object_or_404(experiments(), pk=experiment_id)
+    found = experiment_for(actor_of(request), "plan.propose", experiment_id)
     law = request.POST.get("law", "")
     made = lab_steering.plan(actor_of(request), found, law, snapshot_of(request), timezone.now())
     url = reverse("plan", args=[made.pk])

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, cast
 from django.conf import settings
 from django.http import HttpRequest, QueryDict
 
+from console.accounts.access import Actor, actor_of
 from console.actions.lab.lab import WantedExperiment, read_wanted, scenario_named, typed_setting
 from console.actions.lab.traces import (
     Trace,
@@ -66,13 +67,16 @@ class LabForm:
 
 
 def lab_form(
-    scenario: Scenario | None, submitted: QueryDict | None, experiment: Experiment | None = None
+    actor: Actor,
+    scenario: Scenario | None,
+    submitted: QueryDict | None,
+    experiment: Experiment | None = None,
 ) -> LabForm:
-    """A scenario's laws and settings, as typed, as of an experiment, or by default."""
+    """A scenario's laws and settings, as typed, as of an experiment, or by default; traces for the actor."""
     if scenario is None:
         return LabForm(scenarios=SCENARIOS, scenario=None)
     chosen, typed = _laws(scenario, submitted, experiment), submitted or QueryDict()
-    same = _same(typed.get("trace", ""), experiment)
+    same = _same(actor, typed.get("trace", ""), experiment)
     return LabForm(
         scenarios=SCENARIOS,
         scenario=scenario,
@@ -83,15 +87,15 @@ def lab_form(
         column=typed.get("column", ""),
         trace=typed.get("trace", f"{SAME}{same.pk}" if same else OWN),
         same=same,
-        traces=known_traces(settings.WEIR_DATA),
+        traces=known_traces(settings.WEIR_DATA, actor),
     )
 
 
-def _same(choice: str, experiment: Experiment | None) -> Experiment | None:
+def _same(actor: Actor, choice: str, experiment: Experiment | None) -> Experiment | None:
     """The experiment whose arrivals are on offer: that of the page, or the one that was chosen there."""
     number = id_of(choice.removeprefix(SAME)) if choice.startswith(SAME) else None
     shown = experiment if number is None else Experiment.objects.filter(pk=number).first()
-    return shown if shown is not None and shown.trace else None
+    return shown if shown is not None and shown.trace and actor.reaches(shown.queues) else None
 
 
 def _laws(scenario: Scenario, submitted: QueryDict | None, experiment: Experiment | None) -> list[str]:
@@ -141,13 +145,14 @@ def _settings(posted: QueryDict) -> dict[str, str]:
 
 def _trace(request: HttpRequest) -> Trace | None:
     choice, column = request.POST.get("trace", OWN), request.POST.get("column", "").strip()
+    actor = actor_of(request)
     if choice == OWN:
         return None
     if choice.startswith(SAME):
-        return experiments_trace(settings.WEIR_DATA, id_of(choice.removeprefix(SAME)) or 0)
+        return experiments_trace(settings.WEIR_DATA, id_of(choice.removeprefix(SAME)) or 0, actor)
     if choice != UPLOAD:
-        return chosen_trace(settings.WEIR_DATA, choice, column)
+        return chosen_trace(settings.WEIR_DATA, choice, column, actor)
     file = request.FILES.get("file")
     if file is None:
         raise BadInput("file", "is missing; choose a CSV file, or other arrivals.")
-    return uploaded_trace(settings.WEIR_DATA, file.name or "", cast(BinaryIO, file), column)
+    return uploaded_trace(settings.WEIR_DATA, file.name or "", cast(BinaryIO, file), column, actor)

@@ -5,6 +5,7 @@ Without a manifest it is half a backup, and refused: a ZIP has its index at the 
 
 import lzma
 import os
+import stat
 import struct
 import zipfile
 import zlib
@@ -16,6 +17,7 @@ from typing import Any, cast
 import orjson
 
 from queues.errors import BadInput
+from queues.files.inside_folder import parts_inside
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -32,6 +34,7 @@ DAMAGED = (
     LookupError,
     TypeError,
 )
+MIN_CHANGED_AT, MAX_CHANGED_AT = 0, 7_258_118_400  # seconds, 1970 to 2199
 LEVEL = 3  # most of the content is packed already
 
 
@@ -152,6 +155,20 @@ def _checked(source: zipfile.ZipFile) -> dict[str, Any]:
     missing = sorted(members - set(source.namelist()))
     if damaged or missing:
         raise BadInput("FILE", HALF.format(why=f"{damaged or missing[0]} is damaged or missing"))
-    if odd := [name for name in members if Path(name).is_absolute() or ".." in Path(name).parts]:
-        raise BadInput("FILE", f"names {odd[0]!r}, which leads out of the data folder; it was not made here.")
+    for name in sorted(members):
+        parts_inside(name, "FILE")
+        kind = stat.S_IFMT(source.getinfo(name).external_attr >> 16)
+        if kind not in (0, stat.S_IFREG):
+            raise BadInput("FILE", f"holds {name!r} as a link or a device; restore a backup that Weir made.")
+    _check_entries(manifest)
     return manifest
+
+
+def _check_entries(manifest: dict[str, Any]) -> None:
+    """Check what the restore reads of the manifest. Raises BadInput."""
+    names = {name.removeprefix("nodes/") for name in manifest["members"] if name.startswith("nodes/")}
+    if unknown := sorted(names - set(manifest.get("nodes", ()))):
+        raise BadInput("FILE", HALF.format(why=f"its manifest does not list node {unknown[0][:40]!r}"))
+    for name, at in manifest.get("modified", {}).items():
+        if not isinstance(at, int | float) or not MIN_CHANGED_AT <= at <= MAX_CHANGED_AT:
+            raise BadInput("FILE", HALF.format(why=f"the time of {name[:80]!r} is no time"))

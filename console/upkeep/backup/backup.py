@@ -1,6 +1,5 @@
 """Making a backup, and a plant of it."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,8 @@ from console.upkeep.backup import archive, database, files, passages, servers
 from console.upkeep.backup.rest import AGAIN, Rest, Unrest
 from queues import environment as variables
 from queues import projection
-from queues.errors import BadInput
+from queues.errors import BadInput, WeirError
+from queues.files.inside_folder import path_inside, write_inside
 from queues.models import Node
 from queues.private_files import private_folder, write_private
 from workers.models import Override
@@ -108,6 +108,8 @@ def check(
             f"is not restored: {data} holds data of another plant ({older[0]}); give it an empty folder, or "
             "move all but secret-key and backups/ out of this one.",
         )
+    for inside in _kept_files(backup):
+        path_inside(data, inside, "FILE")
 
 
 def _has_rows() -> bool:
@@ -143,7 +145,7 @@ def restore(
         for name in backup.under("nodes")
     }
     found["control"] = servers.load(control, backup.lines("control"))
-    kept = backup.under("files")
+    kept = _kept_files(backup)
     for inside in kept:
         _write(data, inside, backup)
     projection.project(control, overrides.node_thresholds(timezone.now()))
@@ -173,13 +175,19 @@ def _end_pauses(backup: archive.Backup) -> None:
     Override.objects.filter(pk__in=backup.manifest["pauses"], ended_at=None).update(ended_at=timezone.now())
 
 
+def _kept_files(backup: archive.Backup) -> list[str]:
+    """Return the files that a backup keeps today. An older or a forged one may hold more, such as the folder
+    that Spark runs Python from.
+    """
+    return [inside for inside in backup.under("files") if files.is_kept(Path(inside))]
+
+
 def _write(data: Path, inside: str, backup: archive.Backup) -> None:
-    target = data / inside
-    private_folder(target.parent)
-    write_private(target, "")
-    with target.open("wb") as file:
-        for piece in backup.pieces(f"files/{inside}"):
-            file.write(piece)
-    # An older backup does not know it.
-    if (written_at := backup.manifest.get("modified", {}).get(inside)) is not None:
-        os.utime(target, (written_at, written_at))
+    pieces = backup.pieces(f"files/{inside}")
+    # A backup of an older version has no times.
+    changed_at = backup.manifest.get("modified", {}).get(inside)
+    try:
+        write_inside(data, inside, pieces, "FILE", replace=inside == files.SIGNING_KEY, changed_at=changed_at)
+    except BadInput as error:
+        # Not BadInput: rows and keys were written before.
+        raise WeirError(str(error)) from None

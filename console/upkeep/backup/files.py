@@ -36,10 +36,15 @@ def lasting(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
     apart = {path.resolve() for path in without}
     for path in sorted(data.rglob("*")):
         inside = path.relative_to(data)
-        if path.is_symlink() or not path.is_file() or _passes(inside):
+        if path.is_symlink() or not path.is_file() or not is_kept(inside):
             continue
         if path.resolve() not in apart:
             yield inside
+
+
+def is_kept(inside: Path) -> bool:
+    """Whether a backup holds this file of the data folder."""
+    return not _passes(inside)
 
 
 def _passes(inside: Path) -> bool:

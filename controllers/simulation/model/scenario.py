@@ -26,11 +26,28 @@ Run = Callable[[str, Mapping[str, Any], int, Floats | None], ScenarioOutcome]
 
 
 @dataclass(frozen=True)
+class SimulationCost:
+    """What the simulation of one law is estimated to use, on a core of 2020."""
+
+    cpu_seconds: float
+    memory_bytes: float
+
+
+@dataclass(frozen=True)
+class SimulationSize:
+    """How settings make a simulation large: names of the settings, what to do about it, and an estimate."""
+
+    names: tuple[str, ...]
+    advice: str
+    estimate: Callable[[Mapping[str, Any]], SimulationCost]
+
+
+@dataclass(frozen=True)
 class Scenario:
     """`run(law, settings, seed, trace)`: a trace holds arrivals, None stands for the scenario's own.
 
     `steers`: law of the lab → law of the plant and parameters that make it this one. Where it names none, a
-    law stands for the plant's of the same name.
+    law stands for the plant's of the same name. `size`: None for a scenario that is small whatever is set.
     """
 
     name: str
@@ -40,6 +57,7 @@ class Scenario:
     metrics: Sequence[str]
     run: Run
     steers: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    size: SimulationSize | None = None
 
     def read_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """All settings, given or by default. Raises `BadInput` naming the setting."""

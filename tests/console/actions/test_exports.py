@@ -3,7 +3,9 @@
 import csv
 import gzip
 import io
+import re
 import zlib
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,6 +18,7 @@ from console.audit import audit_log
 from console.models import AuditEntry
 from console.web.compression import Member, takes_gzip
 from tests.console.served import Served
+from tests.waiting import MAX_SECONDS
 
 
 @given(st.lists(st.binary(max_size=3_000)), st.text("0123456789abcdef", max_size=100))
@@ -99,12 +102,12 @@ def test_an_export_that_is_cut_says_so(browsers, control):
 def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(served: Served):
     cookie = served.log_in()
     address = f"http://127.0.0.1:{served.port}/api/v1/audit/export?format=csv"
-    whole = httpx.get(address, headers={"Cookie": cookie}, timeout=20)
+    whole = httpx.get(address, headers={"Cookie": cookie}, timeout=MAX_SECONDS)
     assert whole.status_code == 200
     rows = httpx.get(
         f"http://127.0.0.1:{served.port}/api/v1/audit?action=export.audit",
         headers={"Cookie": cookie},
-        timeout=20,
+        timeout=MAX_SECONDS,
     ).json()["entries"]
     assert [each["action"] for each in rows[:2]] == ["export.audit.end", "export.audit"]
     assert rows[0]["after"]["whole"] is True
@@ -116,3 +119,53 @@ def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(serve
 def test_no_cell_of_a_table_is_a_formula_in_any_language(begin):
     _, *rows = csv.reader(io.StringIO("".join(exports.csv_lines(["why"], [[[f"{begin}1+1"], ["a=1"]]]))))
     assert rows == [[f"'{begin}1+1"], ["a=1"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a;=1+1",
+        "a;@SUM(1)",
+        "a\t=1+1",
+        "a|-2+3",
+        "a;+1+1",
+        "a; =1+1",
+        "a;\u00a0=1+1",
+        'a;"=1+1"',
+        "a\n=1+1",
+        "a\r\n=1+1",
+        "a\u2028=1+1",
+        "a;\uff1d1+1",
+        "a;;=1+1",
+        "; ;=1+1;\t@x",
+        " =1+1",
+        '"=1+1"',
+        "\ufeff=1+1",
+    ],
+)
+@pytest.mark.parametrize("kind", [str, lambda text: [text], lambda text: {text: {"why": text}}])
+def test_no_part_of_a_cell_is_a_formula_wherever_a_locale_splits_it(text, kind):
+    written = "".join(exports.csv_lines(["why", "more"], [[[kind(text), "x"]]]))
+    for separator in ",;\t|":
+        for row in csv.reader(io.StringIO(written), delimiter=separator):
+            for cell in row:
+                assert not cell.strip(' "\t\r\n\u00a0\ufeff').startswith(("=", "+", "-", "@", "\uff1d")), cell
+
+
+def test_plain_text_and_numbers_are_written_as_they_are():
+    values = ["a;b = c", "a=1", "x; 5", "-1.5", "+3", "1e-05", "a, -b", -2, 1.5, None, True]
+    _, row = csv.reader(io.StringIO("".join(exports.csv_lines(["a"], [[values]]))))
+    assert row == ["a;b = c", "a=1", "x; 5", "-1.5", "+3", "1e-05", "a, -b", "-2", "1.5", "", "True"]
+
+
+def test_every_csv_is_written_by_one_writer():
+    """`csv.writer` or a joined line of one's own would forget to mark formulas."""
+    root = Path(__file__).resolve().parents[3]
+    found = [
+        path.relative_to(root).as_posix()
+        for package in ("queues", "controllers", "workers", "console")
+        for path in (root / package).rglob("*.py")
+        if re.search(r"csv\.(writer|DictWriter)\b|\.to_csv\(|write_csv\(", path.read_text(encoding="utf-8"))
+    ]
+    # The extract's rates are numbers, its events are marked by Spark.
+    assert sorted(found) == ["queues/files/csv_text.py", "workers/batch/jobs/spark/extract.py"]

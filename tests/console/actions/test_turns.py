@@ -18,6 +18,7 @@ from console.models import AuditEntry
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.races import PausedControl, another_thread, until_another_waits
+from tests.waiting import MAX_SECONDS
 from workers.models import Override
 from workers.pipeline import declaration
 from workers.steering.expiry import Expiry
@@ -96,7 +97,7 @@ def test_of_two_acts_at_once_both_are_done(before: Act, first: Act, second: Act,
                 until_another_waits()
 
         first(person, PausedControl(plant, meanwhile))
-        waiting[0].result(60)
+        waiting[0].result(MAX_SECONDS)
     assert AuditEntry.objects.count() == noted + 2
 
 
@@ -117,4 +118,4 @@ def test_of_two_who_make_the_same_at_once_the_later_reads_so(make: Act, said: st
             later = call(make, person, plant)
             until_another_waits()
         with pytest.raises(BadInput, match=said):
-            later.result(60)
+            later.result(MAX_SECONDS)

@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.served import Served
+from tests.waiting import MAX_SECONDS
 
 
 def origin_of(served: Served) -> str:
@@ -22,7 +23,7 @@ def origin_of(served: Served) -> str:
 
 async def numbered(connection: Any) -> Any:
     """The next message with a number: on a slow machine others say first that nothing came for a while."""
-    while "seq" not in (message := orjson.loads(await asyncio.wait_for(connection.recv(), 10))):
+    while "seq" not in (message := orjson.loads(await asyncio.wait_for(connection.recv(), MAX_SECONDS))):
         pass
     return message
 
@@ -40,7 +41,7 @@ async def test_a_change_reaches_many_sockets_at_once(served, control):
     }
     sockets = [await websockets.connect(served.live, **options) for _ in range(100)]
     try:
-        firsts = [orjson.loads(await asyncio.wait_for(each.recv(), 10)) for each in sockets]
+        firsts = [orjson.loads(await asyncio.wait_for(each.recv(), MAX_SECONDS)) for each in sockets]
         assert all("snapshot" in first or "silent_seconds" in first for first in firsts)
         message = {
             "seq": 2,
@@ -59,7 +60,7 @@ async def test_a_change_reaches_many_sockets_at_once(served, control):
 async def closing_code(address: str, **options: Any) -> int:
     async with websockets.connect(address, **options) as connection:
         with pytest.raises(ConnectionClosed) as closed:
-            await asyncio.wait_for(connection.recv(), 10)
+            await asyncio.wait_for(connection.recv(), MAX_SECONDS)
         return closed.value.rcvd.code
 
 
@@ -82,7 +83,7 @@ def test_an_oversized_body_is_answered_before_it_is_sent(served, control):
         "POST /api/v1/queues/alert/events HTTP/1.1\r\nHost: localhost\r\n"
         "Content-Type: application/x-ndjson\r\nContent-Length: 1000000000\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=MAX_SECONDS) as connection:
         connection.sendall(head.encode())
         answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
     assert answer.startswith("HTTP/1.1 413")

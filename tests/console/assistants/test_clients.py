@@ -19,6 +19,7 @@ from queues import keys
 from tests.console.browser.furnished import recorded
 from tests.console.conftest import sample_snapshot
 from tests.console.served import ROOT, Served
+from tests.waiting import MAX_SECONDS
 from tests.workers.snapshots import judged_document
 
 queues.let_opentelemetry_be_found()  # for the client
@@ -183,7 +184,7 @@ class Attempt:
 
     def by(self, headers: dict[str, str], method: str = "POST", **body: Any) -> httpx.Response:
         address = f"{self.served.address}{self.address}"
-        return httpx.request(method, address, json=self.body | body, headers=headers, timeout=30)
+        return httpx.request(method, address, json=self.body | body, headers=headers, timeout=MAX_SECONDS)
 
     def by_person(self, **body: Any) -> httpx.Response:
         return self.person.post(self.address, json=self.body | body)

@@ -12,6 +12,7 @@ from console.accounts import token_failures
 from console.assistants import endpoint
 from console.assistants.endpoint import AssistantEndpoint
 from console.web.refusal import RequestRefused
+from tests.waiting import MAX_SECONDS
 
 
 async def asked(
@@ -63,7 +64,7 @@ def test_one_that_takes_long_keeps_no_other_waiting(monkeypatch):
 
     def actor(scope: Any) -> Any:
         if scope["headers"]:
-            assert is_other_served.wait(20)
+            assert is_other_served.wait(MAX_SECONDS)
         else:
             is_other_served.set()
         raise RequestRefused(401, "is missing", field="authorization")

@@ -16,7 +16,7 @@ from tests.console.browser.screen import DESKTOP, Observer, whole_snapshot
 from tests.console.served import PASSWORD, Served
 
 # A busy host paints late. What has to come soon says so where it is asked for.
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="package")

@@ -22,7 +22,7 @@ BROWSER = [pytest.mark.browser, pytest.mark.skipif(EXECUTABLE is None, reason=MI
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 Snapshot = dict[str, Any]
 OVERHANG = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-SETTLED_SECONDS = 5.0
+SETTLED_SECONDS = 60.0
 
 
 class Observer:
@@ -90,7 +90,7 @@ def live(page: Page, observer: Observer, how: str = "live") -> None:
         observer.publish()
         return page.locator("#connection").get_attribute("data-connection") == how
 
-    until(follows, 20, every_seconds=0.25)
+    until(follows, every_seconds=0.25)
 
 
 def comes(observer: Observer, part: Locator) -> None:
@@ -100,7 +100,7 @@ def comes(observer: Observer, part: Locator) -> None:
         observer.publish()
         return part.is_visible()
 
-    until(follows, 20, every_seconds=0.5)
+    until(follows, every_seconds=0.5)
 
 
 def violations(page: Page) -> list[tuple[str, list[str]]]:

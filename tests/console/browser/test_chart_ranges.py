@@ -147,7 +147,7 @@ def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(
         steps = page.evaluate(STEPS)
         return bool(steps) and sum(steps) > 590 and max(steps) < 60
 
-    until(is_whole, 20, every_seconds=0.5)
+    until(is_whole, every_seconds=0.5)
     assert len(late) == (first == "on its way")
 
 
@@ -181,7 +181,7 @@ def test_the_range_that_was_chosen_last_is_drawn_whatever_is_answered_last(
     late: list[Route] = []
     page.route(HISTORY, lambda route: late.append(route), times=1)
     page.get_by_role("button", name="1 d").click()
-    until(lambda: page.evaluate("1") and late, 10)
+    until(lambda: page.evaluate("1") and late)
     page.get_by_role("button", name="7 d").click()
     page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
     with page.expect_response(HISTORY):

@@ -75,4 +75,4 @@ def test_a_fast_clock_makes_nothing_old_where_a_page_has_to_poll(open_page, obse
                 pass
         return set(page.evaluate("window.states")) == {"polling"}
 
-    until(polls, 40)
+    until(polls)

@@ -73,7 +73,7 @@ def test_whatever_is_wrong_a_page_says_what_was_evaluated(path, open_page, obser
             return not wrong(page, observer)
 
         try:
-            until(says_so, 8, every_seconds=0.25)
+            until(says_so, every_seconds=0.25)
         except AssertionError:
             pytest.fail(f"{path} in {trouble.__name__}: {wrong(page, observer)}")
         said = page.evaluate(SAID)

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.console.served import Served
+from tests.waiting import MAX_SECONDS
 
 WINDOW = "from=2026-11-20T00:00:00&to=2026-11-20T06:00:00"
 EXPORTS = (
@@ -62,8 +63,8 @@ def test_an_export_is_the_same_compressed_plain_and_in_the_browser(
     address: str, filled: Served, session: dict, open_page: Callable[..., Page], tmp_path: Path
 ):
     url = f"http://127.0.0.1:{filled.port}{address}"
-    plain = httpx.get(url, headers=headers_of(filled, session, "identity"), timeout=60)
-    packed = httpx.get(url, headers=headers_of(filled, session, "gzip"), timeout=60)
+    plain = httpx.get(url, headers=headers_of(filled, session, "identity"), timeout=MAX_SECONDS)
+    packed = httpx.get(url, headers=headers_of(filled, session, "gzip"), timeout=MAX_SECONDS)
     assert plain.status_code == 200 and plain.headers["Content-Disposition"].startswith("attachment")
     assert "Content-Encoding" not in plain.headers and packed.headers["Content-Encoding"] == "gzip"
     assert len(plain.content) > 60 and packed.content == plain.content
@@ -85,6 +86,6 @@ def test_a_head_answers_the_headers_of_the_export_and_nothing_more(
     address: str, filled: Served, session: dict
 ):
     url = f"http://127.0.0.1:{filled.port}{address}"
-    asked = httpx.head(url, headers=headers_of(filled, session, "gzip"), timeout=60)
+    asked = httpx.head(url, headers=headers_of(filled, session, "gzip"), timeout=MAX_SECONDS)
     assert (asked.status_code, asked.content) == (200, b"")
     assert asked.headers["Content-Disposition"].startswith("attachment")

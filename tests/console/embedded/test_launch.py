@@ -32,7 +32,7 @@ def supervisor(tmp_path, monkeypatch) -> Iterator[Supervisor]:
     monkeypatch.setitem(variables.PROCESS, variables.DATA.name, str(tmp_path))
     made = Supervisor(tmp_path, tmp_path)
     made.start([Process("sleeper", ("sleep", "600"))], [])
-    until(made.socket.exists, 30.0)
+    until(made.socket.exists)
     yield made
     made.stop()
 

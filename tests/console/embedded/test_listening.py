@@ -98,7 +98,7 @@ def port(monkeypatch) -> Iterator[int]:
 
 
 def test_the_launcher_asks_its_own_page_and_no_proxy(port):
-    assert launch.wait_for_page(PageAddress("127.0.0.1", port), seconds=0.5)
+    assert launch.wait_for_page(PageAddress("127.0.0.1", port))
 
 
 def test_the_health_check_of_compose_asks_the_page_and_no_proxy(port):

@@ -23,7 +23,7 @@ from queues import environment as variables
 from queues.errors import BadInput
 from queues.nodes.server import ServerConfig, free_port
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "a-password-of-the-plant"
@@ -46,10 +46,10 @@ def supervised(tmp_path, monkeypatch):
     made.start([Process("talker", (sys.executable, str(script)), first=True)], [])
     reader = threading.Thread(target=lambda: list(made.events()), daemon=True)
     reader.start()
-    until(lambda: _state() == "RUNNING", 30.0)
+    until(lambda: _state() == "RUNNING")
     yield made
     made.stop()
-    reader.join(10)
+    reader.join(MAX_SECONDS)
 
 
 def _state():
@@ -59,15 +59,17 @@ def _state():
         return None
 
 
+# It ends once the others that it was given were asked to end as well: one after the other, none would.
 LAST_WORDS = """
 import signal, sys, time
-name, path = sys.argv[1:]
+name, path, *others = sys.argv[1:]
 def say(word):
     with open(path, "a") as out:
         print(word, name, file=out, flush=True)
 def end(*_):
     say("asked")
-    time.sleep(1)
+    while not all(f"asked {other}" in open(path).read() for other in others):
+        time.sleep(0.01)
     say("ended")
     sys.exit()
 signal.signal(signal.SIGTERM, end)
@@ -82,12 +84,15 @@ def test_a_plant_is_stopped_at_once_and_its_servers_after_it(tmp_path, monkeypat
     monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
     script, said = tmp_path / "words.py", tmp_path / "said"
     script.write_text(LAST_WORDS)
-    words = {name: Process(name, (sys.executable, str(script), name, str(said))) for name in "abs"}
+    a, b, s = (
+        Process(name, (sys.executable, str(script), name, str(said), *others), stop_seconds=120)
+        for name, others in (("a", "b"), ("b", "a"), ("s", ""))
+    )
     made = Supervisor(tmp_path, tmp_path)
-    made.start([words["s"]], [words["a"], words["b"]])
-    until(lambda: said.exists(), 30.0)
+    made.start([s], [a, b])
+    until(lambda: said.exists())
     made.start_plant()
-    until(lambda: said.read_text().count("runs") == 3, 30.0)
+    until(lambda: said.read_text().count("runs") == 3)
     made.stop()
     _assert_ended_in_order(said)
 
@@ -108,7 +113,7 @@ def test_a_plant_is_started_where_others_run_all_its_servers(tmp_path, monkeypat
     try:
         made.start([], [Process("a", (sys.executable, str(script), "a", str(said)))])
         made.start_plant()
-        until(said.exists, 30.0)
+        until(said.exists)
     finally:
         made.stop()
 
@@ -123,7 +128,7 @@ def test_a_plant_runs_in_a_folder_whatever_its_name_has(name, tmp_path, monkeypa
     made = Supervisor(folder, folder)
     try:
         made.start([Process("a", (sys.executable, str(script), "a", str(said)))], [])
-        until(lambda: said.exists() and said.read_text() == "runs a\n", 30.0)
+        until(lambda: said.exists() and said.read_text() == "runs a\n")
     finally:
         made.stop()
 
@@ -145,7 +150,7 @@ def test_a_plant_runs_as_its_own_user_whoever_the_environment_names(tmp_path, mo
     made = Supervisor(tmp_path, tmp_path)
     try:
         made.start([Process("s", ("sleep", "600"))], [])
-        (sleeper,) = until(lambda: psutil.Process(made.child.pid).children(), 30.0)
+        (sleeper,) = until(lambda: psutil.Process(made.child.pid).children())
         assert {*sleeper.uids()} == {*psutil.Process(made.child.pid).uids()} == {os.getuid()}
     finally:
         made.stop()
@@ -160,10 +165,13 @@ from console.embedded.supervision import FIRST_NICE, Supervisor, may_go_first
 from tests.waiting import until
 data = Path(sys.argv[1])
 script, said = data / "words.py", data / "said"
-a, b, s = (Process(name, (sys.executable, str(script), name, str(said))) for name in ("a", "b", "s"))
+a, b, s = (
+    Process(name, (sys.executable, str(script), name, str(said), *others), stop_seconds=120)
+    for name, others in (("a", "b"), ("b", "a"), ("s", ""))
+)
 made = Supervisor(data, Path.cwd())
 made.start([s], [a, b])
-until(said.exists, 30.0)  # the supervisor listens
+until(said.exists)  # the supervisor listens
 made.start_plant()
 for sentence in made.events():
     print(sentence, flush=True)
@@ -177,7 +185,7 @@ def launched(tmp_path):
     environment = {**os.environ, variables.DATA.name: str(tmp_path)}
     launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(tmp_path)], env=environment, cwd=ROOT)
     said = tmp_path / "said"
-    until(lambda: said.exists() and said.read_text().count("runs") == 3, 30.0)
+    until(lambda: said.exists() and said.read_text().count("runs") == 3)
     yield launcher, tmp_path
     launcher.kill()
     launcher.wait()
@@ -198,7 +206,7 @@ def test_a_launcher_that_is_killed_takes_its_processes_with_it(launched):
     assert len(started) == 4  # the supervisor, and three
     launcher.kill()
     launcher.wait()
-    until(lambda: _ended(started), 20.0)
+    until(lambda: _ended(started))
     _assert_ended_in_order(data / "said")
 
 
@@ -221,7 +229,7 @@ def test_the_next_start_takes_the_port_of_a_page_that_was_left(tmp_path):
     command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
     page = subprocess.Popen(command, env=left, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: socket.create_connection(("127.0.0.1", port), 1.0).close() is None, 30.0)
+        until(lambda: socket.create_connection(("127.0.0.1", port), MAX_SECONDS).close() is None)
         assert not PageAddress("127.0.0.1", port).is_free()
         assert can_begin(tmp_path, PageAddress("127.0.0.1", port))
     finally:
@@ -235,7 +243,7 @@ def test_a_server_and_the_pipeline_are_known_without_what_they_were_started_with
     sleep = ["-c", "import time; time.sleep(600)", "workers.pipeline.runtime.application"]
     pipeline = subprocess.Popen([sys.executable, *sleep], env={variables.DATA.name: str(tmp_path)})
     try:
-        until(lambda: psutil.Process(pipeline.pid).environ(), 10.0)
+        until(lambda: psutil.Process(pipeline.pid).environ())
         assert end_leftovers(tmp_path / "other") == 0
         assert end_leftovers(tmp_path) == 2
         assert not psutil.pid_exists(pipeline.pid)
@@ -258,7 +266,7 @@ def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path, monkeypatch
     script.write_text(LAST_WORDS)
     made = Supervisor(tmp_path, tmp_path)
     made.start([Process("a", (sys.executable, str(script), "a", str(said)))], [])
-    until(lambda: said.exists(), 30.0)
+    until(lambda: said.exists())
     made.child.kill()
     assert list(made.events()) == []  # the launcher sees its end, and stops
     made.stop()
@@ -275,23 +283,23 @@ def test_a_process_is_shown_and_comes_back_with_its_restarts_counted(supervised)
     assert (before.is_well, before.restarts, before.ended_at) == (True, 0, None)
     assert before.pid and before.since
     supervisor.restart("talker", at_once=False)
-    until(lambda: _state() == "RUNNING" and supervisor.process("talker").restarts == 1, 30.0)
+    until(lambda: _state() == "RUNNING" and supervisor.process("talker").restarts == 1)
     after = supervisor.process("talker")
     assert after.pid != before.pid and after.ended_at and "SIGTERM" in after.how_it_ended
     supervisor.restart("talker", at_once=True)
-    until(lambda: _state() == "RUNNING" and supervisor.process("talker").restarts == 2, 30.0)
+    until(lambda: _state() == "RUNNING" and supervisor.process("talker").restarts == 2)
     assert "SIGKILL" in supervisor.process("talker").how_it_ended
 
 
 def test_a_log_is_read_without_the_secret_in_it(supervised):
-    lines = until(lambda: supervisor.log_lines("talker"), 10.0)
+    lines = until(lambda: supervisor.log_lines("talker"))
     assert "begins" in lines[0]
     assert SECRET not in "".join(lines)
 
 
 @pytest.mark.parametrize("sign", ["\x1b[31m", "\x00", "é" * supervisor.LOG_BYTES, "\udcff"])
 def test_a_log_is_read_whatever_a_program_writes_into_it(supervised, tmp_path, sign):
-    until(lambda: supervisor.log_lines("talker"), 10.0)
+    until(lambda: supervisor.log_lines("talker"))
     with (tmp_path / "logs/talker.log").open("ab") as log:
         log.write(f"a {sign} b\nthe end\n".encode(errors="surrogateescape"))
     assert supervisor.log_lines("talker")[-1] == "the end"
@@ -356,7 +364,7 @@ def test_a_start_is_at_its_time_in_whatever_zone_the_host_is(tmp_path, monkeypat
     made = Supervisor(tmp_path, tmp_path)
     made.start([Process("s", ("sleep", "600"))], [])
     try:
-        found = until(lambda: restarts(tmp_path, now - minute, now + minute), 30.0)
+        found = until(lambda: restarts(tmp_path, now - minute, now + minute))
         assert [each.name for each in found] == [PLANT]
     finally:
         made.stop()
@@ -366,7 +374,7 @@ def test_a_process_that_a_signal_stopped_is_not_called_running(supervised):
     """The supervisor knows no such state: a server that was frozen stood there as running."""
     talker = psutil.Process(supervisor.process("talker").pid)
     talker.suspend()
-    until(lambda: not supervisor.process("talker").is_well, 5)
+    until(lambda: not supervisor.process("talker").is_well)
     assert supervisor.process("talker").word == "suspended"
     talker.resume()
-    until(lambda: supervisor.process("talker").is_well, 5)
+    until(lambda: supervisor.process("talker").is_well)

@@ -15,15 +15,13 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import call_command
 from django.test import Client
 
-from console.actions.lab.experiment_documents import command_of, experiments, results_table
+from console.actions.lab.experiment_documents import command_of, results_table
 from console.models import AuditEntry
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model import metrics
 from queues.models import Container, Node, Queue
 from tests.console.page_form import form_of
 from workers.batch import task_definitions
-from workers.batch.jobs import retention
-from workers.batch.jobs.job import Surroundings
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import read_trace, write_series
 from workers.models import Loop, Override, Run
@@ -70,7 +68,7 @@ def refused(answer: Any) -> list[str]:
 def begun(operator: Client, **fields: Any) -> Experiment:
     answer = fetch(operator, "/lab/begin", {**MANAGER, **fields})
     assert answer.status_code == 200, answer.content
-    return experiments().get(pk=answer.json()["experiment"])
+    return Experiment.objects.get(pk=answer.json()["experiment"])
 
 
 def ended(operator: Client, values: dict[str, dict[str, float | None]], **fields: Any) -> Experiment:
@@ -79,7 +77,7 @@ def ended(operator: Client, values: dict[str, dict[str, float | None]], **fields
     for law, each in values.items():
         ExperimentResult.objects.create(experiment=found, law=law, metrics=each, seconds=1.0)
     Run.objects.filter(pk=found.run_id).update(state="done", ended_at=datetime.now(UTC))
-    return experiments().get(pk=found.pk)
+    return Experiment.objects.get(pk=found.pk)
 
 
 def test_the_form_offers_what_the_catalog_has(operator):
@@ -148,14 +146,15 @@ def test_a_refused_form_keeps_what_was_typed(operator):
 
 
 @pytest.mark.parametrize("name", ["day.csv", "day.csv.gz"])
-def test_a_trace_is_uploaded_once_and_may_be_chosen_again(name, operator, tmp_path):
+def test_a_trace_is_uploaded_once_and_may_be_chosen_again(name, operator, people, tmp_path):
+    kept = f"traces/{people['operator'].pk}/{name}"
     text = "time,rate\n" + "".join(f"{row},{row % 7}\n" for row in range(70))
     body = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
     found = begun(operator, trace="upload", column="rate", file=SimpleUploadedFile(name, body))
-    assert found.trace == {"name": name, "column": "rate", "rows": 70, "path": f"traces/{name}"}
+    assert found.trace == {"name": name, "column": "rate", "rows": 70, "path": kept}
     np.testing.assert_array_equal(read_trace(tmp_path, found.pk), np.arange(70) % 7)
-    again = begun(operator, trace=f"traces/{name}", column="rate")
-    (tmp_path / "traces" / name).unlink()  # the experiment has its own copy
+    again = begun(operator, trace=kept, column="rate")
+    (tmp_path / kept).unlink()  # the experiment has its own copy
     assert read_trace(tmp_path, again.pk).size == 70
 
 
@@ -173,7 +172,7 @@ def test_a_trace_is_uploaded_once_and_may_be_chosen_again(name, operator, tmp_pa
 def test_a_file_that_is_no_trace_is_refused_and_not_kept(name, body, column, field, operator, tmp_path):
     posted = {**MANAGER, "trace": "upload", "column": column, "file": SimpleUploadedFile(name, body)}
     assert refused(fetch(operator, "/lab/begin", posted)) == [field]
-    assert not list((tmp_path / "traces").glob("*")) and not Experiment.objects.exists()
+    assert not list((tmp_path / "traces").rglob("*.csv*")) and not Experiment.objects.exists()
 
 
 def test_the_best_of_each_metric_is_marked_and_what_says_nothing_is_not(operator):
@@ -202,11 +201,13 @@ def test_more_is_better_where_the_metric_says_so():
     assert metrics.best("somebody_elses", [1, 2]) is None
 
 
-def test_an_experiment_is_run_again_on_the_same_arrivals_though_their_file_has_gone(operator, tmp_path):
+def test_an_experiment_is_run_again_on_the_same_arrivals_though_their_file_has_gone(
+    operator, people, tmp_path
+):
     text = "time,rate\n" + "".join(f"{row},{row % 7}\n" for row in range(70))
     file = SimpleUploadedFile("shop.csv", text.encode())
     found = begun(operator, trace="upload", column="rate", file=file)
-    path = tmp_path / "traces" / "shop.csv"
+    path = tmp_path / "traces" / str(people["operator"].pk) / "shop.csv"
     assert f"--trace {path} --column rate" in command_of(found)
     path.unlink()
     page = operator.get(f"/lab/{found.pk}/")
@@ -328,17 +329,6 @@ def test_series_are_drawn_in_few_points_with_every_peak(operator, tmp_path, secr
     assert len(column["values"]) == len(column["seconds"]) <= 600
     assert max(value for value in column["values"] if value is not None) == 5.0
     assert operator.get(f"/lab/{found.pk}/").context["series"] == ["waiting_events"]
-
-
-def test_retention_deletes_nothing_of_an_experiment(operator, tmp_path, control):
-    found = ended(operator, {"worker_rate": {"worker_runs": 10}})
-    kept = tmp_path / f"experiments/{found.pk}/law=worker_rate.npz"
-    write_series(kept, 1.0, {"waiting_events": np.zeros(3)})
-    Experiment.objects.filter(pk=found.pk).update(created_at=datetime(2020, 1, 1, tzinfo=UTC))
-    values = {each.name: 1 for each in retention.PARAMETERS}
-    where = Surroundings(tmp_path, control, datetime.now(UTC))
-    assert [piece.identifier for piece in retention.pieces(values, where)] == []
-    assert kept.exists() and Experiment.objects.get(pk=found.pk).results.count() == 1
 
 
 def test_the_api_begins_reads_lists_and_cancels(secrets):

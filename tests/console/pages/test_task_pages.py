@@ -58,7 +58,7 @@ def worked(run: Run, control: redis.Redis, data: Path) -> Run:
     def now() -> datetime:
         return datetime.now(UTC)
 
-    def work(number: int, worker: str, role: str) -> None:
+    def work(number: int, worker: str, role: str, is_requested: bool) -> None:
         batch_worker.work_at(number, worker, control, data, now)
 
     while run.state in runs.OPEN:

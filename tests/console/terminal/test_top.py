@@ -19,6 +19,7 @@ from console.terminal.more import More
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.served import Served
+from tests.waiting import MAX_SECONDS
 from tests.workers.snapshots import judged_document
 
 HOSTILE = "[bold red]boo[/] \x1b]0;owned\x07 [link=file:///etc/passwd]x[/link]"
@@ -38,7 +39,7 @@ class Line(Remote):
             raise Unanswered("The console does not answer (ConnectError); try again.")
         answer = super().send(method, address, content, key)
         if method == "POST" and self.slow is not None:
-            assert self.slow.wait(30)
+            assert self.slow.wait(MAX_SECONDS)
         if method == "POST" and self.lost:
             self.lost -= 1
             raise Unanswered("The console does not answer (ReadTimeout); try again.")
@@ -101,7 +102,7 @@ async def opened(line: Line, size: tuple[int, int] = (80, 24)) -> AsyncIterator[
 
 async def until(pilot: Pilot[None], condition: Callable[[], Any]) -> None:
     """The condition becomes true while the application runs."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + MAX_SECONDS
     while not condition():
         assert time.monotonic() < deadline, screen(pilot.app)
         await pilot.pause(0.05)

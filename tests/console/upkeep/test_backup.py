@@ -486,7 +486,7 @@ def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
 ):
     def sign_in() -> None:
         with django_capture_on_commit_callbacks(execute=True):
-            entry = audit_log.record(Actor(name="ada", role=None), "login", "plant", after={})
+            entry = audit_log.record(Actor(name="ada", role=None), "mark.add", "plant", after={})
         witness.keep(data, witness.Head(entry.sequence, entry.digest))
 
     lines_of, rows, content = servers.lines_of, database.rows, files.content

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.web.admission import LINES, Admission, Line, line_of, refused_of
+from tests.virtual_time import in_virtual_time
 
 PEOPLE, PROGRAMS, EVENTS = "/", "/api/v1/snapshot", "/api/v1/queues/alert/events"
-FEW = (Line("people", 2, 3, 5.0, 503), Line("programs", 1, 2, 5.0), Line("events", 1, 2, 5.0))
+FEW = (Line("people", 2, 3, 600.0, 503), Line("programs", 1, 2, 600.0), Line("events", 1, 2, 600.0))
 
 
 @dataclass
@@ -139,9 +140,10 @@ async def test_who_finds_a_line_full_is_refused_at_once_and_hears_when_to_come_b
     await asyncio.gather(*tasks)
 
 
+@in_virtual_time
 async def test_who_waits_too_long_is_refused_and_leaves_the_line():
     answers = Answers()
-    admission = Admission(answers, (Line("people", 1, 5, 0.01),), at_once=1)
+    admission = Admission(answers, (Line("people", 1, 5, 20.0),), at_once=1)
     first, second = await begun(admission, PEOPLE, PEOPLE)
     assert (await second).status == 429 and not admission.waiting["people"]
     answers.go.set()

@@ -35,9 +35,9 @@ def test_a_client_follows_the_primary_and_finds_what_was_answered(plant):
             pipe.incr("weir:counter")
             assert pipe.execute() == [1, 2]
         plant.primary().kill()
-        assert until(lambda: control.get("weir:before"), 30) == b"1"
+        assert until(lambda: control.get("weir:before")) == b"1"
         # One that fails may have been done, as after a reply that was lost.
-        assert until(lambda: control.incr("weir:counter"), 30) >= 3
+        assert until(lambda: control.incr("weir:counter")) >= 3
 
 
 def test_a_listener_follows_too(plant):
@@ -56,7 +56,7 @@ def test_a_listener_follows_too(plant):
         except redis.RedisError:
             return None
 
-    assert until(again, 30) == b"yes"
+    assert until(again) == b"yes"
 
 
 def test_a_write_that_no_replica_takes_fails_and_says_so(plant):
@@ -78,12 +78,12 @@ def test_the_doctor_says_which_replicas_and_sentinels_are_missing(plant, setting
     plant.sentinels[2].close()
     first, second = plant.replicas()
     first.kill()
-    until(lambda: len(list(doctor.fail_over())) == 2, 20)
+    until(lambda: len(list(doctor.fail_over())) == 2)
     replica, sentinel = doctor.fail_over()
     assert (replica.severity, sentinel.severity) == ("warning", "warning")
     assert str(plant.sentinels[2].port) in sentinel.text
     second.kill()
-    until(lambda: next(doctor.fail_over()).severity == "error", 20)
+    until(lambda: next(doctor.fail_over()).severity == "error")
 
 
 def test_the_doctor_finds_an_address_that_leaves_sentinels_out(plant, settings):
@@ -100,13 +100,13 @@ def test_a_stale_primary_gives_no_lease_and_a_lease_outlives_its_primary(plant):
         assert lease.acquire()
         stale = plant.primary()
         stale.freeze()
-        until(lambda: plant.primary() is not stale, 30)
-        until(lambda: after.set("weir:tried", "1"), 30)  # a replica follows the new primary, too
+        until(lambda: plant.primary() is not stale)
+        until(lambda: after.set("weir:tried", "1"))  # a replica follows the new primary, too
         assert Lease(after, "loop:1", 60.0).acquire() is None  # which knows the holder
         stale.thaw()
         with connected_before(stale) as astray, pytest.raises(redis.RedisError):
             Lease(astray, "loop:2", 60.0).acquire()
-        assert until(lease.renew, 30)  # it has found the new primary
+        assert until(lease.renew)  # it has found the new primary
         plant.until_whole()
 
 
@@ -123,12 +123,12 @@ def test_what_a_thawed_primary_takes_while_another_is_made_is_not_acknowledged(p
             stale = plant.primary()
             with Writers(plant.url, number, acknowledged):
                 stale.freeze()
-                until(lambda stale=stale: plant.primary() is not stale, 60)
+                until(lambda stale=stale: plant.primary() is not stale)
                 stale.thaw()
                 last = len(acknowledged)
-                until(lambda last=last: len(acknowledged) > last, 60)
+                until(lambda last=last: len(acknowledged) > last)
             plant.until_whole(60)
-        lasting = {int(each) for each in until(lambda: control.lrange("written", 0, -1), 30)}
+        lasting = {int(each) for each in until(lambda: control.lrange("written", 0, -1))}
     assert set(acknowledged) <= lasting
 
 

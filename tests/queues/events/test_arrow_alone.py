@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.waiting import MAX_SECONDS
+
 BY_ITSELF = """
 import sys
 import queues.events
@@ -49,7 +51,7 @@ OTHERS = (
 
 def run(program: str) -> None:
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "console.settings"}
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=environment)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=MAX_SECONDS, env=environment)
 
 
 @pytest.mark.parametrize(

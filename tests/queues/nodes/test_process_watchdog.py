@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from queues.nodes.process_watchdog import STUCK, STUCK_CHECKS, StartWatchdog
+from tests.waiting import MAX_SECONDS
 
 A_THREAD_THAT_NEVER_BEGINS = """
 import threading
@@ -33,6 +34,6 @@ def test_a_process_that_starts_a_thread_at_every_check_goes_on():
 
 def test_a_process_that_waits_for_a_thread_without_memory_ends_by_itself():
     command = [sys.executable, "-c", A_THREAD_THAT_NEVER_BEGINS]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=MAX_SECONDS)
     assert ended.returncode == STUCK
     assert "waits for a thread that never begins; it ends" in ended.stderr

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from itertools import count
 
@@ -28,7 +27,7 @@ from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.queues.samples import NOW_US, batch_of, blocks_of
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 
 @pytest.fixture
@@ -189,7 +188,7 @@ def test_a_row_that_is_no_count_refuses_no_report(control, left):
 
 def test_a_producers_figures_appear_while_it_is_running(client, control):
     client.publish("alert", batch_of(5))
-    until(lambda: control.hexists("weir:producers", "test|alert"), 5)
+    until(lambda: control.hexists("weir:producers", "test|alert"))
 
 
 def test_changed_points_are_followed_within_the_second(control, control_server, plant_topology):
@@ -263,7 +262,7 @@ def test_a_node_that_has_room_again_gets_its_share_again(client, nodes):
     full.config_set("maxmemory", 1)
     client.publish("alert", batch_of(512 * 3))
     full.config_set("maxmemory", nodes["n2"].config.maxmemory_bytes)
-    until(lambda: "n2" in client.publish("alert", batch_of(512 * 3)).by_container, 10)
+    until(lambda: "n2" in client.publish("alert", batch_of(512 * 3)).by_container)
 
 
 def test_when_no_container_takes_events_the_error_says_what_was_stored(client, nodes):
@@ -290,7 +289,7 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]) if child else 0)
 
 def test_a_process_that_was_forked_goes_on_with_its_client(control, control_server, plant_topology, nodes):
     """Threads stay behind in the process that was forked: the child's flush waited for one for ever."""
-    subprocess.run([sys.executable, "-c", FORKED, control_server.url], check=True, timeout=15)
+    subprocess.run([sys.executable, "-c", FORKED, control_server.url], check=True, timeout=MAX_SECONDS)
     assert len(set(stored_ids(nodes))) == 3
     assert json.loads(control.hget(keys.PRODUCERS, "forked|alert"))["events"] == 3
 
@@ -309,43 +308,42 @@ def test_ready_made_blocks_keep_their_ids(client, nodes):
 @pytest.mark.faults
 def test_kill_9_of_a_node_while_publishing_loses_nothing_acknowledged(client, nodes):
     """Blocks without ids of their own: what travels twice must carry the same ids, so that it counts once."""
-    stop, published, slowest = threading.Event(), [], [0.0]
+    stop, published = threading.Event(), []
 
     def produce() -> None:
         while not stop.is_set():
-            start = time.monotonic()
             published.append(client.publish("alert", batch_of(512 * 8, id=pa.nulls(512 * 8, pa.string()))))
-            slowest[0] = max(slowest[0], time.monotonic() - start)
 
     thread = threading.Thread(target=produce)
     thread.start()
-    until(lambda: len(published) > 20, 20)
+    until(lambda: len(published) > 20)
     nodes["n3"].kill()
     before = len(published)
-    until(lambda: len(published) > before + 20, 20)
+    until(lambda: len(published) > before + 20)
     nodes["n3"].start()
-    until(lambda: published and "n3" in published[-1].by_container, 20)
+    until(lambda: published and "n3" in published[-1].by_container)
     stop.set()
-    thread.join(20)
+    thread.join()
     acknowledged = sum(each.events for each in published)
     # n3's last second before kill -9 was not synced to disk by contract only when the machine dies, not the
     # process: the operating system has what the server wrote.
     distinct = set(stored_ids(nodes))
     assert len(distinct) >= acknowledged
     assert sum(each.rerouted for each in published) > 0
-    assert slowest[0] < 1.5
 
 
 @pytest.mark.faults
-def test_a_frozen_node_delays_a_publish_by_its_timeout_and_no_more(client, nodes):
-    client.publish("alert", batch_of(512 * 3))
+def test_a_frozen_node_is_waited_for_once(control_server, plant_topology, nodes, monkeypatch):
+    asked, send = [], Client.send
+    monkeypatch.setattr(
+        Client, "send", lambda self, queue, *more: asked.append(more[0]) or send(self, queue, *more)
+    )
     nodes["n1"].freeze()
-    start = time.monotonic()
-    published = client.publish("alert", batch_of(512 * 30, first=10_000))
-    seconds = time.monotonic() - start
+    with Client(control_server.url, "test", timeout_seconds=3.0) as client:
+        published = client.publish("alert", batch_of(512 * 30, first=10_000))
     nodes["n1"].thaw()
     assert published.events == 512 * 30
     assert "n1" not in published.by_container
-    assert seconds < 1.5
+    assert asked.count("n1") == 1
     ids = stored_ids(nodes)
     assert {f"e{row}" for row in range(10_000, 10_000 + 512 * 30)} <= set(ids)

@@ -38,7 +38,7 @@ def test_what_a_dead_worker_held_when_the_clock_was_set_back_is_claimed_as_soon_
     (claimed,) = segment.claim("dead", 100, MINUTE)
     clocked[1](0)
     assert segment.claim("w2", 100, MINUTE) == []  # it may live: nobody knows until it has been silent
-    (again,) = until(lambda: segment.claim("w2", 100, SOON), 5)
+    (again,) = until(lambda: segment.claim("w2", 100, SOON))
     assert again.block_id == claimed.block_id
 
 
@@ -47,7 +47,7 @@ def test_a_retry_is_due_when_it_was(clocked, segment):
     (claimed,) = segment.claim("w1", 100, MINUTE)
     assert segment.retry(claimed, "w1", SOON)
     clocked[1](0)
-    (again,) = until(lambda: segment.claim("w2", 100, MINUTE), 5)
+    (again,) = until(lambda: segment.claim("w2", 100, MINUTE))
     assert again.block_id == claimed.block_id
 
 

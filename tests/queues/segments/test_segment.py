@@ -12,9 +12,8 @@ from queues.events.block import Block, BlockIds, EncodedBlock, cut, decode
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Removed, Segment
 from tests.protocols.exploring import age_segment
-from tests.queues.samples import batch_of, blocks_of
+from tests.queues.samples import age_claims, batch_of, blocks_of
 from tests.servers import Server
-from tests.waiting import until
 
 MINUTE = 60.0
 
@@ -138,9 +137,9 @@ def test_blocks_of_a_dead_worker_are_claimed_by_the_next_one_with_a_try_more(seg
 def test_a_worker_that_keeps_its_block_alive_is_not_robbed(segment):
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("slow", 100, MINUTE)
-    until(lambda: segment.node.xpending_range(segment.stream, "workers", "-", "+", 1, idle=80), 5)
+    age_claims(segment, "slow", [claimed], 10 * MINUTE)
     assert segment.keep_alive("slow", [claimed.entry_id]) == [claimed.entry_id]
-    assert segment.claim("w2", 100, 0.07) == []
+    assert segment.claim("w2", 100, 5 * MINUTE) == []
 
 
 def test_a_paused_worker_does_not_steal_its_block_back(segment):

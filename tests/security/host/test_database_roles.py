@@ -115,7 +115,7 @@ def test_observer_alerter_loops_and_upkeep_work_with_the_workers_role(
         for command in ("observe", "alert")
     ]
     try:
-        until(lambda: control.exists(str(keys.SNAPSHOT)), 60)
+        until(lambda: control.exists(str(keys.SNAPSHOT)))
         done = managed({**worker, "WEIR_WITHOUT_PAGES": "1"}, "shell", "-c", WORK)
     finally:
         for process in started:

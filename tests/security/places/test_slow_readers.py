@@ -4,15 +4,22 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.test import Client
 
 from console.actions import exports
-from console.web.admission import LINES, Admission, line_of
+from console.assistants import endpoint
+from console.web import admission
+from console.web.admission import LINES, Admission, claim, credential_of, line_of
+from console.web.refusal import RequestRefused
 from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
+from tests.virtual_time import in_virtual_time
+from tests.waiting import MAX_SECONDS
 
 ATTACKER, SOMEBODY = "198.51.100.9", "203.0.113.7"
 MANY = 60
@@ -32,7 +39,7 @@ async def reads_nothing(message: dict[str, Any]) -> None:
         await asyncio.Event().wait()
 
 
-async def ask(application: Any, path: str, address: str, send: Any) -> None:
+async def ask(application: Any, path: str, address: str, send: Any, *headers: tuple[bytes, bytes]) -> None:
     messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
 
     async def receive() -> Any:
@@ -41,7 +48,11 @@ async def ask(application: Any, path: str, address: str, send: Any) -> None:
         return await asyncio.Event().wait()
 
     scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": path, "scheme": "http"}
-    peer = {"client": (address, 40_000), "server": ("testserver", 80), "headers": [(b"host", b"testserver")]}
+    peer = {
+        "client": (address, 40_000),
+        "server": ("testserver", 80),
+        "headers": [(b"host", b"testserver"), *headers],
+    }
     await application({**scope, **peer, "raw_path": path.encode(), "query_string": b""}, receive, send)
 
 
@@ -52,8 +63,9 @@ async def status(application: Any, path: str, address: str = SOMEBODY) -> int:
     async def send(message: dict[str, Any]) -> None:
         found.extend([message["status"]] if "status" in message else [])
 
-    async with asyncio.timeout(2):
-        await ask(application, path, address, send)
+    began = asyncio.get_running_loop().time()
+    await ask(application, path, address, send)
+    assert asyncio.get_running_loop().time() == began, "a place was waited for"
     return found[0]
 
 
@@ -71,6 +83,7 @@ async def slow_readers(application: Any, path: str, address: str = ATTACKER, man
 
 
 @pytest.mark.parametrize("path", ["/static/weir.css", "/login/", "/api/v1/snapshot", "/readyz", "/healthz"])
+@in_virtual_time
 async def test_one_address_that_reads_nothing_leaves_places_for_others(path):
     application = Admission(answer)
     async with slow_readers(application, path):
@@ -79,12 +92,108 @@ async def test_one_address_that_reads_nothing_leaves_places_for_others(path):
         ] * 4
 
 
+@in_virtual_time
 async def test_one_customer_of_a_provider_has_many_ipv6_addresses_and_counts_as_one():
     application = Admission(answer)
     async with slow_readers(application, "/login/", "2001:db8:0:1::{:x}"):
         assert await status(application, "/login/", "2001:db8:0:2::1") == 200
 
 
+@asynccontextmanager
+async def slow_person(application: Any, path: str, credentials: list[tuple[bytes, bytes]], many: int) -> Any:
+    """Read nothing of many answers as one person, from four addresses and with these credentials by turns."""
+    refused: list[int] = []
+
+    async def reads_no_body(message: dict[str, Any]) -> None:
+        refused.extend([message["status"]] if message.get("status", 200) >= 400 else [])
+        await reads_nothing(message)
+
+    tasks = [
+        asyncio.create_task(
+            ask(application, path, f"198.51.100.{at % 4}", reads_no_body, credentials[at % len(credentials)])
+        )
+        for at in range(many)
+    ]
+    for _ in range(40):
+        await asyncio.sleep(0)
+    yield refused
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def answer_the_viewer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """An application that finds every credential to be the viewer's."""
+    while (await receive()).get("more_body"):
+        pass
+    if credential_of(scope):
+        claim(scope, "person:viewer")
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+TOKENS = [(b"authorization", b"Bearer weir_%d" % number) for number in range(40)]
+SESSIONS = [(b"cookie", b"csrftoken=x; weir_session=%d" % number) for number in range(40)]
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [TOKENS[:1], SESSIONS[:1], [TOKENS[0], SESSIONS[0]], TOKENS + SESSIONS],
+    ids=["one token", "one session", "token and session", "many of both"],
+)
+@pytest.mark.parametrize("path", ["/", "/api/v1/snapshot", "/api/v1/ledger/export", "/mcp"])
+@in_virtual_time
+async def test_one_person_that_reads_nothing_leaves_places_for_others(path, credentials, settings):
+    settings.SESSION_COOKIE_NAME = "weir_session"
+    application = Admission(answer_the_viewer)
+    for _ in range(2):  # the second time the process knows whose the credentials are
+        async with slow_person(application, path, credentials, 16):
+            assert [await status(application, each) for each in (path, "/", "/healthz")] == [200] * 3
+        assert not application.at_work.total() and not application.at_work_of
+
+
+async def test_a_person_who_waits_for_answers_is_not_refused_once_known():
+    application = Admission(answer_the_viewer)
+    await ask(application, "/api/v1/snapshot", SOMEBODY, AsyncMock(), TOKENS[0])
+    async with slow_person(application, "/api/v1/snapshot", TOKENS[:1], 12) as refused:
+        assert refused == []
+        assert application.at_work["programs"] == 4 and len(application.waiting["programs"]) == 8
+
+
+@in_virtual_time
+async def test_exports_keep_nobody_from_the_api():
+    application = Admission(answer)
+    async with slow_readers(application, "/api/v1/audit/export", "198.51.100.{}"):
+        assert application.at_work["exports"] == 4
+        assert await status(application, "/api/v1/snapshot") == 200
+
+
+@pytest.mark.django_db
+def test_sessions_tokens_and_assistants_are_counted_for_their_person(
+    browsers, secrets, stored_snapshot, monkeypatch
+):
+    claimed: list[str] = []
+
+    def refuse(scope: Any, person: str) -> None:
+        claimed.append(person)
+        raise RequestRefused(429, "you have too many requests at work at once.", 1, field="")
+
+    monkeypatch.setattr(admission, "claim", refuse)
+    token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['viewer']}"}
+    answers = [
+        browsers["viewer"].get("/nodes/"),
+        browsers["viewer"].get("/api/v1/loops"),
+        Client().get("/api/v1/loops", **token),
+    ]
+    assert [(each.status_code, each["Retry-After"]) for each in answers] == [(429, "1")] * 3
+    scope = {"headers": [(b"authorization", f"Bearer {secrets['viewer']}".encode())], "client": (SOMEBODY, 5)}
+    with pytest.raises(RequestRefused):
+        endpoint._actor(scope)
+    assert len(claimed) == 4 and len(set(claimed)) == 1
+
+
+@in_virtual_time
 async def test_readers_of_files_from_everywhere_keep_nobody_from_the_pages():
     application = Admission(answer)
     async with slow_readers(application, "/static/weir.css", "198.51.100.{}"):
@@ -92,18 +201,22 @@ async def test_readers_of_files_from_everywhere_keep_nobody_from_the_pages():
 
 
 @pytest.mark.parametrize("line", LINES)
+@in_virtual_time
 async def test_who_reads_nothing_is_let_go_and_the_next_is_served(line):
-    paths = ("/", "/api/v1/ledger", "/static/a.js", "/readyz", "/healthz")
+    paths = ("/", "/api/v1/ledger", "/audit/export", "/static/a.js", "/readyz", "/healthz")
     path = next((each for each in paths if line_of({"method": "GET", "path": each}) == line.name), "/")
-    application = Admission(answer, reading_seconds=0.05)
+    application = Admission(answer)
     async with slow_readers(application, path, "198.51.100.{}", many=line.at_work) as tasks:
         assert application.at_work.total()
-        await asyncio.wait(tasks, timeout=10)
-        assert all(task.done() and task.exception() is None for task in tasks)
+        began = asyncio.get_running_loop().time()
+        await asyncio.wait(tasks)
+        assert asyncio.get_running_loop().time() - began < 1.5 * PATIENCE_SECONDS
+        assert all(task.exception() is None for task in tasks)
         assert not application.at_work.total() and not application.at_work_of
 
 
 @pytest.mark.parametrize(("bytes_per_second", "is_read"), [(12_000, True), (4_000, False)])
+@in_virtual_time
 async def test_a_long_export_goes_on_as_long_as_its_reader_takes_it(bytes_per_second, is_read):
     seconds, piece = [0.0], b"x" * 32_768
 
@@ -122,6 +235,7 @@ async def test_a_long_export_goes_on_as_long_as_its_reader_takes_it(bytes_per_se
             await reader.send(message)
 
 
+@in_virtual_time
 async def test_what_lies_in_buffers_buys_no_time():
     """Megabytes are taken at once by the network's buffers, and then nothing is read."""
     pieces = iter(range(100))
@@ -130,15 +244,18 @@ async def test_what_lies_in_buffers_buys_no_time():
         if next(pieces, None) is None:
             await asyncio.Event().wait()
 
-    reader = Reader(stuck_after_many, patience_seconds=0.05)
+    reader = Reader(stuck_after_many)
     message = {"type": "http.response.body", "body": b"x" * 4_096, "more_body": True}
     for _ in range(100):
         await reader.send(message)
+    began = asyncio.get_running_loop().time()
     with pytest.raises(ReaderLeft):
-        async with asyncio.timeout(10):  # 50 s, if what was sent were read
-            await reader.send(message)
+        await reader.send(message)
+    waited = asyncio.get_running_loop().time() - began
+    assert waited < PATIENCE_SECONDS + 1, "70 s, if what was sent were read"
 
 
+@in_virtual_time
 async def test_the_time_in_which_an_answer_is_made_is_not_its_readers():
     seconds = [0.0]
 
@@ -170,7 +287,7 @@ async def test_django_closes_an_export_whose_reader_has_left(settings):
 
     loop = asyncio.get_running_loop()
     application = Admission(Export(), reading_seconds=0.05)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_SECONDS):
         await ask(application, "/audit/export", SOMEBODY, reads_nothing)
         await closed.wait()
     assert not application.at_work.total()

@@ -20,6 +20,7 @@ from console.api.ingestion.body_limit import LARGE_OF_ONE, STRANGER_BYTES, Allow
 from console.models import ApiToken
 from tests.asgi import scope_of
 from tests.security.requests.producing import ADDRESS
+from tests.waiting import MAX_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CHUNK = b"x" * 65_536
@@ -125,7 +126,7 @@ async def test_who_sends_a_body_is_asked_while_another_is_waited_for(limit, secr
     both = threading.Barrier(2)
 
     def quota_after_both(actor: Actor) -> Quota:
-        both.wait(20)
+        both.wait(MAX_SECONDS)
         return quota_of(actor)
 
     monkeypatch.setattr(body_allowance, "quota_of", quota_after_both)

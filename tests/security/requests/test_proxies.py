@@ -8,6 +8,7 @@ import pytest
 
 from console.connections.client_addresses import networks_of
 from console.web.proxies import TrustedProxies
+from tests.waiting import MAX_SECONDS
 
 PROXY, CLIENT = "10.0.3.4", "192.0.2.7"
 
@@ -62,7 +63,7 @@ def test_a_network_that_is_none_is_refused():
 
 def test_the_served_console_believes_no_header_of_a_peer_on_its_own_host(served):
     """uvicorn would believe 127.0.0.1 by itself: metrics are for this machine, and say whom they see."""
-    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=MAX_SECONDS)) as connection:
         headers = {"X-Forwarded-For": "203.0.113.5", "Authorization": "Bearer weir_none"}
         for _ in range(41):  # 20 a minute: two minutes may have begun meanwhile
             connection.request("GET", "/api/v1/loops", headers=headers)

@@ -23,6 +23,7 @@ from tests.console.live.sockets import Socket
 from tests.console.live.test_live import HOST, OUR_ORIGIN, cookie_of, opened
 from tests.console.served import Served, serving
 from tests.servers import Server
+from tests.waiting import MAX_SECONDS
 
 PER_PERSON = 20
 NONSENSE = [
@@ -48,7 +49,7 @@ def options_of(served: Served) -> dict[str, Any]:
 async def closing(connection: Any) -> tuple[int, str]:
     """The close code and reason; what is sent before is passed over."""
     with pytest.raises(ConnectionClosed) as closed:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(MAX_SECONDS):
             while True:
                 await connection.recv()
     return closed.value.rcvd.code, closed.value.rcvd.reason
@@ -77,7 +78,7 @@ async def test_a_frame_of_many_fragments_is_counted_as_a_whole(served, control, 
         await connection.recv()
         with pytest.raises(ConnectionClosed) as closed:
             await connection.send("x" * 500 for _ in range(10))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(MAX_SECONDS):
                 await connection.recv()
                 await connection.recv()
         # Closed before the last of them was sent, what it said of it may be lost; it serves the next one.
@@ -103,7 +104,7 @@ async def test_nonsense_closes_the_socket_and_leaves_no_traceback(served, contro
 async def test_a_strange_address_leaves_no_traceback(served, control, quiet_log, query):
     async with websockets.connect(f"{served.live}?{query}", **options_of(served)) as connection:
         try:
-            await asyncio.wait_for(connection.recv(), 5)
+            await asyncio.wait_for(connection.recv(), MAX_SECONDS)
         except ConnectionClosed as closed:
             assert closed.rcvd.code == 4400 and len(closed.rcvd.reason.encode()) <= 123
 
@@ -119,7 +120,7 @@ HANDSHAKE = (
     [b"Origin: http://[", b"Authorization: Bearer \xff\xfe", b"Cookie: sessionid=\xff\xfe%00", b"Host: [::1"],
 )
 def test_a_strange_handshake_leaves_no_traceback(served, control, quiet_log, header):
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=MAX_SECONDS) as connection:
         connection.sendall(HANDSHAKE % (served.port, header))
         assert connection.recv(4096).startswith(b"HTTP/1.1 ")
 
@@ -142,13 +143,13 @@ async def test_a_person_has_20_sockets_and_the_21st_is_answered_so(alone, contro
             for _ in range(PER_PERSON)
         ]
         for connection in held:
-            await asyncio.wait_for(connection.recv(), 10)
+            await asyncio.wait_for(connection.recv(), MAX_SECONDS)
         async with websockets.connect(alone.live, **options) as one_more:
             code, reason = await closing(one_more)
         assert code == 4429 and "20 live connections" in reason
         await held[0].close()
         async with websockets.connect(alone.live, **options) as instead:
-            assert await asyncio.wait_for(instead.recv(), 10)
+            assert await asyncio.wait_for(instead.recv(), MAX_SECONDS)
     assert "Traceback" not in alone.log.read_text()
 
 

@@ -10,6 +10,8 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.waiting import MAX_SECONDS
+
 
 @dataclass
 class WorkReporter:
@@ -35,7 +37,7 @@ def _serving(server: Any) -> Iterator[None]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(MAX_SECONDS)
 
 
 class _Smtp(socketserver.StreamRequestHandler):

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from queues import keys
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from tests.workers.alerts.checks import lost, node, plant, rule, the_alert
 from tests.workers.alerts.receiving import hook
 from workers.alerts.alerter import Alerter
@@ -120,7 +120,7 @@ def test_it_runs_until_it_is_asked_to_stop(control):
     running = threading.Thread(target=Alerter(control).run, args=(stop,))
     running.start()
     stop.set()
-    running.join(20)
+    running.join(MAX_SECONDS)
     assert not running.is_alive()
 
 
@@ -151,7 +151,7 @@ class Process:
     def kill(self) -> None:
         if self.child is not None:
             self.child.send_signal(signal.SIGKILL)
-            self.child.wait(10)
+            self.child.wait(MAX_SECONDS)
             self.child = None
 
 
@@ -184,9 +184,7 @@ def test_killed_at_any_instant_it_notifies_of_each_alert_once(control_server, co
                 lose(control, names[: max(1, round(seq * 12 / 8))], end)
                 process.kill()
             process.start()
-            until(
-                lambda: lose(control, names) or notified(reporter).keys() >= set(names), 60, every_seconds=0.5
-            )
+            until(lambda: lose(control, names) or notified(reporter).keys() >= set(names), every_seconds=0.5)
         finally:
             process.kill()
         assert {name: len(keys) for name, keys in notified(reporter).items()} == dict.fromkeys(names, 1)

@@ -352,7 +352,7 @@ def test_alerts_go_to_a_real_alertmanager_and_others_come_back_as_evidence(
         fire(looks)
         assert deliver(looks) == 1
         name = the_alert().rule_name
-        until(lambda: name in alerts(), 10.0, 0.2)
+        until(lambda: name in alerts(), every_seconds=0.2)
         ours = alerts()[name]
         assert ours["status"]["state"] == "active" and ours["labels"]["node"] == "n1"
         assert ours["annotations"]["summary"] == "Node n1 is lost"
@@ -360,7 +360,9 @@ def test_alerts_go_to_a_real_alertmanager_and_others_come_back_as_evidence(
         # Somebody else's alert on the same node, as their Prometheus would post it.
         theirs = {"labels": {"alertname": "DiskFull", "severity": "page", "instance": "n1"}}
         httpx.post(f"{url}/api/v2/alerts", json=[theirs]).raise_for_status()
-        until(lambda: ReportedAlert.objects.filter(name="DiskFull", ended_at=None).exists(), 20.0, 0.2)
+        until(
+            lambda: ReportedAlert.objects.filter(name="DiskFull", ended_at=None).exists(), every_seconds=0.2
+        )
         assert not ReportedAlert.objects.filter(name=name).exists()  # our own came by, too
         alert = the_alert()
         [row] = reported.beside(alert, *history.span(alert), timezone.now())
@@ -369,7 +371,8 @@ def test_alerts_go_to_a_real_alertmanager_and_others_come_back_as_evidence(
         over = {**theirs, "endsAt": timezone.now().isoformat()}
         httpx.post(f"{url}/api/v2/alerts", json=[over]).raise_for_status()
         until(
-            lambda: ReportedAlert.objects.filter(name="DiskFull", ended_at__isnull=False).exists(), 20.0, 0.2
+            lambda: ReportedAlert.objects.filter(name="DiskFull", ended_at__isnull=False).exists(),
+            every_seconds=0.2,
         )
 
         looks.snapshot = plant()
@@ -377,4 +380,4 @@ def test_alerts_go_to_a_real_alertmanager_and_others_come_back_as_evidence(
             looks.look()
             looks.now += 6
         assert deliver(looks) == 1
-        until(lambda: name not in alerts(), 10.0, 0.2)  # those that are over are not listed
+        until(lambda: name not in alerts(), every_seconds=0.2)  # those that are over are not listed

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from queues.errors import BadInput
+from tests.waiting import MAX_SECONDS
 from tests.workers.alerts.checks import Looks, lost, rule
 from tests.workers.alerts.receiving import hook
 from workers.alerts.delivery import dispatcher, outbox, receivers
@@ -166,7 +167,7 @@ def test_a_service_that_hangs_keeps_no_other_receiver_waiting(looks, posts, monk
 
     def hang(*_: object) -> None:
         silent.set()
-        release.wait(20)
+        release.wait(MAX_SECONDS)
         raise Failed("it hung")
 
     receivers.define("chat", "webhook", {"url": "http://127.0.0.1:9999/"})

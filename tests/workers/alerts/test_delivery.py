@@ -10,6 +10,7 @@ import pytest
 from django.db import DatabaseError
 
 from queues.nodes.server import free_port
+from tests.waiting import MAX_SECONDS
 from tests.workers.alerts.checks import Looks, kinds, lost, plant, rule, the_alert
 from tests.workers.alerts.receiving import WorkReporter, hook, mail_server
 from workers.alerts.conditions.evidence import failing_receivers
@@ -213,7 +214,7 @@ def test_a_message_whose_failure_can_not_be_noted_lets_no_other_be_sent_again(lo
         raise Failed("it does not answer")
 
     def mail(*_):
-        assert refused.wait(30), "sent, but noted after the failure"
+        assert refused.wait(MAX_SECONDS), "sent, but noted after the failure"
 
     monkeypatch.setattr(outbox, "failed", unnoted)
     with pytest.raises(DatabaseError, match="refused"):

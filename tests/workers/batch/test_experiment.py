@@ -3,6 +3,8 @@
 import os
 import signal
 import subprocess
+import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import redis
+from django.contrib.auth.models import User
 
 from controllers.simulation.catalog import SCENARIOS
 from queues.errors import BadInput
 from tests.waiting import until
-from workers.batch import runs, task_definitions, task_managers
+from workers.batch import catalog, fair_share, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs import experiment as job
 from workers.batch.jobs.job import Surroundings
@@ -43,7 +46,7 @@ def begun(where: Surroundings, **fields: Any) -> tuple[Experiment, Run]:
 
 
 def worked(run: Run, where: Surroundings) -> Run:
-    def work(number: int, worker: str, role: str) -> None:
+    def work(number: int, worker: str, role: str, is_requested: bool) -> None:
         assert role == "spark"  # not where consumers are
         batch_worker.work_at(number, worker, where.control, where.data, now)
 
@@ -118,4 +121,50 @@ def test_a_simulation_ends_when_its_worker_does(where):
     os.close(read)
     os.write(write, b'{"scenario": "queues", "law": "rebalancing", "settings": {"configuration": 4}, ')
     os.close(write)  # as when the worker is killed
-    until(lambda: process.poll() is not None, 20)
+    until(lambda: process.poll() is not None)
+
+
+@pytest.mark.parametrize(
+    ("law", "limits", "why"),
+    [
+        (
+            "memory",
+            {},
+            "law=memory: The experiment used more than 1,024 MB of memory. Simulate less at once.",
+        ),
+        ("memory", {"memory_bytes": 2**29}, "more than 512 MB of memory"),
+        ("cpu", {"cpu_seconds": 1}, "law=cpu: The experiment used more than 1 s of CPU time."),
+    ],
+)
+def test_a_simulation_that_takes_too_much_ends_alone_and_says_what_to_do(
+    law, limits, why, where, monkeypatch
+):
+    """A real process that asks for 2 GiB, or spins; the worker in this process does its next run."""
+    monkeypatch.setattr(job, "COMMAND", (sys.executable, "-m", "tests.workers.batch.greedy_simulation"))
+    monkeypatch.setattr(job, "LIMITS", replace(job.LIMITS, **limits))
+    _, run = begun(where, laws=[law])
+    ended = worked(run, where)
+    assert ended.state == Run.State.FAILED and why in ended.error
+    assert ended.chunks.get().tries == 1  # another try would take as much
+    assert worked(begun(where, laws=["modest"])[1], where).state == Run.State.DONE
+
+
+def test_the_advice_names_the_settings_that_make_a_scenario_large():
+    request = {"scenario": "churn"}
+    assert job._over("more than 1 s", request).message.endswith("Reduce nodes, containers or hours.")
+
+
+def test_a_chunk_that_takes_too_long_by_the_clock_ends_its_run(where, monkeypatch):
+    monkeypatch.setattr(job, "COMMAND", ("sleep", "60"))
+    declared = replace(catalog.JOBS[job.NAME], max_chunk_seconds=0.0)
+    monkeypatch.setitem(catalog.JOBS, job.NAME, declared)
+    ended = worked(begun(where, laws=["thesis"])[1], where)
+    assert ended.state == Run.State.FAILED and "longer than 0 s" in ended.error
+
+
+def test_what_a_person_asks_for_has_a_limit_of_time_whatever_the_job_says(where):
+    owner = User.objects.create_user("anna")
+    for asked, limit in ((owner, fair_share.MAX_REQUESTED_CHUNK_SECONDS), (None, None)):
+        run = runs.begin("retention", where, owner=asked)
+        assert batch_worker.BatchWorker(run, "w", where, now)._max_seconds() == limit
+        runs.end(run, Run.State.DONE, now())

@@ -23,7 +23,7 @@ import pytest
 import redis
 
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import batch_of
 from workers.batch.catalog import JOBS
@@ -129,18 +129,18 @@ def test_a_worker_that_was_paused_and_revived_cannot_write_after_its_successor(p
     plant.define("parts", "python:tests.workers.batch.job_samples.NUMBERED", parameters={"chunks": 1})
     (plant.data / "hold").touch()
     paused = plant.start("job", "run", "parts", "--here", "--json")
-    until((plant.data / "holding").exists, 30)
+    until((plant.data / "holding").exists)
     os.kill(paused.pid, signal.SIGSTOP)
     (plant.data / "hold").unlink()
     age_signs_of_life(plant)
     (run,) = next(task for task in plant.job("list")["tasks"] if task["name"] == "parts")["runs"]
     successor = plant.start("shell", "-v0", "-c", WORK.format(run=run["run"]))
-    out, err = successor.communicate(timeout=60)
+    out, err = successor.communicate(timeout=MAX_SECONDS)
     assert successor.returncode == 0, err
     part = plant.data / "extracts" / "part-0.txt"
     assert part.read_text() == str(successor.pid)
     os.kill(paused.pid, signal.SIGCONT)
-    out, err = paused.communicate(timeout=60)
+    out, err = paused.communicate(timeout=MAX_SECONDS)
     assert "is not this worker's any more" in err
     assert part.read_text() == str(successor.pid)
     assert json.loads(out)["state"] == "done" and json.loads(out)["chunks_done"] == 1
@@ -211,7 +211,7 @@ class Spark:
 
     def close(self) -> None:
         self.process.stdin.close()
-        self.process.wait(30)
+        self.process.wait(MAX_SECONDS)
         self.process.stdout.close()
 
 
@@ -379,11 +379,11 @@ def test_a_killed_worker_leaves_nothing_half_and_another_goes_on_where_it_was(
     worker = CeleryWorker(control, plant.environment["REDIS_URL"], plant.data, queues="spark,jobs").start()
     try:
         tick(plant)
-        spark = until(lambda: spark_of(worker), 60)
-        until(lambda: control.hlen(f"weir:job:{run}"), 60)
+        spark = until(lambda: spark_of(worker))
+        until(lambda: control.hlen(f"weir:job:{run}"))
         worker.kill()
         # Spark's process sees its worker gone, and ends by itself.
-        until(lambda: not spark.is_running() or spark.status() == psutil.STATUS_ZOMBIE, 30)
+        until(lambda: not spark.is_running() or spark.status() == psutil.STATUS_ZOMBIE)
         assert plant.job("show", str(run))["state"] == "running"
         age_signs_of_life(plant)
         control.delete(f"weir:job:{run}:workers")
@@ -437,7 +437,7 @@ def test_a_cancelled_spark_job_ends_its_process_and_shows_nothing(
     process = SparkProcess("stream_statistics")
     with pytest.raises(ChunkLeaseLost):
         process.work(CancelledSeat(tmp_path, control))
-    until(lambda: not java_of(tmp_path), 30)
+    until(lambda: not java_of(tmp_path))
     assert not list(tmp_path.glob("statistics/*/day=*"))
 
 

@@ -6,6 +6,7 @@ from contextlib import closing, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
 import redis
@@ -30,6 +31,8 @@ from workers.consumer.handlers.sql import Sql, SqliteStore
 from workers.coordination.leases import Lease
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import Recorder
+from workers.lab.models import Experiment
+from workers.lab.series import series_file, write_series
 from workers.models import Chunk, LedgerEntry, Loop, Override, PipelineVersion, Plan, Run, Task, Tuning
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
@@ -48,7 +51,7 @@ class Keeper:
     def run(self, **days: int) -> Run:
         values = dict.fromkeys((each.name for each in retention.PARAMETERS), 0)
         run = runs.begin("retention", self.where, {**values, **days})
-        sent: list[tuple[int, str, str]] = []
+        sent: list[tuple[int, str, str, bool]] = []
         while run.state in runs.OPEN:
             task_managers.manage(run, self.where.control, NOW, lambda *worker: sent.append(worker))
             while sent:
@@ -223,7 +226,7 @@ def test_a_keep_that_came_after_the_plan_still_counts(keeper: Keeper) -> None:
         run,
         keeper.where.control,
         NOW,
-        lambda number, worker, role: batch_worker.work_at(
+        lambda number, worker, *_: batch_worker.work_at(
             number, worker, keeper.where.control, keeper.where.data, lambda: NOW
         ),
     )
@@ -607,3 +610,32 @@ def test_a_file_of_handled_events_that_is_small_enough_is_not_read(
     monkeypatch.delattr(handled_rows, "measured")
     handled(keeper, 5)
     assert keeper.run(handled_megabytes=1).progress["rows"] == 0
+
+
+def test_old_experiments_go_with_their_series_and_open_ones_stay(keeper: Keeper) -> None:
+    old, new, at_work = (
+        Experiment.objects.create(scenario="crash", laws=["thesis"], created_at=NOW - timedelta(days=days))
+        for days in (40, 20, 40)
+    )
+    at_work.run = runs.begin("experiment", keeper.where, {"experiment": at_work.pk})
+    at_work.save()
+    for each in (old, new, at_work):
+        write_series(keeper.where.data / series_file(each.pk, "thesis"), 1.0, {"waiting": np.zeros(3)})
+    assert keeper.run(experiment_days=30).progress["rows"] == 1
+    assert set(Experiment.objects.all()) == {new, at_work}
+    kept = {path.name for path in (keeper.where.data / "experiments").iterdir()}
+    assert kept == {str(new.pk), str(at_work.pk)}
+
+
+def test_extracts_and_uploaded_traces_go_by_their_age_wherever_a_version_kept_them(keeper: Keeper) -> None:
+    names = ["extracts/a.csv", "extracts/queue=alert/b.csv", "traces/c.csv", "traces/7/d.csv.gz"]
+    paths = [keeper.where.data / name for name in names]
+    new = keeper.where.data / "extracts/queue=alert/new.parquet"
+    for path in (*paths, new):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("v\n1\n")
+        os.utime(path, ((NOW - timedelta(days=40)).timestamp(),) * 2)
+    os.utime(new, (NOW.timestamp(),) * 2)
+    assert keeper.run(extract_days=30).progress["rows"] == 4
+    assert new.exists() and not any(path.exists() for path in paths)
+    assert keeper.run().state == "done" and new.exists()  # 0 days: for ever

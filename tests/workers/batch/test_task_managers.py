@@ -31,7 +31,7 @@ class Bench:
 
     def __init__(self, control: redis.Redis, data: Path) -> None:
         self.control, self.data, self.now = control, data, NOW
-        self.sent: list[tuple[int, str, str]] = []
+        self.sent: list[tuple[int, str, str, bool]] = []
 
     @property
     def where(self) -> Surroundings:
@@ -51,7 +51,7 @@ class Bench:
 
     def work(self, host: str = "") -> int:
         """The worker that was sent for first lives its life."""
-        number, worker, _ = self.sent.pop(0)
+        number, worker, *_ = self.sent.pop(0)
         return batch_worker.work_at(number, worker, self.control, self.data, lambda: self.now, host)
 
     def lease(self, run: Run, worker: str = "w") -> ChunkLease:
@@ -115,7 +115,7 @@ def test_a_run_is_done_chunk_by_chunk_and_says_how_far_it_is(bench: Bench) -> No
     run = bench.begin()
     assert (run.state, run.chunks_total) == ("queued", 3)
     bench.manage()
-    assert [role for _, _, role in bench.sent] == ["jobs"]
+    assert [role for _, _, role, _ in bench.sent] == ["jobs"]
     assert bench.work() == 3
     bench.manage()
     run.refresh_from_db()
@@ -445,7 +445,7 @@ def test_a_run_goes_on_at_once_after_a_clock_that_was_ahead_is_set_right(bench: 
     bench.begin()
     bench.pass_seconds(3_600)
     bench.manage()
-    number, worker, _ = bench.sent.pop(0)
+    number, worker, *_ = bench.sent.pop(0)
     assert claim(number, worker, bench.now) is not None
     bench.control.zadd(keys.JOB_WORKERS.of(number), {worker: bench.now.timestamp() + 15})
     bench.pass_seconds(120 - 3_600)

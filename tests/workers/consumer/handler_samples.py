@@ -38,9 +38,15 @@ def refuse_odd_block(delivery: Delivery) -> Outcome | None:
     return refuse_odd(list(delivery.rows()))
 
 
+def hang() -> None:
+    """Hang until the time limit, which comes at once however long it is: a test waits for none."""
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+    time.sleep(600)
+
+
 def hang_on_13(events: list[dict[str, Any]]) -> None:
     if any(event["value"] == 13.0 for event in events):
-        time.sleep(600)
+        hang()
 
 
 def sleep_deaf(events: list[dict[str, Any]]) -> None:

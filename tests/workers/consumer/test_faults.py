@@ -141,7 +141,7 @@ def test_sql_effects_are_exact_while_the_whole_host_is_killed_in_the_middle(
     until(lambda: segment.counters()["removed_events"] > 1000, WAIT_SECONDS)
     host.kill()
     host.start()
-    until(lambda: settled(segment) or (order(4, handler="sql"), False)[1], 60, 1.0)
+    until(lambda: settled(segment) or (order(4, handler="sql"), False)[1], every_seconds=1.0)
     with sqlite3.connect(host.data / "handled.sqlite3") as database:
         kept = [row[0] for row in database.execute("SELECT id FROM handled")]
     database.close()

@@ -68,7 +68,7 @@ def test_postgres_where_an_insert_waited_for_too_long_takes_the_same_block_once_
         other.execute("LOCK TABLE handled")
         with pytest.raises(TimeLimitExceeded), time_limit(0.3):
             handler.handle([block])
-        until(lambda: transactions_open(postgres_url) == 1, 10)  # the lock's own
+        until(lambda: transactions_open(postgres_url) == 1)  # the lock's own
     assert handler.handle([block]) == Outcome(effects=8)
     assert transactions_open(postgres_url) == 0
 

@@ -21,6 +21,7 @@ from queues.events import block
 from queues.nodes.agent import Agent
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
+from tests.waiting import MAX_SECONDS
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of
 from workers.control.engine import tick_due
 from workers.control.kinds import shedding
@@ -146,7 +147,7 @@ class Producer(threading.Thread):
 
     def finish(self) -> Phase:
         self._over.set()
-        self.join(20)
+        self.join(MAX_SECONDS)
         return self.phase
 
 

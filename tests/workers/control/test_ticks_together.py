@@ -208,9 +208,9 @@ def test_a_plants_loops_are_not_begun_again_while_they_are_ticked():
     ticks.begin("shop", hangs.wait)
     ticks.begin("shop", lambda: ticked.append("shop"))
     ticks.begin("other", lambda: ticked.append("other"))
-    until(lambda: ticked == ["other"], 10)
+    until(lambda: ticked == ["other"])
     hangs.set()
-    until(lambda: ticks.begin("shop", lambda: ticked.append("shop")) or "shop" in ticked, 10)
+    until(lambda: ticks.begin("shop", lambda: ticked.append("shop")) or "shop" in ticked)
 
 
 def test_a_plant_that_fails_says_so_and_is_ticked_again(caplog):
@@ -220,5 +220,5 @@ def test_a_plant_that_fails_says_so_and_is_ticked_again(caplog):
         ticked.append(1)
         raise ConnectionError("the shop is away")
 
-    until(lambda: ticks.begin("shop", fails) or len(ticked) > 1, 10)
+    until(lambda: ticks.begin("shop", fails) or len(ticked) > 1)
     assert "The loops of shop were not ticked" in caplog.text

@@ -1,12 +1,28 @@
 """Leases on a real server."""
 
 import threading
-import time
+from contextlib import contextmanager
 
 import pytest
+import redis
 
-from tests.waiting import until
-from workers.coordination.leases import Lease, LeaseGroup
+from queues import keys
+from tests.waiting import MAX_SECONDS, until
+from workers.coordination import leases
+from workers.coordination.leases import RENEWAL, Lease, LeaseGroup
+
+SOON = 0.001  # seconds between two renewals, of a lease that lasts for much longer
+
+
+def expire(control: redis.Redis, name: str) -> None:
+    """End a lease as the server does when its time is over."""
+    control.pexpire(keys.LEASE.of(name), 0)
+
+
+def until_renewed(control: redis.Redis, name: str) -> None:
+    """Wait for a renewal, which sets the lease's time back to its own length."""
+    control.pexpire(keys.LEASE.of(name), 3_600_000)
+    until(lambda: 0 < control.pttl(keys.LEASE.of(name)) <= 30_000)
 
 
 def test_only_one_holds_a_lease_at_a_time(control):
@@ -23,15 +39,17 @@ def test_leases_of_different_names_do_not_meet(control):
 
 
 def test_each_acquisition_gets_a_greater_fencing_number_also_after_expiry(control):
-    number = Lease(control, "loop:1", 0.03).acquire()
-    successor = Lease(control, "loop:1", 30)
-    assert until(successor.acquire, 5) > number
+    number = Lease(control, "loop:1", 30).acquire()
+    assert 0 < control.pttl(keys.LEASE.of("loop:1")) <= 30_000
+    expire(control, "loop:1")
+    assert Lease(control, "loop:1", 30).acquire() > number
 
 
 def test_a_holder_that_was_paused_past_its_expiry_neither_renews_nor_releases_its_successors_lease(control):
-    paused, successor = Lease(control, "loop:1", 0.03), Lease(control, "loop:1", 30)
+    paused, successor = Lease(control, "loop:1", 30), Lease(control, "loop:1", 30)
     paused.acquire()
-    until(successor.acquire, 5)
+    expire(control, "loop:1")
+    assert successor.acquire()
     assert not paused.renew()
     assert not paused.release()
     assert Lease(control, "loop:1", 30).acquire() is None
@@ -47,20 +65,36 @@ def test_renewing_prolongs_a_lease(control):
 
 
 def test_a_lease_that_is_kept_lasts_as_long_as_what_it_protects_and_no_longer(control):
-    first, other = Lease(control, "a", 0.15), Lease(control, "a", 0.15)
+    first, other = Lease(control, "a", 30), Lease(control, "a", 30)
     first.acquire()
-    with first.renewed():
-        deadline = time.monotonic() + 0.6
-        while time.monotonic() < deadline:
+    with first.renewed(every_seconds=SOON):
+        for _ in range(3):
+            until_renewed(control, "a")
             assert other.acquire() is None
-    assert until(other.acquire, 2.0)  # nobody renews it any more
+    assert RENEWAL not in [thread.name for thread in threading.enumerate()]
+    expire(control, "a")
+    assert other.acquire()
+
+
+def test_a_lease_is_renewed_three_times_while_it_lasts(control, monkeypatch):
+    """Two renewals may fail, and it is still held."""
+    intervals = []
+
+    @contextmanager
+    def renew_every(renew, seconds):
+        intervals.append(seconds)
+        yield
+
+    monkeypatch.setattr(leases, "_again_and_again", renew_every)
+    with Lease(control, "a", 30).renewed(), LeaseGroup(control, {"b": 0}, 6).renewed():
+        assert intervals == [10, 2]
 
 
 def test_what_is_to_last_as_long_as_a_lease_is_prolonged_with_it(control):
-    lease, prolonged = Lease(control, "a", 0.15), threading.Event()
+    lease, prolonged = Lease(control, "a", 30), threading.Event()
     lease.acquire()
-    with lease.renewed(prolonged.set):
-        assert prolonged.wait(30)
+    with lease.renewed(prolonged.set, every_seconds=SOON):
+        assert prolonged.wait(MAX_SECONDS)
 
 
 def test_a_lease_never_acquired_is_neither_renewed_nor_released(control):
@@ -115,13 +149,13 @@ def test_of_a_group_each_lease_is_its_own_and_one_that_another_holds_keeps_none_
 
 
 def test_a_group_that_is_kept_lasts_and_one_of_it_that_was_lost_is_neither_renewed_nor_released(control):
-    group, other = LeaseGroup(control, {"a": 0, "b": 0}, 0.6), Lease(control, "b", 30)
+    group, other = LeaseGroup(control, {"a": 0, "b": 0}, 30), Lease(control, "b", 30)
     group.acquire()
     control.delete("weir:lease:b")
     assert other.acquire()
-    with group.renewed():
-        deadline = time.monotonic() + 1.5
-        while time.monotonic() < deadline:
+    with group.renewed(every_seconds=SOON):
+        for _ in range(3):
+            until_renewed(control, "a")
             assert Lease(control, "a", 30).acquire() is None
     group.release()
     assert not control.exists("weir:lease:a")

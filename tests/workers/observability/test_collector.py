@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from bench.plant.running_plant import RunningPlant
 from queues.nodes.server import free_port
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 AGENT = Path(rotel.__file__).parent / "rotel-agent"
@@ -116,7 +116,7 @@ def publish(plant: RunningPlant, token: str, headers: dict[str, str]) -> str:
         f"{plant.url}/api/v1/queues/alert/events",
         content=lines,
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson", **headers},
-        timeout=30.0,
+        timeout=MAX_SECONDS,
     )
     assert sent.status_code == 202, sent.text
     return sent.headers["X-Request-ID"]

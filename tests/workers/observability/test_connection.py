@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from queues import environment as variables
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from workers.observability import collector
 from workers.observability.collector import Collector
 from workers.observability.unsent import MOST
@@ -62,7 +62,6 @@ def _serving(server: Asked) -> Iterator[Asked]:
 
 def at(url: str, monkeypatch) -> Collector:
     monkeypatch.setenv(variables.OTLP_ENDPOINT.name, url)
-    monkeypatch.setattr(collector, "SEND_SECONDS", 0.2)
     return Collector.connected()
 
 
@@ -74,7 +73,7 @@ def send(connected: Collector) -> None:
 def test_a_redirect_is_not_followed_and_counts_as_not_taken(sends_on, elsewhere, monkeypatch):
     connected = at(sends_on.url, monkeypatch)
     send(connected)
-    connected.unsent.end(10.0)
+    connected.unsent.end(MAX_SECONDS)
     assert (sends_on.paths, elsewhere.paths, connected.unsent.dropped) == (["/v1/traces"], [], 1)
 
 
@@ -83,11 +82,12 @@ def test_a_proxy_of_the_environment_is_not_asked(elsewhere, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     connected = at(elsewhere.url, monkeypatch)
     send(connected)
-    connected.unsent.end(10.0)
+    connected.unsent.end(MAX_SECONDS)
     assert (elsewhere.paths, connected.unsent.dropped) == (["/v1/traces"], 0)
 
 
 def test_one_that_takes_connections_and_never_answers_keeps_nobody_waiting(monkeypatch):
+    monkeypatch.setattr(collector, "SEND_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connected = at(f"http://127.0.0.1:{silent.getsockname()[1]}", monkeypatch)
         for _ in range(2 * MOST):

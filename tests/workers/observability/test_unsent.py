@@ -2,7 +2,7 @@
 
 import threading
 
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from workers.observability.unsent import COMPLAIN_SECONDS, Unsent
 
 
@@ -11,7 +11,7 @@ def test_what_is_put_is_sent_in_order_and_in_batches():
     unsent = Unsent("spans", lambda batch: not sent.append(batch), batch=2, every_seconds=60.0)
     for number in range(5):
         unsent.put(number)
-    unsent.end(10.0)
+    unsent.end(MAX_SECONDS)
     assert [number for batch in sent for number in batch] == [0, 1, 2, 3, 4]
     assert max(map(len, sent)) == 2 and unsent.dropped == 0
 
@@ -21,18 +21,18 @@ def test_a_slow_collector_keeps_nobody_waiting_and_the_oldest_give_way():
 
     def send(batch):
         asked.set()
-        answered.wait(10.0)
+        answered.wait()
         sent.extend(batch)
         return True
 
     unsent = Unsent("spans", send, most=3, batch=1)
     unsent.put("first")
-    assert asked.wait(10.0)
+    assert asked.wait(MAX_SECONDS)
     for number in range(10):
         unsent.put(number)  # would never come back if it waited
     assert unsent.dropped == 7
     answered.set()
-    unsent.end(10.0)
+    unsent.end(MAX_SECONDS)
     assert sent == ["first", 7, 8, 9]
 
 
@@ -50,7 +50,7 @@ def test_what_is_not_taken_or_fails_is_counted_and_said_once_a_minute(caplog):
         until(lambda number=number: unsent.dropped == number)
     now[0] = COMPLAIN_SECONDS
     unsent.put("d")
-    unsent.end(10.0)
+    unsent.end(MAX_SECONDS)
     lines = [record.getMessage() for record in caplog.records]
     assert [line.split(" spans")[0] for line in lines] == ["1", "3"]
     assert "(4 since the start)" in lines[1] and "password" not in caplog.text
@@ -58,7 +58,7 @@ def test_what_is_not_taken_or_fails_is_counted_and_said_once_a_minute(caplog):
 
 def test_an_end_waits_no_longer_than_it_may():
     never = threading.Event()
-    unsent = Unsent("spans", lambda batch: never.wait(30.0), batch=1)
+    unsent = Unsent("spans", lambda batch: never.wait(), batch=1)
     unsent.put("x")
     unsent.end(0.01)
     never.set()

@@ -15,6 +15,7 @@ import redis
 
 from queues.events import block
 from queues.segments.segment import Segment
+from tests.waiting import MAX_SECONDS
 from tests.workers.pipeline.matching.patterns import match_all
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.patterns.graph import key_groups
@@ -97,7 +98,7 @@ class Running:
             os.killpg(self.process.pid, signal.SIGKILL)
         else:
             self.process.kill()
-        self.process.wait(20)
+        self.process.wait(MAX_SECONDS)
         return batch
 
     def end(self) -> None:
@@ -106,7 +107,7 @@ class Running:
                 os.killpg(self.process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 return
-            self.process.wait(20)
+            self.process.wait(MAX_SECONDS)
 
 
 def chunks_of_events(seed: int, begin: float, count: int = CHUNKS) -> list[list[dict]]:

@@ -8,7 +8,7 @@ import pytest
 
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from tests.workers.pipeline.pipeline_process import (
     CHUNK_EVENTS,
     CHUNK_SECONDS,
@@ -84,4 +84,4 @@ def test_matches_are_those_of_an_undisturbed_run_though_application_and_node_are
     assert 0 < sum(each["removed_events"] for each in published) <= CHUNKS * CHUNK_EVENTS + 1
 
     running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(15) == 0
+    assert running.process.wait(MAX_SECONDS) == 0

@@ -12,7 +12,7 @@ import pytest
 
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from tests.workers.pipeline.pipeline_process import (
     CHUNK_SECONDS,
     CHUNKS,
@@ -88,16 +88,16 @@ def test_workers_that_hang_are_reported_and_a_new_start_loses_nothing(
         below = psutil.Process(running.process.pid).children(recursive=True)
         assert "source_runner" not in " ".join(part for each in below for part in each.cmdline())
         with frozen("worker_daemon", running.process.pid):
-            until(lambda: running.status()["state"] == "stalled", 60)
+            until(lambda: running.status()["state"] == "stalled")
             said = running.status()["applications"]["exact"]["hindrance"]
             assert said.startswith("replica iap") and "has not finished its batch" in said
             # It ends itself with all that hangs; the supervisor starts it again.
-            until(lambda: running.process.poll() is not None, 60)
+            until(lambda: running.process.poll() is not None)
             assert running.status()["state"] == "failed"
         running.start()
         batch = running.status()["batch"] or 0
         until(lambda: running.works_past(batch + 2), START_SECONDS)
-    until(lambda: removed(nodes) == published[0], 60)
+    until(lambda: removed(nodes) == published[0])
     assert int(control.hget("weir:pipeline:room:exact", "in_flight_events")) == 0
 
 
@@ -120,7 +120,7 @@ def test_matches_are_those_of_an_undisturbed_run_though_it_is_killed_while_stopp
             running.process.send_signal(signal.SIGTERM)
             threading.Event().wait(delay_seconds)
             os.killpg(running.process.pid, signal.SIGKILL)
-            running.process.wait(20)
+            running.process.wait(MAX_SECONDS)
         running.start()
         for chunk in remaining:
             client.publish("telemetry", chunk)

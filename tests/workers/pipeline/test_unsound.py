@@ -77,14 +77,14 @@ def test_what_can_not_be_worked_is_reported_and_what_is_late_is_kept_while_the_o
     publish("wrong", value=9, attributes={"level": "high"})
     publish("ahead", value=9, seconds=3_600, source="fast clock")
     until(lambda: "first" in seen(nodes) and "behind" in seen(nodes), START_SECONDS)
-    until(lambda: set(letters(nodes)) == {"wrong", "ahead"}, 30)
+    until(lambda: set(letters(nodes)) == {"wrong", "ahead"})
     assert letters(nodes)["wrong"] == 'attribute level takes a number, not "high"'
     assert "clock" in letters(nodes)["ahead"]
     # Event time has gone on with the others: who is further behind than the lateness is counted and kept.
     publish("late", value=9, seconds=-30, source="stopped clock")
     publish("last", value=9)
-    until(lambda: "last" in seen(nodes), 30)
-    until(lambda: running.status()["late_events"] == 1, 30)
+    until(lambda: "last" in seen(nodes))
+    until(lambda: running.status()["late_events"] == 1)
     kept = [row["id"] for rows in StateStore(control, "exact").late(10) for row in rows.to_pylist()]
     assert kept == ["late"]
     assert seen(nodes) == {"first", "behind", "last"}
@@ -96,16 +96,16 @@ def test_a_criterion_changes_what_passes_from_the_next_dispatch_on(running, publ
     until(lambda: "above" in seen(nodes), START_SECONDS)
     # The monitor feeds its quantile back: of these nine tenths are below 1.
     publish(*(f"small {n}" for n in range(300)), value=0.5)
-    until(lambda: control.get(keys.PIPELINE_CONTROLS.of("exact")) is not None, 30)
+    until(lambda: control.get(keys.PIPELINE_CONTROLS.of("exact")) is not None)
     publish("now above", value=3)
-    until(lambda: "now above" in seen(nodes), 30)
+    until(lambda: "now above" in seen(nodes))
     # A person holds it, and what the monitor sees stands aside.
     held = {"value": 100.0, "until_seconds": time.time() + 600, "owner": "test", "reason": "a test"}
     steer(control, "exact", {"held_criteria": {"slow": held}})
     publish("held back", value=50)
     publish("over it", value=101)
-    until(lambda: "over it" in seen(nodes), 30)
+    until(lambda: "over it" in seen(nodes))
     steer(control, "exact", {"held_criteria": {}})
     publish("free again", value=50)
-    until(lambda: "free again" in seen(nodes), 30)
+    until(lambda: "free again" in seen(nodes))
     assert seen(nodes) == {"above", "now above", "over it", "free again"}

@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from functools import partialmethod
 from itertools import count
 
 import pytest
@@ -305,13 +306,13 @@ def test_a_tick_ends_in_time_where_each_block_takes_long_and_the_next_goes_on(pl
 
 def test_the_lease_of_a_plan_is_renewed_while_it_waits_for_nodes(plant, user, monkeypatch):
     plan = drained(plant, user)
-    monkeypatch.setattr(execution, "LEASE_SECONDS", 1.5)
+    monkeypatch.setattr(Lease, "renewed", partialmethod(Lease.renewed, every_seconds=0.001))
     key, empty = keys.LEASE.of(f"plan:{plan.pk}"), execution.empty_container
 
     def waits(topology, queue, *arguments):
         if queue == "alert":
-            plant.control.pexpire(key, 60_000)
-            until(lambda: 0 < plant.control.pttl(key) <= 1_500)
+            plant.control.pexpire(key, 3_600_000)
+            until(lambda: 0 < plant.control.pttl(key) <= execution.LEASE_SECONDS * 1_000)
         return empty(topology, queue, *arguments)
 
     monkeypatch.setattr(execution, "empty_container", waits)

@@ -13,7 +13,7 @@ from queues.nodes.agent import Agent
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from tests.queues.samples import batch_of
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from workers.placement import execution, recovery
 from workers.snapshot.local import LocalPlant
 
@@ -50,7 +50,7 @@ class Publisher(threading.Thread):
 
     def stop(self):
         self.ended.set()
-        self.join(20)
+        self.join(MAX_SECONDS)
         assert self.error is None, self.error
 
 
@@ -84,7 +84,7 @@ def publisher(control_server, plant):
     made = Publisher(control_server.url)
     yield made
     made.ended.set()
-    made.join(20)
+    made.join(MAX_SECONDS)
 
 
 def live(second, seconds):
@@ -92,7 +92,7 @@ def live(second, seconds):
     for _ in range(seconds):
         began = time.monotonic()
         second()
-        until(lambda began=began: time.monotonic() - began >= 1.0, 5)
+        until(lambda began=began: time.monotonic() - began >= 1.0)
 
 
 def stored(nodes):

@@ -9,6 +9,7 @@ from queues import projection
 from queues.models import Node
 from tests.queues.samples import blocks_of
 from tests.races import another_thread, until_another_waits
+from tests.waiting import MAX_SECONDS
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import Plant
 from workers.control import acts, engine
@@ -156,7 +157,7 @@ def test_a_newer_decision_ends_no_plan_that_a_person_is_just_approving(plant, dj
             plans.approve(plan, plan.hash, user, "Do so.", snapshot=snapshot, now=plant.now)
             made = call(proposals.from_decision, newer, snapshot, cooled_down, approved=False)
             until_another_waits()
-        assert made.result(30).state == "proposed"
+        assert made.result(MAX_SECONDS).state == "proposed"
     plan.refresh_from_db()
     assert (plan.state, plan.note) == ("approved", "")
 

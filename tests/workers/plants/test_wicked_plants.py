@@ -158,7 +158,7 @@ def test_the_snapshot_has_a_good_plant_beside_them_at_once_and_each_wicked_one_a
         return found if found["good"].state == "seen" and told else None
 
     try:
-        until(look, 60.0, 0.1)
+        until(look, every_seconds=0.1)
     finally:
         for _, ended, _ in watch._running.values():
             ended.set()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from queues.nodes.server import free_port
+from tests.waiting import MAX_SECONDS
 from workers.snapshot.console_probe import answers
 
 
@@ -26,7 +27,7 @@ def answering(said: bytes) -> Iterator[str]:
         thread = threading.Thread(target=say, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        thread.join(5)
+        thread.join(MAX_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from queues import keys
 from tests.servers import Server
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from tests.workers.snapshots import snapshot_of
 from workers.coordination.merge_patch import applied, difference
 from workers.documents.snapshot import Snapshot
@@ -280,9 +280,9 @@ def test_the_command_publishes_until_it_is_asked_to_stop(
     subprocess.run([*manage, "migrate", "--skip-checks", "-v0"], env=environment, check=True)
     process = subprocess.Popen([*manage, "observe"], env=environment, start_new_session=True)
     try:
-        until(lambda: control.xlen("weir:metrics") >= 2, 30)
+        until(lambda: control.xlen("weir:metrics") >= 2)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(MAX_SECONDS) == 0
     finally:
         process.kill()
         process.wait()

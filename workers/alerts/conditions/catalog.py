@@ -24,6 +24,10 @@ CONDITIONS: dict[str, Condition] = {
 }
 
 
+# Of Weir's own integrity: rules of these, and their alerts, are for administrators.
+INTEGRITY = frozenset(each.name for each in CONDITIONS.values() if each.guards_integrity)
+
+
 def condition(name: Any) -> Condition:
     """The condition of that name. Raises BadInput naming the known ones."""
     return CONDITIONS[checks.choice(CONDITIONS).of(name, "condition", end=".")]

@@ -33,6 +33,8 @@ class Condition:
     unknown while nobody observes. `counts`: whether it counts over a window. `waits`: unknown while a part
     that its subject depends on is starting (`workers.alerts.conditions.starting`). `elapses`: its value is
     how long its subject has been silent (s), so it began a threshold before the condition was true.
+    `guards_integrity`: whether it watches that Weir itself was not tampered with; then only administrators
+    change its rules, acknowledge or snooze its alerts, and silence them.
     `has_rule`: whether a plant starts with a rule of it (`workers.alerts.rules.shipped`); where only people
     know how much is too much it has none.
     """
@@ -50,6 +52,7 @@ class Condition:
     waits: bool = False
     elapses: bool = False
     has_rule: bool = True
+    guards_integrity: bool = False
     maximum: float = 1e9
 
     @property

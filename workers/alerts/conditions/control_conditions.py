@@ -402,9 +402,16 @@ CONDITIONS = (
         "",
         _audit_altered,
         source="records",
+        guards_integrity=True,
     ),
     Condition(
-        "audit_unchecked", "How long ago the audit was checked.", "s", "", _audit_unchecked, source="records"
+        "audit_unchecked",
+        "How long ago the audit was checked.",
+        "s",
+        "",
+        _audit_unchecked,
+        source="records",
+        guards_integrity=True,
     ),
     Condition(
         "loops_stopped",

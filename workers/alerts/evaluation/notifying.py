@@ -13,7 +13,7 @@ from workers.alerts.lifecycle import automaton, inhibition, stops
 from workers.alerts.lifecycle.episodes import episode_of, keep
 from workers.alerts.lifecycle.inhibition import Party
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Receiver
-from workers.alerts.rules import matching, rules, silences
+from workers.alerts.rules import rules, silences
 
 Kind = AlertEvent.Kind
 
@@ -99,8 +99,7 @@ def _party(alert: Alert, now: float) -> Party:
 def _silence(this: AlertCheck, shown: Sequence[Alert]) -> None:
     in_force = list(silences.in_force(this.at))
     for alert in shown:
-        labels = silences.labels_of(alert)
-        found = next((each for each in in_force if matching.matches(each.matchers, labels)), None)
+        found = next((each for each in in_force if silences.covers(each, alert)), None)
         if alert.resolved_at is not None or (found and found.pk) == alert.silence_id:
             continue
         if found is None:

@@ -104,6 +104,8 @@ class Silence(models.Model):
     ended_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
     )
+    # Whether it also covers alerts about Weir's own integrity: an administrator set it.
+    covers_integrity = models.BooleanField(default=False, db_default=False)
 
     def __str__(self) -> str:
         return f"silence {self.pk} until {self.expires_at:%H:%M:%S}"

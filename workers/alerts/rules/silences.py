@@ -8,7 +8,8 @@ from django.contrib.auth.models import User
 
 from queues import checks
 from queues.errors import BadInput
-from workers.alerts.lifecycle.models import Alert, Silence
+from workers.alerts.conditions.catalog import INTEGRITY
+from workers.alerts.lifecycle.models import Alert, AlertRule, Silence
 from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.alerts.rules import matching
 from workers.steering.overrides import read_reason
@@ -23,6 +24,18 @@ def labels_of(alert: Alert) -> dict[str, str]:
     return {**alert.labels, "rule": alert.rule_name, "severity": alert.severity}
 
 
+def is_matched(matchers: Sequence[Mapping[str, str]], alert: Alert, *, covers_integrity: bool) -> bool:
+    """Whether a silence with these matchers hides an alert; of Weir's own integrity only where it may."""
+    if alert.condition in INTEGRITY and not covers_integrity:
+        return False
+    return matching.matches(matchers, labels_of(alert))
+
+
+def covers(silence: Silence, alert: Alert) -> bool:
+    """Whether a silence hides an alert."""
+    return is_matched(silence.matchers, alert, covers_integrity=silence.covers_integrity)
+
+
 def in_force(now: datetime) -> Any:
     """The silences that hold at this instant, the longest first; also where the clock was set back since one
     was made.
@@ -31,26 +44,48 @@ def in_force(now: datetime) -> Any:
     return standing.order_by("-expires_at", "pk")
 
 
-def hidden(matchers: Sequence[Mapping[str, str]], now: datetime) -> dict[str, Any]:
+def hidden(matchers: Sequence[Mapping[str, str]], now: datetime, *, covers_integrity: bool) -> dict[str, Any]:
     """What a silence would hide: the open alerts it matches now, and how many it would have matched in the
     last week, of how many.
     """
     lately = Alert.objects.filter(fired_at__gte=now - LATELY)
-    matched = [each for each in lately if matching.matches(matchers, labels_of(each))]
     open_now = Alert.objects.filter(state__in=OPEN).order_by("-fired_at")
+    matched, open_matched = (
+        [each for each in alerts if is_matched(matchers, each, covers_integrity=covers_integrity)]
+        for alerts in (lately, open_now)
+    )
     return {
-        "open": [each for each in open_now if matching.matches(matchers, labels_of(each))][:MOST_SHOWN],
+        "open": open_matched[:MOST_SHOWN],
         "lately": len(matched),
         "of": lately.count(),
     }
 
 
-def add(matchers: Any, reason: Any, minutes: Any, by: User, now: datetime) -> Silence:
+def integrity_rules(matchers: Any) -> list[str]:
+    """Return the rules of Weir's own integrity that these matchers ask for, and no other rule: an operator's
+    silence of them would hide nothing. Raises BadInput.
+    """
+    of_rule = [each for each in matching.read(matchers, least=1) if each["label"] == "rule"]
+    known = dict(AlertRule.objects.values_list("name", "condition"))
+    named = [name for name in sorted(known) if of_rule and matching.matches(of_rule, {"rule": name})]
+    return named if all(known[name] in INTEGRITY for name in named) else []
+
+
+def add(
+    matchers: Any, reason: Any, minutes: Any, by: User, now: datetime, *, covers_integrity: bool = False
+) -> Silence:
     """A silence from now on; it lasts a week at most. Raises BadInput."""
     read = matching.read(matchers, least=1)
     text = read_reason(reason)
     until = now + timedelta(minutes=_minutes(minutes))
-    return Silence.objects.create(matchers=read, reason=text, owner=by, created_at=now, expires_at=until)
+    return Silence.objects.create(
+        matchers=read,
+        reason=text,
+        owner=by,
+        created_at=now,
+        expires_at=until,
+        covers_integrity=covers_integrity,
+    )
 
 
 def end(silence: Silence, by: User | None, now: datetime) -> bool:

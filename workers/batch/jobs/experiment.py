@@ -1,20 +1,25 @@
 """The lab's batch job: a chunk a law, each simulated in a process of its own and noted under its lease."""
 
 import json
+import math
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from controllers.simulation.catalog import SCENARIOS
+from controllers.simulation.model.scenario import Scenario
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.host.environment import needed, python_path
+from workers.host.process_limits import BYTES_PER_MEGABYTE, ProcessLimits, was_over_cpu
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import series_file
 
@@ -23,10 +28,45 @@ PARAMETERS = (JobParameter("experiment", "integer", "the number of an experiment
 COMMAND = (sys.executable, "-m", "workers.lab.simulation")
 ROOT = Path(__file__).resolve().parents[3]
 POLL_SECONDS = 0.25
+LIMITS = ProcessLimits(memory_bytes=2**30, cpu_seconds=900)  # of one law
+MAX_CHUNK_SECONDS = 1_800.0
+MAX_EXPERIMENT_SECONDS = 1_800  # of CPU time, of all laws together, as it is estimated
+PROCESS_BYTES = 150 * 2**20  # of a simulation with nothing in it yet
 
 
 class SimulationFailed(WeirError):  # noqa: N818
     """The simulation ended with an error, or its process did; another try may go well."""
+
+
+def check_cost(scenario: Scenario, settings: Values, laws: int) -> None:
+    """Raise BadInput, naming a setting, for an experiment that is estimated to use more than it may."""
+    if scenario.size is None:
+        return
+    cost = scenario.size.estimate(settings)
+    megabytes, max_megabytes = (
+        round(size_bytes / BYTES_PER_MEGABYTE)
+        for size_bytes in (cost.memory_bytes + PROCESS_BYTES, LIMITS.memory_bytes)
+    )
+    needed = ""
+    if megabytes > max_megabytes:
+        needed = f"{megabytes:,} MB of memory for each law; the limit is {max_megabytes:,} MB"
+    elif cost.cpu_seconds > LIMITS.cpu_seconds:
+        needed = f"{cost.cpu_seconds:,.0f} s of CPU time for each law; the limit is {LIMITS.cpu_seconds:,} s"
+    elif (total := cost.cpu_seconds * laws) > MAX_EXPERIMENT_SECONDS:
+        needed = f"{total:,.0f} s of CPU time for {laws} laws; the limit is {MAX_EXPERIMENT_SECONDS:,} s"
+    if needed:
+        name = _most_unusual(scenario, scenario.size.names, settings)
+        raise BadInput(
+            name,
+            f"{settings[name]:,} makes the experiment too large. It needs about {needed}. "
+            f"{scenario.size.advice}",
+        )
+
+
+def _most_unusual(scenario: Scenario, names: Sequence[str], settings: Values) -> str:
+    """The setting among these that is the furthest from its default."""
+    defaults = {each.name: each.default for each in scenario.settings}
+    return max(names, key=lambda name: abs(math.log(settings[name] / defaults[name])))
 
 
 def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
@@ -40,7 +80,7 @@ def opened(where: Surroundings) -> nullcontext[Work]:
 
 
 def work(lease: Any) -> Made:
-    """Simulate one law. Raises BadInput, SimulationFailed, Overtaken."""
+    """Simulate one law. Raises BadInput, also for a law over LIMITS; SimulationFailed, Overtaken."""
     experiment, law = _experiment(lease.parameters), lease.content["law"]
     final = series_file(experiment.pk, law)
     temporary = files.hidden(final, lease.token)
@@ -53,6 +93,7 @@ def work(lease: Any) -> Made:
         "number": experiment.pk,
         "data": str(lease.surroundings.data),
         "out": temporary,
+        "limits": asdict(LIMITS),
     }
     began = time.monotonic()
     answer = _answered(request, lease)
@@ -81,7 +122,10 @@ def _answered(request: dict[str, Any], lease: Any) -> dict[str, Any]:
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )
     try:
-        return _read(_awaited(process, request, lease))
+        answer = _awaited(process, request, lease)
+        if was_over_cpu(process.returncode):
+            raise _over(LIMITS.cpu_words(), request)
+        return _read(answer, request)
     finally:
         process.kill()
         process.wait()
@@ -104,10 +148,19 @@ def _awaited(process: subprocess.Popen[str], request: dict[str, Any], lease: Any
     return process.stdout.read()
 
 
-def _read(line: str) -> dict[str, Any]:
+def _over(used: str, request: Mapping[str, Any]) -> BadInput:
+    """The error of a law that used too much: it would again, so it is not tried again."""
+    scenario = SCENARIOS.get(request["scenario"])
+    advice = scenario.size.advice if scenario and scenario.size else "Simulate less at once."
+    return BadInput("", f"The experiment used {used}. {advice}")
+
+
+def _read(line: str, request: Mapping[str, Any]) -> dict[str, Any]:
     if not line.strip():
         raise SimulationFailed("The simulation's process ended without an answer.")
     answer: dict[str, Any] = json.loads(line)
+    if "over" in answer:
+        raise _over(LIMITS.memory_words(), request)
     if "refused" in answer:
         raise BadInput(**answer["refused"])
     if "failed" in answer:

@@ -12,9 +12,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from queues.errors import Forbidden
+from queues.files.inside_folder import path_inside
+
 SUFFIX = ".tmp"
 # Where batch jobs write.
 OUTPUT_ROOTS = ("statistics", "metrics", "training", "extracts", "experiments", "comparisons")
+
+
+def output_path(data: Path, name: str) -> Path:
+    """Return where an output of a job lies; `name` is relative to the data folder and comes from the
+    database. Raises Forbidden for a path outside the folders that jobs write to.
+    """
+    root, _, inside = name.partition("/")
+    if root not in OUTPUT_ROOTS:
+        raise Forbidden("outputs", f"names {name[:80]!r}; jobs write below {', '.join(OUTPUT_ROOTS)} only.")
+    return path_inside(data / root, inside, "outputs")
 
 
 def hidden(final: str, token: str) -> str:
@@ -26,7 +39,7 @@ def hidden(final: str, token: str) -> str:
 def write_table(data: Path, final: str, token: str, table: pa.Table) -> dict[str, str]:
     """Write a Parquet file that isn't shown yet; answers {final: temporary}."""
     temporary = hidden(final, token)
-    path = data / temporary
+    path = output_path(data, temporary)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         parquet.write_table(table, file, compression="zstd")
@@ -38,13 +51,13 @@ def write_table(data: Path, final: str, token: str, table: pa.Table) -> dict[str
 def show(data: Path, outputs: Mapping[str, str]) -> None:
     """Rename each to its final name, replacing what an earlier run made."""
     for final, temporary in outputs.items():
-        (data / temporary).replace(data / final)
+        output_path(data, temporary).replace(output_path(data, final))
 
 
 def discard(data: Path, outputs: Iterable[str]) -> None:
     """Remove temporary files; one that is gone is fine."""
     for temporary in outputs:
-        (data / temporary).unlink(missing_ok=True)
+        output_path(data, temporary).unlink(missing_ok=True)
 
 
 def sweep(data: Path, token_prefix: str, fence: int) -> int:

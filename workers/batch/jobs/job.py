@@ -20,11 +20,15 @@ REQUIREMENTS = ("spark", "memory")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where a job works: the data folder, the control server, and the time when its run was planned."""
+    """Where a job works: the data folder, the control server, and the time when its run was planned.
+
+    owner: the id of the person who asked for the run that is planned; None for a scheduled one.
+    """
 
     data: Path
     control: redis.Redis
     now: datetime
+    owner: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Job:
     parallel: int = 1
     every_seconds: int | None = None
     crontab: str | None = None
+    max_chunk_seconds: float | None = None  # a chunk that takes longer fails; None: as long as it takes
 
     def read(self, values: Values) -> dict[str, Any]:
         """All parameters, defaults filled in. Raises BadInput naming the field."""

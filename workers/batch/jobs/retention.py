@@ -1,12 +1,8 @@
-"""Retention: archived and handled events, sets to forecast by, metrics, snapshots, ledger entries, alerts,
-plans and runs older than so many days go, and the oldest of what takes more room than it may, but for today
-and the newest day; nothing that an incident refers to (`Keep`: a time range, a reason; people ask for it on
-the incident's page). Loops of worker hosts that are gone go with the last that is known of them: a container
-has a new name each time it is made.
+"""Retention deletes what is older than its number of days, and the oldest of what takes too much room.
 
-A chunk is a partition of the archive, all sets to forecast by, a day of metrics or of snapshots, a range of
-ledger ids, the alerts, the plans, the runs, the loops, or the handled events. Every deletion is done under
-the lease's guard, in small steps, so a revived process deletes nothing and nobody waits long.
+It deletes nothing of today or of the newest day for its size, and nothing that an incident refers to (`Keep`:
+a time range and a reason; people ask for it on the incident's page). Loops of worker hosts that are gone go
+with the last that is known of them. A chunk deletes one partition, day, range of ids or kind of record.
 """
 
 import sqlite3
@@ -20,8 +16,9 @@ from django.db.models import Max, Q, QuerySet
 
 from queues import keys
 from queues.errors import BadInput
+from queues.files.inside_folder import path_inside
 from workers.alerts.lifecycle.models import Alert, FollowUp, Message
-from workers.batch.jobs import handled_rows, old_records
+from workers.batch.jobs import handled_rows, lab_retention, old_records
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.present_files import bytes_in, written_before
@@ -72,6 +69,8 @@ PARAMETERS = (
     days_parameter("plan_days", 90, "plans that are over"),
     days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
     days_parameter("record_days", 400, "ended overrides, silences, tunings and versions"),
+    days_parameter("extract_days", 90, "extracts, and traces that people uploaded,"),
+    days_parameter("experiment_days", 400, "experiments of the lab, with their series"),
     days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
     size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
@@ -118,6 +117,7 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _plan_pieces(values["plan_days"], where)
     yield from _run_pieces(values["run_days"], where)
     yield from _record_pieces(values["record_days"], where)
+    yield from lab_retention.pieces(where, values["extract_days"], values["experiment_days"])
     if due_loops(cutoff(RETIRED_LOOP_DAYS, where.now)).exists():
         yield Piece("loops", {"kind": "loops", "before": cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()})
 
@@ -373,10 +373,11 @@ def _delete_training(lease: Any) -> Made:
 
 def _delete_metrics(lease: Any) -> Made:
     step, day = lease.content["step"], lease.content["day"]
-    folder = lease.surroundings.data / metric_files.ROOT / step
-    rolled = folder / f"day={day}.parquet"
-    paths = [rolled] if rolled.exists() else event_archive.parquet_files(folder / f"day={day}")
-    return _delete_day(lease, folder / f"day={day}", paths)
+    root = lease.surroundings.data / metric_files.ROOT
+    rolled = path_inside(root, f"{step}/day={day}.parquet", "day")
+    folder = path_inside(root, f"{step}/day={day}", "day")
+    paths = [rolled] if rolled.exists() else event_archive.parquet_files(folder)
+    return _delete_day(lease, folder, paths)
 
 
 def _delete_snapshots(lease: Any) -> Made:
@@ -595,4 +596,5 @@ _WORK = {
     "records": _delete_records,
     "loops": _delete_loops,
     "handled": _delete_handled,
+    **lab_retention.WORK,
 }

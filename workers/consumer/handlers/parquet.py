@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from queues.files.inside_folder import path_inside
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place
@@ -88,7 +89,7 @@ class Parquet:
         self.compression = options.choice("compression", "zstd", ("zstd", "snappy", "none"))
         options.finish()
         self.root = place.data / "archive"
-        self.folder = self.root / f"queue={place.queue}"
+        self.folder = path_inside(self.root, f"queue={place.queue}", "queue")
         self._index: sqlite3.Connection | None = None
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
@@ -143,7 +144,7 @@ class Parquet:
         """What the index has of a block: the key of the whole, or those of its parts, and their files."""
         query = "SELECT block, file FROM blocks WHERE queue = ? AND (block = ? OR block >= ? AND block < ?)"
         found = index.execute(query, [self.folder.name, block_id, f"{block_id}:", f"{block_id};"])
-        return {key: self.root / file for key, file in found}
+        return {key: path_inside(self.root, file, "archive/index.sqlite3") for key, file in found}
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.root))

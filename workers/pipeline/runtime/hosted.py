@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from queues.errors import BadInput, WeirError
+from queues.files.inside_folder import path_inside
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import Application, application_of_text, check_readers
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -66,7 +67,7 @@ class Hosted:
         self._others = others
         self.refused = declared
         self.declared, self._application, why = self._first(declared)
-        self._folder = place.folder / declared.name
+        self._folder = path_inside(place.folder, declared.name, "name")
         self._lock: IO[str] = lock_checkpoint(self._folder)
         if reset:
             reset_checkpoint(self._folder, place.control, declared.name)

@@ -6,7 +6,7 @@ too large, is none.
 
 import time
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -34,8 +34,10 @@ class PlantClient:
         transport: httpx.BaseTransport | None = None,
         user: str = "",
         headers: Mapping[str, str] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """token: a bearer's; with `user`, that user's password. headers: with every request."""
+        self._monotonic = monotonic
         timeout_seconds = answer_seconds() if timeout_seconds is None else timeout_seconds
         self.name, self._url, self._timeout_seconds = name, url.rstrip("/"), timeout_seconds
         authorization = {"Authorization": _authorization(token, user)} if token or user else {}
@@ -57,7 +59,7 @@ class PlantClient:
         self, method: str, path: str, content: bytes | None, content_type: str = JSON, **query: Any
     ) -> tuple[int, bytes]:
         """(status, what is answered, whatever it is). Raises PlantSilent, and PlantConfused for too much."""
-        deadline = time.monotonic() + self._timeout_seconds
+        deadline = self._monotonic() + self._timeout_seconds
         headers = {} if content is None else {"Content-Type": content_type}
         try:
             with self._client.stream(
@@ -86,7 +88,7 @@ class PlantClient:
             body += chunk
             if len(body) > MOST_BYTES:
                 raise PlantConfused(f"{self.name} answers more than {MOST_BYTES} bytes.")
-            if time.monotonic() > deadline:
+            if self._monotonic() > deadline:
                 raise PlantSilent(f"{self.name} did not end its answer within {self._timeout_seconds:g} s.")
         return bytes(body)
 

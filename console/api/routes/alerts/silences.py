@@ -49,8 +49,12 @@ def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
     "/silences/preview", response=SilencePreview, summary="What a silence would hide; nothing is changed"
 )
 def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
-    actor_for(request, "plant.view")
-    found = silences.hidden(matching.read(body.matchers, least=1), timezone.now())
+    actor = actor_for(request, "plant.view")
+    found = silences.hidden(
+        matching.read(body.matchers, least=1),
+        timezone.now(),
+        covers_integrity=alerts.may_silence_integrity(actor),
+    )
     return {
         "open": [alert_document(each) for each in found["open"]],
         "lately": found["lately"],

@@ -87,7 +87,7 @@ def test_an_end_at_a_time_stays_chosen_where_the_form_is_written_anew(open_page,
         return page.locator("#steer:not([data-before])").count() == 1
 
     observer.publish(reverting(observer, 300))
-    until(is_written_anew, 20, every_seconds=0.5)
+    until(is_written_anew, every_seconds=0.5)
     expect(steer.get_by_label("Until")).to_have_value(end[:16])
     steer.locator("button.primary").click()
     expect(page.locator("[data-override]")).to_contain_text("until a time")

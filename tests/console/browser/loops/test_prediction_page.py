@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.console.served import Served
+from tests.waiting import MAX_SECONDS
 
 pytestmark = [*BROWSER, pytest.mark.slow]
 GAINS = {"kp": -0.005589, "ki": -0.001293, "kd": 0.685, "a": 0.985, "b": -134.0, "delay": 1}
@@ -21,7 +22,7 @@ def pages(served: Served) -> dict[str, str]:
     rows = [
         (law, law, "{}", orjson.dumps(values).decode()) for law, values in (("flow", GAINS), ("balance", {}))
     ]
-    with closing(sqlite3.connect(database, timeout=20)) as connection, connection:
+    with closing(sqlite3.connect(database, timeout=MAX_SECONDS)) as connection, connection:
         connection.executemany(
             "insert into workers_loop (name, law, target, parameters, mode, guard, interval_seconds, fence)"
             " values (?, ?, ?, ?, 'auto', '{}', 2.0, 0)",

@@ -56,5 +56,5 @@ def test_the_chart_of_what_is_shed_stays_when_the_loop_has_ticked(open_page, obs
         tick(2)
         return page.locator("#shed:not([data-before])").count() == 1
 
-    until(is_written_anew, 20, every_seconds=0.5)
+    until(is_written_anew, every_seconds=0.5)
     expect(chart).to_be_visible()

@@ -16,7 +16,7 @@ from playwright.sync_api import Page, WebSocketRoute, expect
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.console.browser.test_forms import reverting
 from tests.console.served import ROOT, Served
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from workers.history.snapshot_archive import Recorder
 
 pytestmark = [*BROWSER, pytest.mark.slow]
@@ -46,7 +46,7 @@ def no_loops_missed(served: Served) -> Iterator[None]:
 
     def enable(enabled: bool) -> None:
         database = served.log.parent / "weir.sqlite3"
-        with closing(sqlite3.connect(database, timeout=20)) as connection, connection:
+        with closing(sqlite3.connect(database, timeout=MAX_SECONDS)) as connection, connection:
             assert connection.execute(OF_NO_LOOPS, (enabled,)).rowcount == 1
 
     enable(False)
@@ -67,7 +67,7 @@ def alerter(served: Served, no_loops_missed: None) -> Iterator[None]:
     )
     yield
     process.terminate()
-    process.wait(40)
+    process.wait(MAX_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def alert(served: Served, alerter: None, cookie: str, observer: Observer) -> dic
             rows = orjson.loads(connection.getresponse().read())["alerts"]
         return next((row for row in rows if row["rule"] == "node-lost"), None)
 
-    row = until(fired, 60, every_seconds=0.5)
+    row = until(fired, every_seconds=0.5)
     observer.publish(lambda snapshot: snapshot.update(alerts=[row]))
     return row
 
@@ -121,11 +121,11 @@ def test_the_panel_stays_on_its_incident_while_another_comes_first(
         observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(silent))
         return [row for row in found if row["rule"] == "node-lost"]
 
-    until(lambda: len(rows()) == 2, 60, every_seconds=0.5)
+    until(lambda: len(rows()) == 2, every_seconds=0.5)
     first = page.locator("#open-alerts .rows > li").first
     page.locator("[data-acknowledge]").click()  # what somebody has stands after what calls
     page.mouse.move(0, 0)
-    until(lambda: rows() and alert["title"] not in first.inner_text(), 30, every_seconds=0.5)
+    until(lambda: rows() and alert["title"] not in first.inner_text(), every_seconds=0.5)
     expect(head).to_contain_text(alert["title"])
     expect(head).to_contain_text("Acknowledged by admin")
     expect(page.locator("#open-alerts li.at")).to_contain_text(alert["title"])
@@ -190,7 +190,7 @@ def test_the_test_of_the_browsers_shows_in_this_one_and_stands_in_the_list(open_
     live(page, observer)
     page.get_by_role("button", name="Test", exact=True).click()
     # The alert itself may be announced as well.
-    until(lambda: shown(page)[-1:] == ["Notice: Test of a receiver weir-alert-test"], 10)
+    until(lambda: shown(page)[-1:] == ["Notice: Test of a receiver weir-alert-test"])
     expect(page.locator("#messages")).to_contain_text("Test of a receiver")
 
 
@@ -218,14 +218,14 @@ def test_each_step_is_a_notification_once_also_after_a_reload_and_a_lost_connect
     live(page, observer)
     announced(observer, alert, "1.0")
     note = f"Critical: {alert['title']} weir-alert-{alert['id']}"
-    until(lambda: shown(page) == [note], 10)
+    until(lambda: shown(page) == [note])
     expect(page).to_have_title(re.compile(r"^\(1\) Nodes"))
     page.reload()
     live(page, observer)
     assert shown(page) == []
     sockets[-1].close()
     announced(observer, alert, "2.0")
-    until(lambda: observer.publish() or shown(page) == [note], 30, every_seconds=0.5)
+    until(lambda: observer.publish() or shown(page) == [note], every_seconds=0.5)
 
 
 # As on a phone: through a worker only, which must be active by the standard; the first `failures` are lost.
@@ -252,7 +252,7 @@ def test_the_first_alert_that_a_phone_is_open_for_is_shown_there(failures, open_
     live(page, observer)
     announced(observer, alert, "1.0")
     note = f"Critical: {alert['title']} weir-alert-{alert['id']}"
-    until(lambda: observer.publish() or shown(page), 30, every_seconds=0.5)
+    until(lambda: observer.publish() or shown(page), every_seconds=0.5)
     observer.publish()
     assert shown(page) == [note]
 

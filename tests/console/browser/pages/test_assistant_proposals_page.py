@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from console import release
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
+from tests.waiting import MAX_SECONDS
 
 pytestmark = [*BROWSER, pytest.mark.slow]
 HOLD = {
@@ -39,7 +40,9 @@ def test_a_proposal_is_read_and_approved_by_its_hash(
 ):
     observer.publish(lambda snapshot: None)
     headers = {"Authorization": f"Bearer {token}"}
-    made = httpx.post(f"{served.address}/api/v1/proposals", json=HOLD, headers=headers, timeout=60).json()
+    made = httpx.post(
+        f"{served.address}/api/v1/proposals", json=HOLD, headers=headers, timeout=MAX_SECONDS
+    ).json()
     page = open_page(f"/proposals/{made['id']}/", viewport=viewport, color_scheme=theme)
     live(page, observer)
     card = page.locator("section.card.at")

@@ -32,7 +32,7 @@ def test_a_node_that_joins_gets_its_row(open_page, observer):
     page = open_page("/nodes/")
     live(page, observer)
     observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
-    expect(page.locator('[data-row="nodes.n4"]')).to_be_visible(timeout=8_000)
+    expect(page.locator('[data-row="nodes.n4"]')).to_be_visible()
 
 
 @pytest.mark.sweep(2)

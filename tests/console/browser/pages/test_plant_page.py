@@ -75,7 +75,7 @@ def test_a_plant_is_added_chosen_with_the_keyboard_and_shown_as_it_is(open_page,
     page.get_by_role("button", name="Add plant").click()
     expect(page.get_by_role("heading", name="East", level=1)).to_be_visible()
     expect(page.locator("#plant-state")).to_contain_text("Not seen yet")
-    until(lambda: seen_after_another_second(page, observer), 20.0, 1.0)
+    until(lambda: seen_after_another_second(page, observer), every_seconds=1.0)
     page.reload()
     photographed(page, "plant-east", tmp_path)
     silent = {"state": "stale", "age_seconds": 12.0, "error": "east did not answer within 2 s."}

@@ -52,7 +52,7 @@ def at_share(page: Page, share: float) -> tuple[float, float]:
     plots = page.locator("[data-plots]")
     expect(plots).to_be_visible()
     # A part that is just written anew has no box for an instant.
-    box = until(plots.bounding_box, 10)
+    box = until(plots.bounding_box)
     assert box is not None
     return box["x"] + share * box["width"], box["y"] + box["height"] - 40
 
@@ -61,14 +61,14 @@ def test_the_pointer_reads_values_and_a_click_sets_the_instant(open_page, observ
     page = open_page("/timeline/?minutes=10")
     live(page, observer)
     page.mouse.move(*at_share(page, 0.5))
-    until(lambda: abs(rate(page) - (MINUTES - 5) * 60) <= 30, 10)
+    until(lambda: abs(rate(page) - (MINUTES - 5) * 60) <= 30)
     middle = rate(page)
     page.mouse.click(*at_share(page, 0.5))
     expect(page).to_have_url(re.compile(r"from=.*&to=.*&at="))
     expect(page.get_by_role("link", name=re.compile("Open overview as of"))).to_be_visible()
     page.mouse.move(5, 5)
     # What the moment was is drawn with the page's next part, a little after its address has changed.
-    until(lambda: abs(rate(page) - middle) <= 15, 10)
+    until(lambda: abs(rate(page) - middle) <= 15)
     page.get_by_role("link", name=re.compile("Open overview as of")).click()
     expect(page.get_by_text("The plant as of")).to_be_visible()
     expect(page.locator("#connection")).to_have_attribute("data-connection", "past")
@@ -193,7 +193,7 @@ def test_labels_never_overprint_at_any_width(open_page, observer, served):
     page = open_page("/timeline/?minutes=15")
     for width in (1920, 1440, 1280, 1190, 1024, 390):
         page.set_viewport_size({"width": width, "height": 900})
-        until(lambda: page.evaluate(OVERLAPPING) == [], 10.0, 0.1)
+        until(lambda: page.evaluate(OVERLAPPING) == [], every_seconds=0.1)
 
 
 STYLES = ("tokens", "frame", "components", "timeline")

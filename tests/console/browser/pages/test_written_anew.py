@@ -13,7 +13,7 @@ from tests.console.browser.pages.test_plant_page import row
 from tests.console.browser.screen import BROWSER, Observer, comes, live
 from tests.console.browser.test_live_figures import LIVE, SOCKET, close
 from tests.console.served import Served
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 
 pytestmark = BROWSER
 PARTS_ONLY = "x-weir-parts"
@@ -49,7 +49,7 @@ def written_anew(page: Page, observer: Observer, change) -> None:
         return bool(heard)
 
     page.route("**/*", without_snapshot)
-    until(asks, 20, every_seconds=0.25)
+    until(asks, every_seconds=0.25)
     assert heard[0]
     page.wait_for_timeout(500)  # it is put in place as soon as it has come
 
@@ -91,7 +91,7 @@ def checked(served: Served):
     path = served.environment["DATABASE_URL"].removeprefix("sqlite:///")
 
     def check(seconds_ago: float | None) -> None:
-        with closing(sqlite3.connect(path, timeout=20)) as connection, connection:
+        with closing(sqlite3.connect(path, timeout=MAX_SECONDS)) as connection, connection:
             connection.execute("DELETE FROM workers_alertwatch")
             if seconds_ago is not None:
                 at = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=seconds_ago)
@@ -110,8 +110,8 @@ def test_while_the_plant_is_silent_an_open_page_says_that_nobody_evaluates_alert
     live(page, observer)
     expect(page.locator("#alerts-watch")).to_be_hidden()
     checked(60.0)
-    expect(page.locator("#disconnected")).to_contain_text("Observer silent", timeout=15_000)
-    expect(page.locator("#alerts-watch")).to_contain_text("Alerts are not evaluated since", timeout=25_000)
+    expect(page.locator("#disconnected")).to_contain_text("Observer silent")
+    expect(page.locator("#alerts-watch")).to_contain_text("Alerts are not evaluated since")
 
 
 def test_what_is_old_by_days_is_shown_with_its_day(open_page, observer):
@@ -120,7 +120,7 @@ def test_what_is_old_by_days_is_shown_with_its_day(open_page, observer):
     old = {**observer.snapshot, "at": datetime(2026, 1, 5, 9, tzinfo=UTC).timestamp()}
     message = {"seq": old["seq"], "at": old["at"], "topic": "plant", "snapshot": old}
     observer.control.publish(keys.LIVE, orjson.dumps(message))
-    expect(page.locator("#disconnected")).to_contain_text("as of Mon 5 Jan, ", timeout=15_000)
+    expect(page.locator("#disconnected")).to_contain_text("as of Mon 5 Jan, ")
 
 
 def test_who_polls_and_may_not_see_any_more_is_not_called_disconnected(open_page, observer):
@@ -129,6 +129,4 @@ def test_who_polls_and_may_not_see_any_more_is_not_called_disconnected(open_page
         page.route(LIVE, lambda route: route.fulfill(status=403, content_type="application/json", body="{}"))
 
     page = open_page("/nodes/", before=refused)
-    expect(page.locator("#disconnected")).to_contain_text(
-        "Not allowed. The plant is shown as of", timeout=15_000
-    )
+    expect(page.locator("#disconnected")).to_contain_text("Not allowed. The plant is shown as of")

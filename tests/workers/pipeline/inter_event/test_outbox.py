@@ -8,6 +8,7 @@ import pytest
 from queues.control.refused import WritesRefused
 from queues.errors import NoContainerAvailable, QueuePaused
 from queues.events import block
+from tests.waiting import MAX_SECONDS
 from workers.pipeline.inter_event import outbox as outbox_module
 from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.tiers.state import StateStore, WrittenState, outbox_name
@@ -22,7 +23,7 @@ class Publisher:
     def publish_batches(self, queue, batches):
         other = threading.Thread(target=self.meanwhile)
         other.start()
-        other.join(10)
+        other.join(MAX_SECONDS)
         assert not other.is_alive()
         self.ids += [each for batch in batches for each in batch.column("id").to_pylist()]
 

@@ -1,12 +1,11 @@
 """The streaming sources wait for something to do, instead of being asked again and again."""
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.assignment import AssignedRange, Assignment
 from workers.pipeline.dispatch.cursor import Cursor
@@ -14,7 +13,7 @@ from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.runtime.source import AssignmentReader, ResultReader
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
 
-LONG_SECONDS = 8.0
+A_LONG_TIME_SECONDS = 600.0
 
 
 @pytest.fixture
@@ -41,34 +40,27 @@ def publish(control, tick: int) -> None:
 
 
 def when_it_waits(control, ask, act):
-    """(what `ask` answers, seconds from `act` on), where `act` comes while `ask` waits at the server."""
+    """What `ask` answers, where `act` comes while `ask` waits at the server: sooner than it waits for."""
     with ThreadPoolExecutor(1) as thread:
         asked = thread.submit(ask)
         until(lambda: any(each["cmd"] == "xread" for each in control.client_list()))
-        began = time.monotonic()
         act()
-        return asked.result(), time.monotonic() - began
+        return asked.result(MAX_SECONDS)
 
 
 def test_a_replica_s_source_answers_when_something_is_dispatched(options, control):
-    reader = AssignmentReader({**options, "wait_seconds": str(LONG_SECONDS)})
+    reader = AssignmentReader({**options, "wait_seconds": str(A_LONG_TIME_SECONDS)})
     start = reader.initialOffset()
-    end, seconds = when_it_waits(
-        control, lambda: reader.latestOffset(start, None), lambda: dispatch(control, 1)
-    )
+    end = when_it_waits(control, lambda: reader.latestOffset(start, None), lambda: dispatch(control, 1))
     assert end == {"from": 1, "tick": 1}
-    assert seconds < LONG_SECONDS / 2
 
 
 def test_the_combiner_s_source_answers_when_a_result_is_published(options, control):
     dispatch(control, 1)
-    reader = ResultReader({**options, "wait_seconds": str(LONG_SECONDS)})
+    reader = ResultReader({**options, "wait_seconds": str(A_LONG_TIME_SECONDS)})
     start = reader.initialOffset()
-    end, seconds = when_it_waits(
-        control, lambda: reader.latestOffset(start, None), lambda: publish(control, 1)
-    )
+    end = when_it_waits(control, lambda: reader.latestOffset(start, None), lambda: publish(control, 1))
     assert end["watermark_us"] == 1
-    assert seconds < LONG_SECONDS / 2
 
 
 def test_a_source_without_anything_to_do_answers_what_it_was_asked_with(options):

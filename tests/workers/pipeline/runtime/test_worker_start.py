@@ -8,12 +8,12 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import MAX_SECONDS
 from workers.pipeline.runtime.source_calls import answer_sources
 from workers.pipeline.runtime.worker_start import CALLS, SOURCE_WORKER, interpreter
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 def begun(folder: Path, server: socket.socket) -> subprocess.Popen:
     """A process as Spark starts one, which is to call that server back."""
-    server.settimeout(60)
+    server.settimeout(MAX_SECONDS)
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -41,7 +41,7 @@ def asked(tmp_path: Path):
         try:
             connection, _ = server.accept()
             with connection:
-                connection.settimeout(60)
+                connection.settimeout(MAX_SECONDS)
                 yield process, connection
         finally:
             process.kill()
@@ -64,7 +64,7 @@ def test_it_proves_who_it_is_and_says_its_process_before_it_imports_pyspark(aske
 def test_without_the_answer_that_it_is_known_it_ends(asked):
     process, connection = asked
     connection.sendall(struct.pack("!i", 2) + b"no")
-    assert process.wait(60) != 0
+    assert process.wait(MAX_SECONDS) != 0
 
 
 def proves_itself(connection: socket.socket) -> int:
@@ -84,13 +84,13 @@ def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs
         process = begun(place, server)
         connection, _ = server.accept()
         with connection:
-            connection.settimeout(60)
+            connection.settimeout(MAX_SECONDS)
             assert proves_itself(connection) == os.getpid()
-            assert process.communicate(timeout=60) == (None, "")
+            assert process.communicate(timeout=MAX_SECONDS) == (None, "")
             assert process.returncode == 0
             answering = [each for each in threading.enumerate() if each.name == "source"]
             assert len(answering) == 1
-        answering[0].join(60)
+        answering[0].join(MAX_SECONDS)
         assert not answering[0].is_alive()
 
 
@@ -99,7 +99,7 @@ def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path: Path):
     answer_sources(tmp_path)
     for nonsense in (b"", b"[1]", b"{}", b'{"port": "x", "secret": 1}', b"\xff" * 9_000):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
-            caller.settimeout(60)
+            caller.settimeout(MAX_SECONDS)
             caller.connect(str(tmp_path / CALLS))
             with suppress(OSError):  # what is too long is not read to its end
                 caller.sendall(nonsense)
@@ -109,9 +109,9 @@ def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path: Path):
         process = begun(tmp_path, server)
         connection, _ = server.accept()
         with connection:
-            connection.settimeout(60)
+            connection.settimeout(MAX_SECONDS)
             assert proves_itself(connection) == os.getpid()
-        process.communicate(timeout=60)
+        process.communicate(timeout=MAX_SECONDS)
 
 
 def test_where_nobody_is_behind_the_socket_it_answers_by_itself(tmp_path: Path):
@@ -122,7 +122,7 @@ def test_where_nobody_is_behind_the_socket_it_answers_by_itself(tmp_path: Path):
         process = begun(tmp_path, server)
         connection, _ = server.accept()
         with connection:
-            connection.settimeout(60)
+            connection.settimeout(MAX_SECONDS)
             assert proves_itself(connection) == process.pid
         process.kill()
         process.communicate()
@@ -133,22 +133,27 @@ def test_what_plans_queries_ends_once_it_has_had_no_worker_for_a_while():
         "from workers.pipeline.runtime.worker_start import end_when_idle",
         "import os, signal, time",
         "signal.signal(signal.SIGTERM, lambda *_: os._exit(7))",
-        "end_when_idle(0.2)",
+        "end_when_idle(3_600.0)",
+        "assert signal.getitimer(signal.ITIMER_REAL)[1] == 3_600.0",
         "child = os.fork()",
-        "time.sleep(1.0) if child else time.sleep(0.6)",
-        "os._exit(0) if not child else os.waitpid(child, 0)",
-        "time.sleep(60)",
+        "time.sleep(0 if child else 600)",
+        "for _ in range(3): signal.raise_signal(signal.SIGALRM)",
+        "os.kill(child, signal.SIGKILL), os.waitpid(child, 0), print('has no worker', flush=True)",
+        "signal.raise_signal(signal.SIGALRM), print('idle once', flush=True)",
+        "signal.raise_signal(signal.SIGALRM), print('idle twice', flush=True)",
     )
-    begun_at = time.monotonic()
-    ended = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, timeout=60, check=False)
-    assert ended.returncode == 7
-    assert time.monotonic() - begun_at > 1.0, "it has ended beside a worker of its"
+    ended = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert (ended.returncode, ended.stdout) == (7, "has no worker\nidle once\n")
 
 
 def test_spark_is_answered_which_python_it_is(tmp_path: Path):
     command = [interpreter(tmp_path), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    said = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=MAX_SECONDS, check=True
+    )
     assert (said.stdout, said.stderr) == (f"{sys.version_info.major}.{sys.version_info.minor}\n", "")
 
 

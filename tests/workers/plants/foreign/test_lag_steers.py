@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.waiting import until
+from tests.waiting import MAX_SECONDS, until
 from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.plants.foreign.kafka.broker import tansu
 from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, SCALED_OBJECTS, cluster
@@ -62,7 +62,7 @@ class Shop:
 
     def close(self):
         self.ended.set()
-        self.thread.join(10.0)
+        self.thread.join(MAX_SECONDS)
 
 
 def test_a_deployment_gets_the_replicas_that_its_groups_lag_asks_for_and_keda_waits_meanwhile(

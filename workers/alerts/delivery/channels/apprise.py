@@ -18,7 +18,7 @@ from queues import environment as variables
 from queues.errors import BadInput
 from workers.alerts.delivery.channels.channel import Failed, secret_of_variable
 from workers.alerts.delivery.channels.message_text import lines, subject
-from workers.alerts.delivery.channels.plain_text import without_markup
+from workers.alerts.delivery.channels.plain_text import whole_lines, without_markup
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import bounded_process, egress
 from workers.host.bounded_process import ProcessFailed
@@ -39,7 +39,7 @@ def send(message: Message, now_seconds: float) -> str:
         "address": address_of(message.receiver),
         "kind": _kind(message.content),
         "title": without_markup(subject(message.content)),
-        "body": without_markup("\n".join(_lines(message)))[:LONGEST_BODY],
+        "body": whole_lines(without_markup("\n".join(_lines(message))), LONGEST_BODY),
         "allowed": settings.WEIR_EGRESS_ALLOW,
         "key": message.key,
         "tries": message.tries,

@@ -24,6 +24,7 @@ from urllib.parse import unquote_plus
 
 from queues.errors import BadInput
 from workers.alerts.delivery.channels.apprise_targets import ChatTarget, targets_of
+from workers.alerts.delivery.channels.plain_text import whole_lines
 from workers.host import bounded_process, egress
 
 # Services that are no address: they speak to the desktop or the log of this host.
@@ -52,6 +53,7 @@ SENDING_SECONDS = 30.0  # of those that the process has: to begin with one more 
 NOT_ALL = "Did not reach all that the address names: "
 # What services say once one of several has it; of what counts ("Sent 3/3", "to 0 of 3") it may be none.
 SENT = re.compile(r"Sent (?!.*\d(/| of )\d)")
+TITLE_MARKS = 16  # characters around a title within a body, such as <b></b><br />
 LEAST_SECRET = 4  # characters: shorter parts of an address are words, not secrets
 LONGEST_ERROR = 400
 
@@ -193,7 +195,7 @@ class _Try:
             is_html = service.resolve_format(None) == apprise.NotifyFormat.HTML
             return bool(
                 service.notify(
-                    body=self._order["body"],
+                    body=whole_lines(self._order["body"], _most_characters(service, self._order, is_html)),
                     title=self._order["title"],
                     notify_type=self._order["kind"],
                     body_format=apprise.NotifyFormat.TEXT if is_html else None,
@@ -202,6 +204,14 @@ class _Try:
         except Exception as error:  # of whatever library the service brings
             self.said.lines.append(repr(error))
             return False
+
+
+def _most_characters(service: Any, order: Mapping[str, Any], is_html: bool) -> int:
+    """Return how much of the body the service takes. The title may stand in the body or count with it, and
+    the marks of HTML take some of it.
+    """
+    most = int(service.body_maxlen) - len(order["title"]) - TITLE_MARKS
+    return most - most // 10 if is_html else most
 
 
 class _Said(logging.Handler):

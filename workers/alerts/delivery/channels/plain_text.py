@@ -6,12 +6,29 @@ import re
 # guillemets instead, which look alike.
 _TAGS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 _CALL = re.compile(r"@(?=[*_]*(all|channel|everyone|here|room)\b)", re.IGNORECASE)
+CUT = "The rest does not fit; it is on the console."
 _LINK = re.compile(r"\](?=[(\[:])")
 
 
 def one_line(text: str) -> str:
     """Whatever it holds: without line breaks and other control characters."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+
+
+def whole_lines(text: str, most: int) -> str:
+    """Return the lines that fit into so many characters, and a line that says so where some don't. A link
+    that is cut, /alerts/12 to /alerts/1, would lead to another alert.
+    """
+    if len(text) <= most:
+        return text
+    kept: list[str] = []
+    left = most - len(CUT)
+    for line in text.splitlines():
+        left -= len(line) + 1
+        if left < 0:
+            break
+        kept.append(line)
+    return "\n".join([*kept, CUT]) if kept else one_line(text)[: max(0, most)]
 
 
 def without_markup(text: str) -> str:

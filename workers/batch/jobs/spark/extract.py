@@ -1,8 +1,9 @@
 """`replay_extract`: a time range of a queue's archived events as one file, for the lab or to publish again.
 
-`extracts/{name}.{csv,csv.gz,parquet}`. With step_seconds 0 the events themselves, ordered by time, those that
-were archived twice once: id, time, type, source, key, value, attributes; `manage.py publish` takes it. With a
-step: `time, rate_per_second`, a row a step, steps without events too; the lab's `--trace` takes it.
+`extracts/queue={queue}/{name}.{csv,csv.gz,parquet}`. With step_seconds 0 the events themselves, ordered by
+time, those that were archived twice once: id, time, type, source, key, value, attributes; `manage.py publish`
+takes it. With a step: `time, rate_per_second`, a row a step, steps without events too; the lab's `--trace`
+takes it.
 """
 
 import os
@@ -16,14 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from queues.events.block import FIELDS
+from queues.files.csv_text import FORMULA
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
 from workers.batch.jobs.spark.events import over_sound_files
 from workers.batch.jobs.spark.request import Request
-from workers.history import event_archive
+from workers.history import event_archive, extract_files
 
-ROOT = "extracts"
-FORMATS = ("csv", "csv.gz", "parquet")
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
@@ -35,7 +35,9 @@ def make(spark: SparkSession, request: Request) -> Made:
         for day in request.content["days"]
     ]
     paths = [path for folder in folders for path in event_archive.parquet_files(folder)]
-    final = f"{ROOT}/{request.content['name']}.{request.parameters['format']}"
+    final = extract_files.extract_file(
+        request.parameters["queue"], request.content["name"], request.parameters["format"]
+    )
 
     def write(events: DataFrame) -> dict[str, str]:
         inside = events.where(
@@ -54,20 +56,27 @@ def make(spark: SparkSession, request: Request) -> Made:
 def _write_events(events: DataFrame, request: Request, final: str) -> dict[str, str]:
     """In one piece: Spark writes a folder with one part, which becomes the file."""
     temporary = files.hidden(final, request.token)
-    folder = request.data / f"{temporary}.parts"
+    folder = files.output_path(request.data, f"{temporary}.parts")
     folder.parent.mkdir(parents=True, exist_ok=True)
     one = events.coalesce(1).write.mode("overwrite")
     if request.parameters["format"] == "parquet":
         one.option("compression", "zstd").parquet(str(folder))
     else:
         compression = "gzip" if request.parameters["format"] == "csv.gz" else "none"
+        one = _without_formulas(events).coalesce(1).write.mode("overwrite")
         written = one.options(header=True, timestampFormat=TIME_FORMAT, compression=compression, escape='"')
         written.csv(str(folder))
     (part,) = folder.glob("part-*")
     _flush(part)
-    part.replace(request.data / temporary)
+    part.replace(files.output_path(request.data, temporary))
     shutil.rmtree(folder)
     return {final: temporary}
+
+
+def _without_formulas(events: DataFrame) -> DataFrame:
+    """Mark text that a spreadsheet would run: producers choose it, and a person opens the file."""
+    texts = [name for name, kind in events.dtypes if kind == "string"]
+    return events.withColumns({name: F.regexp_replace(name, FORMULA, "$1'") for name in texts})
 
 
 def _flush(path: Path) -> None:
@@ -85,7 +94,7 @@ def _write_rates(events: DataFrame, request: Request, final: str) -> dict[str, s
     if request.parameters["format"] == "parquet":
         return files.write_table(request.data, final, request.token, table)
     temporary = files.hidden(final, request.token)
-    path = request.data / temporary
+    path = files.output_path(request.data, temporary)
     path.parent.mkdir(parents=True, exist_ok=True)
     compression = "gzip" if request.parameters["format"] == "csv.gz" else None
     with pa.output_stream(str(path), compression=compression) as stream:

@@ -8,11 +8,11 @@ from workers.host import egress
 from workers.plants.foreign.celery_app.asking.asked_workers import SharedAskedWorkers
 from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.broker import (
-    ANY_SEPARATOR,
     SCHEMES,
-    SEPARATORS,
     app_of,
     broker_of,
+    database_of,
+    virtual_host_of,
 )
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
 from workers.plants.foreign.celery_app.known_workers import KnownWorkers, OwnKnownWorkers, SharedKnownWorkers
@@ -23,6 +23,13 @@ from workers.plants.foreign.celery_app.port.plant import ASK, LISTEN, CeleryPlan
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.resumed_queues import SharedResumedQueues
 from workers.plants.foreign.celery_app.task_events import TaskEvents
+from workers.plants.foreign.celery_app.transport.redis_layout import (
+    ANY_SEPARATOR,
+    MAX_OPTION_CHARACTERS,
+    SEPARATORS,
+    layout_of,
+)
+from workers.plants.foreign.celery_app.transport.redis_layout import OPTION as TRANSPORT_OPTIONS
 from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption, PlantPace
 from workers.plants.foreign.redaction import HIDDEN, SHOWN
@@ -57,6 +64,11 @@ def _made(address: PlantAddress, known: KnownWorkers) -> CeleryPlant:
 def check(address: PlantAddress) -> None:
     """Raise BadInput for options that can't be. Which workers there will be nobody knows."""
     groups_of(address.option(OPTION))
+    if address.url.startswith("redis"):
+        layout_of(address)
+        database_of(virtual_host_of(address))
+    elif address.option(TRANSPORT_OPTIONS):
+        raise BadInput(TRANSPORT_OPTIONS, "is for Redis only; remove it.")
     management = address.option("management")
     if management and egress.check_url(management, "management").query:
         raise BadInput("management", "takes an address without a query; it is asked with the secret.")
@@ -89,6 +101,11 @@ ADAPTER = AdapterKind(
             "of queue and priority (sep): usual is Celery's own; any counts both; Redis only",
             choices=tuple(SEPARATORS),
             default=ANY_SEPARATOR,
+        ),
+        TRANSPORT_OPTIONS: PlantOption(
+            'as the app sets broker_transport_options, in JSON, such as {"sep": ":"}; Redis only',
+            "Transport options",
+            longest=MAX_OPTION_CHARACTERS,
         ),
     },
     make=make,

@@ -1,8 +1,7 @@
 """The broker of a Celery app: how it is reached, and how long its queues are.
 
-Redis (Valkey) keeps a queue as one list for each priority, named after the queue, a separator and the
-priority; both separators in use are asked for, or the one that the registration says: an app may keep data of
-its own as `orders:1`. What is no list is no queue. What a worker has taken and not acknowledged is in
+Redis (Valkey) keeps a queue as one list for each priority (`transport.redis_layout`). What is no list is no
+queue: an app may keep data of its own as `orders:1`. What a worker has taken and not acknowledged is in
 `unacked`, of all queues together. RabbitMQ says how many messages are ready and how many consumers there are;
 how many are unacknowledged, and how many were published, only its management plugin says.
 """
@@ -13,34 +12,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import httpx
 import redis
 from amqp.exceptions import AMQPError, NotFound
 from celery import Celery
 from kombu.exceptions import OperationalError
+from kombu.utils.url import url_to_parts
 from redis.connection import Connection, SSLConnection
 
-from queues.errors import connection_reason
+from queues.errors import BadInput, connection_reason
 from workers.host import egress
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds
-from workers.plants.foreign.celery_app import bounded_transports
 from workers.plants.foreign.celery_app.outside import count_of
+from workers.plants.foreign.celery_app.transport import bounded_transports
+from workers.plants.foreign.celery_app.transport.redis_layout import layout_of
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
 SCHEMES: Mapping[str, int] = {"redis": 6379, "rediss": 6379, "amqp": 5672, "amqps": 5671}
-ANY_SEPARATOR, USUAL_SEPARATOR = "any", "usual"
-SEPARATORS: Mapping[str, tuple[str, ...]] = {
-    ANY_SEPARATOR: ("\x06\x16", ":"),
-    USUAL_SEPARATOR: ("\x06\x16",),
-    ":": (":",),
-}
 NO_LIST = "WRONGTYPE"
-PRIORITIES = range(1, 10)
+MAX_DATABASE_DIGITS = 5
 MOST_QUEUES = 200  # of an app: each is asked for once a second
 TLS = ("rediss", "amqps")
 TRANSPORTS: Mapping[str, str] = {
@@ -95,7 +90,8 @@ def app_of(address: PlantAddress) -> Celery:
     host, (user, password) = host_of(url.host, port, is_tls), login_of(address)
     host = f"[{host}]" if ":" in host else host
     login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""
-    place = quote(virtual_host_of(address), safe="")
+    host_name = virtual_host_of(address)
+    place = quote(str(database_of(host_name)) if is_redis else host_name, safe="")
     app = Celery(address.name, set_as_current=False, fixups=[])
     app.conf.update(
         broker_transport=TRANSPORTS["redis" if is_redis else "amqp"],
@@ -130,12 +126,11 @@ def _tls(host: str, is_redis: bool) -> dict[str, Any]:
 def _transport_options(address: PlantAddress, is_redis: bool) -> dict[str, Any]:
     if not is_redis:
         return {"read_timeout": answer_seconds(), "write_timeout": answer_seconds(), "max_retries": 0}
-    prefix = address.option("prefix")
     return {
         "socket_timeout": answer_seconds(),
         "socket_connect_timeout": answer_seconds(),
         "max_retries": 0,
-        **({"global_keyprefix": prefix} if prefix else {}),
+        **layout_of(address).kombu_options(),
     }
 
 
@@ -146,9 +141,17 @@ def login_of(address: PlantAddress) -> tuple[str, str]:
 
 
 def virtual_host_of(address: PlantAddress) -> str:
-    """The database of Redis, the virtual host of RabbitMQ: the path of the address."""
-    path = unquote(address.url.partition("://")[2].partition("/")[2].strip("/"))
+    """Return the database of Redis or the virtual host of RabbitMQ as kombu reads it: `//prod` is `/prod`."""
+    path: str | None = url_to_parts(address.url).path
     return path or ("0" if address.url.startswith("redis") else "/")
+
+
+def database_of(virtual_host: str) -> int:
+    """Return the number of a database of Redis, as kombu reads it. Raises BadInput."""
+    text = virtual_host.removeprefix("/") or "0"
+    if not text.isdecimal() or len(text) > MAX_DATABASE_DIGITS:
+        raise BadInput("url", f"takes the number of a database after its host, not {text[:40]!r}.")
+    return int(text)
 
 
 def host_of(host: str, port: int, is_tls: bool) -> str:
@@ -166,15 +169,14 @@ class RedisBroker:
     """Redis or Valkey."""
 
     def __init__(self, address: PlantAddress) -> None:
-        self._name, self._prefix = address.name, address.option("prefix")
-        self._separators = SEPARATORS[address.option("separator", ANY_SEPARATOR)]
+        self._name, self._layout = address.name, layout_of(address)
         url, (user, password) = httpx.URL(address.url), login_of(address)
         is_tls, port = url.scheme in TLS, url.port or SCHEMES[url.scheme]
         self._server = redis_client.client(
             SSLConnection if is_tls else Connection,
             host=host_of(url.host, port, is_tls),
             port=port,
-            db=_database(virtual_host_of(address)),
+            db=database_of(virtual_host_of(address)),
             username=user or None,
             password=password or None,
         )
@@ -182,7 +184,7 @@ class RedisBroker:
     def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
         """Of all that are asked for: Redis forgets a list that is empty."""
         names = list(queues)
-        keys = [keys_of(name, self._separators, self._prefix) for name in names]
+        keys = [self._layout.lists_of(name) for name in names]
         found = iter(self._counts([("LLEN", key) for of_queue in keys for _, key in of_queue]))
         lengths = {}
         for name, of_queue in zip(names, keys, strict=True):
@@ -194,7 +196,7 @@ class RedisBroker:
         return lengths
 
     def unacknowledged(self) -> int | None:
-        return self._counts([("HLEN", f"{self._prefix}unacked")])[0]
+        return self._counts([("HLEN", self._layout.unacknowledged)])[0]
 
     def missing(self) -> list[str]:
         """Nothing: what it does not say of each queue it never does."""
@@ -226,12 +228,6 @@ class RedisBroker:
             raise PlantConfused(f"{self._name} refuses us: {error}.") from None
         except (redis.RedisError, OSError) as error:
             raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
-
-
-def keys_of(queue: str, separators: Sequence[str], prefix: str = "") -> list[tuple[int, str]]:
-    """Priority → the list it may be in."""
-    more = [(each, f"{prefix}{queue}{sign}{each}") for each in PRIORITIES for sign in separators]
-    return [(0, f"{prefix}{queue}"), *more]
 
 
 class AmqpBroker:
@@ -300,9 +296,3 @@ class AmqpBroker:
 def managed(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, Any]:
     """What RabbitMQ's management plugin says of a queue."""
     return client.ask("GET", f"api/queues/{quote(virtual_host, safe='')}/{quote(queue, safe='')}")
-
-
-def _database(virtual_host: str | None) -> int:
-    """Celery takes "/1" for database 1, and anything else for 0."""
-    text = (virtual_host or "").strip("/")
-    return int(text) if text.isdecimal() else 0

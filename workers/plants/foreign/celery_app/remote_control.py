@@ -18,6 +18,7 @@ from kombu.exceptions import ContentDisallowed, DecodeError
 from queues.errors import connection_reason
 from workers.plants.foreign.celery_app.broker import FAILURES, MOST_QUEUES
 from workers.plants.foreign.celery_app.outside import LONGEST_NAME, count_of, name_of, seconds_of, text_of
+from workers.plants.foreign.celery_app.transport.bounded_transports import NoWorkerBound, SeparatorDiffers
 from workers.plants.foreign.redaction import redacted
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -158,6 +159,10 @@ class RemoteControl:
                 timeout=ANSWER_SECONDS,
                 limit=limit or None,
             )
+        except NoWorkerBound:
+            answers = []
+        except SeparatorDiffers as error:
+            raise PlantConfused(f"{self._name} can't be asked: {error}.") from None
         except (ContentDisallowed, DecodeError) as error:
             raise PlantConfused(f"{self._name} answers what can't be read: {error}.") from None
         except FAILURES as error:

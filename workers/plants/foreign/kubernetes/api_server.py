@@ -27,6 +27,10 @@ AUTHORITY = "ca.crt"  # in it
 MERGE_PATCH = "application/merge-patch+json"
 
 
+class AccessDenied(PlantConfused):
+    """The account may not do this, and may do other things."""
+
+
 class ApiServer:
     """Of one namespace. account: where a pod's service account lies."""
 
@@ -92,7 +96,8 @@ class ApiServer:
         if status in (200, 201) and isinstance(document, dict):
             return document
         said = document.get("message") if isinstance(document, dict) else None
-        raise PlantConfused(f"{self.name} refuses to {what} ({status}): {str(said or 'no reason')[:300]}")
+        kind = AccessDenied if status == 403 else PlantConfused
+        raise kind(f"{self.name} refuses to {what} ({status}): {str(said or 'no reason')[:300]}")
 
 
 def _next_page(document: Any) -> str:

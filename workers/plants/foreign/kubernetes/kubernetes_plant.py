@@ -20,7 +20,7 @@ from queues.errors import BadInput, WeirError
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection
 from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
 from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption
-from workers.plants.foreign.kubernetes.api_server import ApiServer
+from workers.plants.foreign.kubernetes.api_server import AccessDenied, ApiServer
 from workers.plants.foreign.kubernetes.autoscalers import Autoscalers, items_of
 from workers.plants.holding import SECONDS
 from workers.plants.plant import PlantConfused
@@ -74,6 +74,7 @@ class KubernetesPlant(Adapter):
         self._lives: dict[str, float] = {}
         self._bounds: dict[str, tuple[int, int]] = {}  # workload → replicas that an HPA keeps it at
         self._bounds_at: float | None = None  # when that was read
+        self._unread: dict[str, PlantConfused] = {}  # workload → why the last reading has it not
 
     def _holder(self) -> str:
         """Another Weir may have given a plant the same name."""
@@ -101,6 +102,9 @@ class KubernetesPlant(Adapter):
         says.
         """
         found = self._read()
+        for name in tasks:
+            if name in self._unread:
+                raise self._unread[name]
         self._bounds = self._autoscalers.bounds() if tasks else self._bounds
         self._check_bounds(tasks)
         operators = {name: self._operator(name, document) for name, document in found.items()}
@@ -136,6 +140,7 @@ class KubernetesPlant(Adapter):
         with suppress(BadInput, PlantConfused):
             self._autoscalers.release(self._clock(), only_past=True)
         rows = [_rollout(name, document) for name, document in self._read().items()]
+        rows += [[name, *[None] * 5, str(error)] for name, error in self._unread.items()]
         scaled: list[list[str | float | None]] = [
             [each.workload, each.kind, each.name, each.minimum, each.maximum, _state(each.held, each.is_off)]
             for each in self._autoscalers.read()
@@ -204,17 +209,25 @@ class KubernetesPlant(Adapter):
                 raise BadInput(f"tasks.{name}", f"{said} there, held or not.")
 
     def _read(self) -> dict[str, Any]:
-        """The workloads that are there, by name."""
+        """The workloads that are there, by name. One that we may not read keeps no other one out: `_unread`
+        has the reason. What fails otherwise may be over at the next look, and until then half of a plant
+        would be taken for all of it. Raises PlantSilent and PlantConfused.
+        """
         found = {}
+        self._unread = {}
         for name, kind in self._kinds.items():
-            document = self._server.get(APPS, f"{KINDS[kind]}/{name}")
-            if document is not None:
-                try:
+            try:
+                document = self._server.get(APPS, f"{KINDS[kind]}/{name}")
+                if document is not None:
                     _replicas(document), _rollout(name, document), _created(document)
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    said = f"{self._name} answers what is no {kind} ({error!r})."
-                    raise PlantConfused(said) from error
-                found[name] = document
+                    found[name] = document
+            except AccessDenied as error:
+                self._unread[name] = error
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                said = f"{self._name} answers what is no {kind} ({error!r})."
+                raise PlantConfused(said) from error
+        if self._unread and not found:
+            raise next(iter(self._unread.values()))
         return found
 
     def _scale(self, name: str, count: int) -> None:

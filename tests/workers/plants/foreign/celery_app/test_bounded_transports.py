@@ -10,11 +10,11 @@ from kombu import Producer
 
 from tests.waiting import until
 from tests.workers.plants.foreign.endless_server import answering, drops
-from workers.plants.foreign.celery_app import bounded_transports
 from workers.plants.foreign.celery_app.broker import FAILURES, app_of
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.task_events import TaskEvents
+from workers.plants.foreign.celery_app.transport import bounded_transports
 from workers.plants.foreign.kind import PlantAddress
 
 START = b"\x01\x00\x00"
@@ -99,8 +99,9 @@ def test_each_of_many_messages_has_the_whole_limit(app, listener):
     assert listener.error is None
 
 
-def test_answers_that_come_late_are_not_kept_for_ever(app):
+def test_answers_that_come_late_are_not_kept_for_ever(app, control):
     """Nobody asks for them any more; a worker that is always late would fill the observer's memory."""
+    control.sadd("_kombu.binding.celery.pidbox", "\x06\x16\x06\x16celery@late.celery.pidbox")
     asking, mailbox = RemoteControl("shop", app.control.broadcast), app.control.mailbox
     for number in range(3):
         with app.connection_for_write() as connection:

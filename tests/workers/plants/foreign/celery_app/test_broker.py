@@ -10,6 +10,7 @@ from queues.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.celery_app import ADAPTER, broker
 from workers.plants.foreign.celery_app.broker import AmqpBroker, QueueLength, RedisBroker
+from workers.plants.foreign.celery_app.transport.redis_layout import SEPARATORS
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused
 
@@ -46,7 +47,7 @@ def test_lists_by_the_separator_of_the_app_are_counted(control, observed, separa
 
 
 def test_a_separator_that_is_none_is_refused_when_the_app_is_registered():
-    assert ADAPTER.options["separator"].choices == tuple(broker.SEPARATORS)
+    assert ADAPTER.options["separator"].choices == tuple(SEPARATORS)
 
 
 @pytest.mark.parametrize(

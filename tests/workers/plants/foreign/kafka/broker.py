@@ -72,7 +72,7 @@ def tansu() -> Iterator[Broker]:
 
 @contextmanager
 def advertising(advertised: str) -> Iterator[str]:
-    """The address of a cluster whose metadata names another broker than itself; no client of ours knows it."""
+    """The address of a cluster whose metadata names another broker, which no client of ours knows."""
     with _started(advertised) as address:
         until(lambda: listens(address), SECONDS)
         yield address

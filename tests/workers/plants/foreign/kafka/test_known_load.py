@@ -6,6 +6,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.waiting import MAX_SECONDS
 from tests.workers.plants.foreign.kafka.broker import tansu
 from workers.plants.foreign.kafka.kafka_plant import KafkaPlant
 from workers.plants.foreign.kind import PlantAddress
@@ -66,7 +67,7 @@ def test_lag_in_seconds_is_within_a_tenth_of_the_truth_under_a_known_load(record
                 rows.append((load.behind(committed, reading.committed_at), found))
             load.ended.wait(OBSERVE_SECONDS)
         load.ended.set()
-        load.thread.join(10.0)
+        load.thread.join(MAX_SECONDS)
     errors = [abs(found - truth) / truth for truth, found in rows if truth >= LEAST_SECONDS]
     small = [abs(found - truth) for truth, found in rows if truth < LEAST_SECONDS]
     figures = {

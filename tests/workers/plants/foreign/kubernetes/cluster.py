@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 from kmock import KubernetesEmulator, Server, resource
 
+from tests.waiting import MAX_SECONDS
+
 DEPLOYMENTS = resource("apps/v1/deployments")
 STATEFUL_SETS = resource("apps/v1/statefulsets")
 HPAS = resource("autoscaling/v2/horizontalpodautoscalers")
@@ -79,7 +81,7 @@ def cluster() -> Iterator[Cluster]:
     thread.start()
 
     def run(work):
-        return asyncio.run_coroutine_threadsafe(work, loop).result(10.0)
+        return asyncio.run_coroutine_threadsafe(work, loop).result(MAX_SECONDS)
 
     async def start():
         handler = KubernetesEmulator()
@@ -98,5 +100,5 @@ def cluster() -> Iterator[Cluster]:
     finally:
         run(stop())
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10.0)
+        thread.join(MAX_SECONDS)
         loop.close()

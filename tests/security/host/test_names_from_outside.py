@@ -1,0 +1,211 @@
+"""A name that comes from outside leads to no file beyond its folder: backups, jobs, archives, uploads."""
+
+import io
+import os
+import stat
+import unicodedata
+import zipfile
+from pathlib import Path
+
+import orjson
+import pytest
+
+from console.actions.lab.traces import uploaded_trace
+from console.upkeep.backup import archive, backup, files
+from queues.errors import BadInput, Forbidden, WeirError
+from queues.files.inside_folder import path_inside, write_inside
+from workers.batch.jobs import files as outputs
+from workers.history.event_archive import Partition
+from workers.history.snapshot_archive import day_folder
+
+HOSTILE_NAMES = [
+    "/etc/evil",
+    "//etc/evil",
+    "../evil",
+    "archive/../../evil",
+    "archive//evil",
+    "archive/./evil",
+    "..\\evil",
+    "C:\\evil",
+    "evil\0.parquet",
+    "evil\n",
+    "",
+    ".",
+    "archive/",
+    "x" * 256,
+    "x/" * 3_000 + "x",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir(mode=0o700)
+    return tmp_path / "data"
+
+
+def files_below(path: Path) -> list[str]:
+    return sorted(found.relative_to(path).as_posix() for found in path.rglob("*") if found.is_file())
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_a_name_that_leads_out_is_refused_and_nothing_is_written(name, folder):
+    with pytest.raises(Forbidden, match="FILE: names"):
+        write_inside(folder, name, [b"x"], "FILE")
+    with pytest.raises(Forbidden, match="FILE: names"):
+        path_inside(folder, name, "FILE")
+    assert files_below(folder.parent) == []
+
+
+@pytest.mark.parametrize("link", ["archive", "archive/queue=alert"])
+def test_a_link_inside_the_folder_is_not_followed(link, folder, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (folder / link).parent.mkdir(exist_ok=True)
+    (folder / link).symlink_to(tmp_path / "outside")
+    with pytest.raises(Forbidden, match="a link"):
+        path_inside(folder, f"{link}/a.parquet", "FILE")
+    with pytest.raises(Forbidden, match="a link"):
+        write_inside(folder, f"{link}/a.parquet", [b"x"], "FILE", replace=True)
+    assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_link_or_a_pipe_in_the_place_of_the_file_is_neither_followed_nor_opened(replace, folder, tmp_path):
+    (tmp_path / "outside").write_text("theirs")
+    (folder / "link").symlink_to(tmp_path / "outside")
+    (folder / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(folder / "pipe")
+    for name in ("link", "dangling", "pipe"):
+        with pytest.raises(Forbidden, match="in its way"):
+            write_inside(folder, name, [b"x"], "FILE", replace=replace)
+    assert (tmp_path / "outside").read_text() == "theirs" and not (tmp_path / "nowhere").exists()
+
+
+def test_folders_that_exist_keep_their_mode_and_new_ones_are_for_their_owner(folder):
+    (folder / "archive").mkdir(mode=0o755)
+    (folder / "archive").chmod(0o755)
+    write_inside(folder, "archive/queue=alert/a.parquet", [b"ro", b"ws"], "FILE", changed_at=1_000.0)
+    written = folder / "archive" / "queue=alert" / "a.parquet"
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder / "archive", written.parent, written)]
+    assert modes == [0o755, 0o700, 0o600]
+    assert (written.read_bytes(), written.stat().st_mtime) == (b"rows", 1_000.0)
+
+
+def test_a_data_folder_that_is_a_link_itself_is_used(folder, tmp_path):
+    (tmp_path / "linked").symlink_to(folder)
+    write_inside(tmp_path / "linked", "archive/a.parquet", [b"rows"], "FILE")
+    assert path_inside(tmp_path / "linked", "archive/a.parquet", "FILE").read_bytes() == b"rows"
+
+
+def test_two_names_of_one_file_do_not_replace_each_other(folder):
+    """On a file system that takes both names for one, the second finds the file of the first."""
+    for name in ("Traces/a.csv", "traces/a.csv", unicodedata.normalize("NFD", "é.csv"), "é.csv"):
+        write_inside(folder, name, [name.encode()], "FILE")
+        with pytest.raises(Forbidden, match="differ only in case"):
+            write_inside(folder, name, [b"other"], "FILE")
+        assert (folder / name).read_bytes() == name.encode()
+    write_inside(folder, "é.csv", [b"other"], "FILE", replace=True)
+    assert (folder / "é.csv").read_bytes() == b"other"
+
+
+def test_a_write_that_fails_leaves_no_part_of_the_file(folder):
+    def broken():
+        yield b"some"
+        raise OSError("damaged")
+
+    for replace in (True, False):
+        with pytest.raises(OSError, match="damaged"):
+            write_inside(folder, "a.parquet", broken(), "FILE", replace=replace)
+    assert files_below(folder) == []
+
+
+def forged(path: Path, names: dict[str, bytes], kind: int = 0, **manifest: object) -> Path:
+    """A backup as somebody else's program may write it."""
+    with zipfile.ZipFile(path, "w") as target:
+        for name, content in {"control": b"", **names}.items():
+            member = zipfile.ZipInfo(name)
+            member.external_attr = (kind | 0o644) << 16
+            target.writestr(member, content)
+        whole = {"format": 1, "nodes": [], "members": dict.fromkeys(["control", *names], 1), **manifest}
+        target.writestr(archive.MANIFEST, orjson.dumps(whole))
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["/tmp/evil", "/etc/cron.d/evil", "../evil", "a\\..\\evil", "archive/\u202e"]
+)
+def test_a_backup_with_a_name_that_leads_out_is_refused_before_anything_is_read(name, tmp_path):
+    path = forged(tmp_path / "forged.backup", {f"files/{name}": b"x"})
+    with pytest.raises(BadInput, match="leads out"), archive.reading(path):
+        pass
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO])
+def test_a_backup_with_a_link_or_a_device_is_refused(kind, tmp_path):
+    path = forged(tmp_path / "forged.backup", {"files/archive/a.parquet": b"/etc/passwd"}, kind)
+    with pytest.raises(BadInput, match="as a link or a device"), archive.reading(path):
+        pass
+
+
+@pytest.mark.parametrize("at", ["soon", 1e300, -1, None, [1]])
+def test_a_backup_with_a_time_that_is_none_is_refused(at, tmp_path):
+    path = forged(tmp_path / "forged.backup", {"files/a": b"x"}, modified={"a": at})
+    with pytest.raises(BadInput, match="is no time"), archive.reading(path):
+        pass
+
+
+def test_a_backup_with_a_node_that_its_manifest_does_not_list_is_refused(tmp_path):
+    path = forged(tmp_path / "forged.backup", {"nodes/n9": b""})
+    with pytest.raises(BadInput, match="'n9'"), archive.reading(path):
+        pass
+
+
+def test_a_restore_writes_no_program_of_spark_and_no_file_of_a_server(tmp_path):
+    """A backup never holds them: they are made by a start, and run by it."""
+    names = ["pipeline/python/evil.py", "servers/n1/server.conf", "weir.sqlite3", "archive/a.parquet"]
+    path = forged(tmp_path / "forged.backup", {f"files/{name}": b"x" for name in names})
+    with archive.reading(path) as found:
+        assert backup._kept_files(found) == ["archive/a.parquet"]
+    assert not files.is_kept(Path("pipeline/python/evil.py"))
+
+
+def test_a_restored_file_that_meets_a_link_ends_the_restore_in_words(folder, tmp_path):
+    (folder / "archive").symlink_to(tmp_path)
+    path = forged(tmp_path / "b", {"files/archive/a.parquet": b"x"})
+    with archive.reading(path) as found, pytest.raises(WeirError, match="a link") as caught:
+        backup._write(folder, "archive/a.parquet", found)
+    assert not isinstance(caught.value, BadInput)  # the database was written before
+    assert not (tmp_path / "a.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../evil", "secret-key", "extracts/../secret-key", "logs/a"])
+def test_an_output_that_the_database_names_is_neither_shown_nor_removed_elsewhere(name, folder):
+    (folder / "secret-key").write_text("ours")
+    with pytest.raises(Forbidden, match="outputs"):
+        outputs.discard(folder, [name])
+    with pytest.raises(Forbidden, match="outputs"):
+        outputs.show(folder, {"extracts/a.csv": name})
+    with pytest.raises(Forbidden, match="outputs"):
+        outputs.show(folder, {name: "extracts/.a.csv.tmp"})
+    assert files_below(folder) == ["secret-key"]
+
+
+def test_partitions_and_days_that_a_task_names_stay_in_their_archive(folder):
+    for queue, day in (("../../etc", "2026-01-05"), ("alert", "../../../etc"), ("a/../../..", "x")):
+        with pytest.raises(Forbidden):
+            Partition(day, queue).folder(folder)
+    with pytest.raises(Forbidden):
+        day_folder(folder, "x/../../../etc")
+
+
+@pytest.mark.parametrize("name", ["../evil.csv", "/etc/evil.csv", "traces/../../evil.csv"])
+def test_an_uploaded_trace_lies_among_the_traces_whatever_its_name(name, folder):
+    trace = uploaded_trace(folder, name, io.BytesIO(b"rate\n1\n2\n"), "rate")
+    assert trace.path == "traces/evil.csv" and files_below(folder.parent) == ["data/traces/evil.csv"]
+
+
+def test_an_uploaded_trace_goes_through_no_link(folder, tmp_path):
+    (folder / "traces").mkdir()
+    (folder / "traces" / "evil.csv").symlink_to(tmp_path / "outside.csv")
+    with pytest.raises(Forbidden, match="a link"):
+        uploaded_trace(folder, "evil.csv", io.BytesIO(b"rate\n1\n2\n"), "rate")
+    assert files_below(tmp_path) == []

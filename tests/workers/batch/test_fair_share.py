@@ -1,0 +1,152 @@
+"""Six experiments delay no scheduled run, on a single worker and in virtual time; people take turns."""
+
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.contrib.auth.models import User
+
+from queues.errors import BadInput
+from workers.batch import catalog, fair_share, runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
+from workers.batch.jobs.job import Job, Made, Piece, Surroundings
+from workers.models import Chunk, Run
+
+pytestmark = pytest.mark.django_db
+START = datetime(2026, 11, 20, 5, 0, tzinfo=UTC)
+CHUNK_SECONDS = 100
+
+
+class OneWorker:
+    """The only worker of the role `spark`: it does a chunk in CHUNK_SECONDS of virtual time, and what the
+    manager sends waits for it in the order of priority, as at the broker.
+    """
+
+    def __init__(self, control: redis.Redis, data: Path) -> None:
+        self.control, self.data, self.now = control, data, START
+        self.sent: list[tuple[bool, int, int, str]] = []
+        self.schedule: dict[int, str] = {}  # after so many seconds a run of that task begins
+        self.done: list[tuple[str, float]] = []
+        self.messages = 0
+
+    def seconds(self) -> float:
+        return (self.now - START).total_seconds()
+
+    def where(self) -> Surroundings:
+        return Surroundings(self.data, self.control, self.now)
+
+    def submit(self, number: int, worker: str, role: str, is_requested: bool) -> None:
+        self.messages += 1
+        self.sent.append((is_requested, self.messages, number, worker))
+
+    def pass_second(self) -> None:
+        """What a plant does each second, while the worker works: the schedule, and every other second the
+        manager.
+        """
+        self.now += timedelta(seconds=1)
+        if (task := self.schedule.pop(int(self.seconds()), None)) is not None:
+            with suppress(BadInput):  # it still runs: as on a plant, this time is left out
+                runs.begin(task, self.where())
+        if int(self.seconds()) % 2 == 0:
+            task_managers.tick(self.control, self.now, self.submit)
+
+    def work(self, lease: Any) -> Made:
+        for _ in range(CHUNK_SECONDS if lease.chunk.run.is_requested else 3):
+            self.pass_second()
+            lease.check({"rows": 0, "share": 0.5})
+        self.done.append((str(lease.chunk.run.task.name), self.seconds()))
+        return Made(1)
+
+    def run_for(self, seconds: float) -> None:
+        while self.seconds() < seconds:
+            if not self.sent:
+                self.pass_second()
+                continue
+            self.sent.sort()
+            _, _, number, worker = self.sent.pop(0)
+            batch_worker.work_at(number, worker, self.control, self.data, lambda: self.now)
+
+
+@pytest.fixture
+def plant(control: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OneWorker:
+    made = OneWorker(control, tmp_path)
+
+    def job(name: str, single: bool) -> Job:
+        return Job(
+            name,
+            "",
+            (),
+            lambda where: nullcontext(made.work),
+            pieces=lambda values, where: [Piece("a"), Piece("b")],
+            requirements=("spark",),
+            single_instance=single,
+        )
+
+    jobs = {"lab": job("lab", False), "rollup": job("rollup", True), "retain": job("retain", True)}
+    monkeypatch.setattr(catalog, "JOBS", jobs)
+    for name in jobs:
+        task_definitions.define(name, name)
+    return made
+
+
+def person(name: str) -> User:
+    return User.objects.create_user(name)
+
+
+def begin_six(plant: OneWorker, owner: User) -> list[Run]:
+    return [runs.begin("lab", plant.where(), owner=owner) for _ in range(6)]
+
+
+def test_six_experiments_at_work_delay_a_scheduled_run_by_a_few_seconds(plant):
+    begin_six(plant, person("anna"))
+    plant.schedule = {37: "rollup", 90: "retain"}
+    plant.run_for(150)
+    ended = {run.task.name: run for run in Run.objects.filter(owner=None).select_related("task")}
+    for name, begins in (("rollup", 37), ("retain", 90)):
+        assert ended[name].state == Run.State.DONE
+        # Two chunks of 3 s; the manager comes every 2 s, and notes the end as late.
+        assert max(at for task, at in plant.done if task == name) <= begins + 6 + 6
+
+
+def test_what_was_given_back_is_done_in_the_end_and_counts_as_no_try(plant):
+    experiments = begin_six(plant, person("anna"))
+    plant.schedule = {10: "rollup"}
+    plant.run_for(1_300)
+    assert {run.state for run in Run.objects.all()} == {Run.State.DONE}
+    first = Chunk.objects.get(run=experiments[0], identifier="a")
+    assert (first.yields, first.tries) == (1, 0)
+
+
+def test_a_chunk_is_given_back_so_many_times_and_no_more(plant):
+    """A schedule that is tighter than a chunk is long keeps nobody from ever ending."""
+    experiment = runs.begin("lab", plant.where(), owner=person("anna"))
+    plant.schedule = dict.fromkeys(range(20, 400, 20), "rollup")
+    plant.run_for(250)
+    first = Chunk.objects.get(run=experiment, identifier="a")
+    assert (first.state, first.yields) == (Chunk.State.DONE, fair_share.MAX_YIELDS)
+
+
+def test_one_persons_experiments_do_not_hold_up_anothers(plant):
+    begin_six(plant, person("anna"))
+    other = runs.begin("lab", plant.where(), owner=person("bert"))
+    plant.run_for(3 * CHUNK_SECONDS)
+    assert Chunk.objects.filter(run=other, state=Chunk.State.DONE).exists()
+
+
+def test_a_scheduled_run_leaves_its_place_to_nobody(plant):
+    runs.begin("rollup", plant.where())
+    runs.begin("retain", plant.where())
+    plant.run_for(20)
+    assert [name for name, _ in plant.done] == ["rollup", "rollup", "retain", "retain"]
+
+
+def test_a_run_of_another_role_is_no_reason_to_leave(plant):
+    task_definitions.define("elsewhere", "rollup", requirements=())
+    experiment = runs.begin("lab", plant.where(), owner=person("anna"))
+    runs.begin("elsewhere", plant.where())
+    assert not fair_share.scheduled_run_waits(experiment, plant.now)
+    runs.begin("rollup", plant.where())
+    assert fair_share.scheduled_run_waits(experiment, plant.now)

@@ -1,0 +1,66 @@
+"""Which run of a batch task gets a role's workers when there are too few of them.
+
+Scheduled runs (roll-ups, retention) go before requested runs (experiments, extracts: those with an owner). A
+worker at a requested run gives its chunk back as soon as a scheduled run of the same role waits, at most
+MAX_YIELDS times a chunk. Between chunks it leaves if a run waits whose owner was served less recently: people
+take turns.
+"""
+
+from datetime import datetime
+
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+
+from workers.batch import runs
+from workers.batch.chunk_leases import is_beating
+from workers.batch.task_managers import role_of
+from workers.models import Chunk, Run
+
+# Work that is given back is done again: after so many times the scheduled run waits for the chunk's end.
+MAX_YIELDS = 3
+MAX_REQUESTED_CHUNK_SECONDS = 7_200.0
+
+
+def must_yield(run: Run, chunk: Chunk, now: datetime) -> bool:
+    """Whether a worker is to give this chunk back before it is done."""
+    return chunk.yields < MAX_YIELDS and scheduled_run_waits(run, now)
+
+
+def scheduled_run_waits(run: Run, now: datetime) -> bool:
+    """Whether a scheduled run has no worker while one of its role is at this requested run."""
+    if not run.is_requested:
+        return False
+    role = role_of(run.task.requirements)
+    requirements = _waiting(now).filter(owner=None).values_list("task__requirements", flat=True)
+    return any(role_of(each) == role for each in requirements)
+
+
+def is_others_turn(run: Run, now: datetime) -> bool:
+    """Whether a run waits whose owner was served less recently than this requested run's owner."""
+    mine = _served_at(run.owner_id)
+    if mine is None:
+        return False
+    others = _waiting(now).exclude(owner=None).exclude(owner=run.owner_id)
+    role = role_of(run.task.requirements)
+    owners = {
+        owner
+        for owner, requirements in others.values_list("owner", "task__requirements")
+        if role_of(requirements) == role
+    }
+    return any((served_at := _served_at(owner)) is None or served_at < mine for owner in owners)
+
+
+def _served_at(owner: int | None) -> datetime | None:
+    """When a worker last was at a run of this person; None for the schedule, and before the first time."""
+    if owner is None:
+        return None
+    last: datetime | None = Chunk.objects.filter(run__owner=owner).aggregate(last=Max("beat_at"))["last"]
+    return last
+
+
+def _waiting(now: datetime) -> QuerySet[Run]:
+    """Open runs with work left that no worker is at."""
+    chunks = Chunk.objects.filter(run=OuterRef("pk"))
+    at_work = chunks.filter(is_beating(now), state=Chunk.State.WORKING)
+    left = chunks.filter(state__in=(Chunk.State.PENDING, Chunk.State.WORKING))
+    open_runs = Run.objects.filter(state__in=runs.OPEN).filter(~Exists(at_work))
+    return open_runs.filter(Exists(left) | Q(chunks_total=None))

@@ -1,0 +1,57 @@
+"""Retention of the lab: extracts and uploaded traces that were written long ago, and old experiments."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+
+from workers.batch.jobs.job import Made, Piece, Surroundings
+from workers.batch.jobs.present_files import written_before
+from workers.history import extract_files
+from workers.lab.models import Experiment
+from workers.lab.series import folder_of
+
+EXTRACTS, EXPERIMENTS = "extracts", "experiments"
+
+
+def pieces(where: Surroundings, extract_days: int, experiment_days: int) -> Iterator[Piece]:
+    """One chunk for the files and one for the experiments, where any is due. 0 days: nothing ever is."""
+    before = where.now - timedelta(days=extract_days)
+    if extract_days and written_before(before, extract_files.kept_files(where.data)):
+        yield Piece(EXTRACTS, {"kind": EXTRACTS, "before": before.isoformat()})
+    before = where.now - timedelta(days=experiment_days)
+    if experiment_days and _due_experiments(before).exists():
+        yield Piece(EXPERIMENTS, {"kind": EXPERIMENTS, "before": before.isoformat()})
+
+
+def _due_experiments(before: datetime) -> QuerySet[Experiment]:
+    """Without those whose run has not ended."""
+    return Experiment.objects.filter(created_at__lt=before).exclude(run__ended_at=None, run__isnull=False)
+
+
+def _delete_extracts(lease: Any) -> Made:
+    before = datetime.fromisoformat(lease.content["before"])
+    due = written_before(before, extract_files.kept_files(lease.surroundings.data))
+    for path in due:
+        with lease.guarded():
+            path.unlink(missing_ok=True)
+    return Made(len(due))
+
+
+def _delete_experiments(lease: Any) -> Made:
+    """The files first: a crash in between leaves an experiment without series, which the next run deletes."""
+    before, deleted = datetime.fromisoformat(lease.content["before"]), 0
+    for experiment in _due_experiments(before).order_by("pk"):
+        folder = lease.surroundings.data / folder_of(experiment.pk)
+        with lease.guarded():
+            if folder.exists():
+                shutil.rmtree(folder)
+            experiment.delete()
+        deleted += 1
+        lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
+    return Made(deleted)
+
+
+WORK: Mapping[str, Callable[[Any], Made]] = {EXTRACTS: _delete_extracts, EXPERIMENTS: _delete_experiments}

@@ -1,0 +1,1 @@
+"""How the broker of a Celery app is spoken to: where it keeps its messages, and what one message may cost."""

@@ -1,0 +1,154 @@
+"""Where a Celery app on Redis (Valkey) keeps its messages, as its `broker_transport_options` say.
+
+Two clients ask the broker: kombu's, which asks workers and hears their events, and one that counts what
+waits. Both follow the layout that is read here, so that no option reaches one of them alone.
+
+An app names its lists `queue`, a separator and a priority. It parts the bindings of queues by the same
+separator, so kombu must know it before it binds a queue of its own: a binding that workers can't read breaks
+every answer of the app's own remote control. The bindings that workers have made show which separator it is.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from queues import checks
+from queues.errors import BadInput
+from workers.plants.foreign.kind import PlantAddress
+
+OPTION = "transport_options"
+MAX_OPTION_CHARACTERS = 2_000
+ANY_SEPARATOR, USUAL_SEPARATOR = "any", "usual"
+SEPARATORS: Mapping[str, tuple[str, ...]] = {
+    ANY_SEPARATOR: ("\x06\x16", ":"),
+    USUAL_SEPARATOR: ("\x06\x16",),
+    ":": (":",),
+}
+PRIORITIES = tuple(range(10))
+_TEXT = checks.named(re.compile(r".{1,100}\Z", re.DOTALL), "a text of 1 to 100 characters")
+_FOLLOWED: Mapping[str, checks.Check] = {
+    "fanout_patterns": checks.truth(),
+    "fanout_prefix": checks.either(checks.truth(), _TEXT),
+    "global_keyprefix": _TEXT,
+    "priority_steps": checks.list_of(checks.whole(0, 9), "a list of numbers from 0 to 9"),
+    "sep": _TEXT,
+    "unacked_key": _TEXT,
+}
+# They concern the app's own consumers and connections: Weir takes no task, restores none, and has its own
+# time limits. They are accepted, so that an app's options can be copied as they are.
+_OF_ITS_CONSUMERS = frozenset(
+    {
+        "ack_emulation",
+        "client_name",
+        "health_check_interval",
+        "max_connections",
+        "max_retries",
+        "queue_order_strategy",
+        "retry_on_timeout",
+        "retry_policy",
+        "socket_connect_timeout",
+        "socket_keepalive",
+        "socket_keepalive_options",
+        "socket_timeout",
+        "unacked_index_key",
+        "unacked_mutex_expire",
+        "unacked_mutex_key",
+        "unacked_restore_interval",
+        "unacked_restore_limit",
+        "unacked_restore_throttle",
+        "visibility_timeout",
+    }
+)
+_KNOWN = sorted({*_FOLLOWED, *_OF_ITS_CONSUMERS})
+# A worker's own queue is bound with two empty parts in front of its name.
+_TWO_EMPTY_PARTS = re.compile(r"(.+?)\1(?!\1)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class RedisLayout:
+    """separators: those that lists of a priority may have; the first is kombu's where workers show none.
+    follows: whether kombu takes the separator that workers show. priorities: that have a list.
+    """
+
+    separators: tuple[str, ...] = SEPARATORS[ANY_SEPARATOR]
+    follows: bool = True
+    prefix: str = ""
+    fanout_prefix: bool | str = True
+    fanout_patterns: bool = True
+    unacked_key: str = "unacked"
+    priorities: tuple[int, ...] = PRIORITIES
+
+    def kombu_options(self) -> dict[str, Any]:
+        """Return what kombu's transport takes."""
+        return {
+            "sep": self.separators[0],
+            "follows_separator": self.follows,
+            "global_keyprefix": self.prefix,
+            "fanout_prefix": self.fanout_prefix,
+            "fanout_patterns": self.fanout_patterns,
+            "unacked_key": self.unacked_key,
+        }
+
+    def lists_of(self, queue: str) -> list[tuple[int, str]]:
+        """Return the priority and the key of each list that the queue may have."""
+        name = f"{self.prefix}{queue}"
+        more = [
+            (each, f"{name}{separator}{each}")
+            for each in self.priorities
+            if each
+            for separator in self.separators
+        ]
+        return [(0, name), *more]
+
+    @property
+    def unacknowledged(self) -> str:
+        """The key of what workers have taken and not acknowledged."""
+        return f"{self.prefix}{self.unacked_key}"
+
+
+def layout_of(address: PlantAddress) -> RedisLayout:
+    """Read a registration's options. Raises BadInput that names the option."""
+    options = _transport_options(address.option(OPTION))
+    separator, prefix = address.option("separator"), address.option("prefix")
+    declared = options.get("sep")
+    if declared and separator and declared not in SEPARATORS[separator]:
+        raise BadInput("separator", f"says {separator}, and {OPTION} says sep {declared!r}; remove one.")
+    if prefix and options.get("global_keyprefix", prefix) != prefix:
+        raise BadInput("prefix", f"differs from global_keyprefix in {OPTION}; remove one.")
+    separators = (declared,) if declared else SEPARATORS[separator or ANY_SEPARATOR]
+    usual = RedisLayout()
+    return RedisLayout(
+        separators=separators,
+        follows=len(separators) > 1,
+        prefix=prefix or options.get("global_keyprefix", ""),
+        fanout_prefix=options.get("fanout_prefix", usual.fanout_prefix),
+        fanout_patterns=options.get("fanout_patterns", usual.fanout_patterns),
+        unacked_key=options.get("unacked_key", usual.unacked_key),
+        priorities=tuple(options.get("priority_steps", usual.priorities)),
+    )
+
+
+def _transport_options(text: str) -> dict[str, Any]:
+    if not text:
+        return {}
+    try:
+        options = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput(OPTION, 'takes a JSON object, such as {"sep": ":"}.') from None
+    if not isinstance(options, dict):
+        raise BadInput(OPTION, f'takes a JSON object, such as {{"sep": ":"}}, not {checks.shown(options)}.')
+    checks.refuse_unknown(options, _KNOWN, OPTION)
+    return {
+        name: check.of(options[name], f"{OPTION}.{name}", end=".")
+        for name, check in _FOLLOWED.items()
+        if name in options
+    }
+
+
+def shown_separators(bindings: Iterable[str | bytes]) -> list[str]:
+    """Return the separators of workers' own bindings, the most frequent first."""
+    texts = [each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in bindings]
+    found = [match[1] for each in texts if (match := _TWO_EMPTY_PARTS.match(each))]
+    return sorted(set(found), key=lambda each: (-found.count(each), each))
