@@ -192,15 +192,15 @@ def _name(row: Row) -> tuple[str, str]:
 
 def _rows_of(page_before: str) -> dict[tuple[str, str], str]:
     """Its lines by name, each marked as of an earlier run."""
-    found: dict[tuple[str, str], str] = {}
+    rows: dict[tuple[str, str], str] = {}
     for line in page_before.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if len(cells) == COLUMNS and cells[1] not in ("Measured", "---"):
             marked = (
                 line if EARLIER in cells[1] else line.replace(f" {cells[1]} ", f" {cells[1]}{EARLIER} ", 1)
             )
-            found[cells[0], cells[3].partition(":")[0]] = marked
-    return found
+            rows[cells[0], cells[3].partition(":")[0]] = marked
+    return rows
 
 
 def _has(row: Row, benches: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -208,7 +208,7 @@ def _has(row: Row, benches: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 def _host(known: list[Mapping[str, Any]]) -> str:
-    loads = [each["load1"] for each in known]
+    loads = [host["load1"] for host in known]
     memory = known[0]["memory_bytes"] / 2**30
     first, load = known[0], f"load {_range(loads)}{_speed(known)}"
     return f"{first['cores']} cores\n({memory:.0f} GiB, {first['system']}, Python {first['python']}, {load})"
@@ -216,7 +216,7 @@ def _host(known: list[Mapping[str, Any]]) -> str:
 
 def _speed(known: list[Mapping[str, Any]]) -> str:
     """How quick the host was meanwhile: the same host may be three times as slow on another day."""
-    took = [each["loop_seconds"] for each in known if "loop_seconds" in each]
+    took = [host["loop_seconds"] for host in known if "loop_seconds" in host]
     return f";\nten million additions in Python took {_range(took)} s" if took else ""
 
 

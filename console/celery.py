@@ -23,7 +23,7 @@ from queues import logs
 from queues.nodes import heartbeat_file
 from workers.coordination.broker_connection import PromptConnections
 from workers.coordination.pool_watchdog import watch_child, watch_pool
-from workers.coordination.task_expiry import by_the_plants_clock
+from workers.coordination.task_expiry import set_expiry
 from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
@@ -65,11 +65,11 @@ def as_every_process_logs(loglevel: int | None = None, **_: Any) -> None:
 
 
 @before_task_publish.connect
-def sent_within_a_trace(headers: dict[str, Any] | None = None, **_: Any) -> None:
+def add_trace_headers(headers: dict[str, Any] | None = None, **_: Any) -> None:
     """The task's span becomes a part of what sends it: a request, a tick, another task."""
     if headers is not None:
         carry(headers)
-        by_the_plants_clock(headers)
+        set_expiry(headers)
 
 
 @worker_init.connect

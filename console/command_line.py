@@ -41,10 +41,10 @@ def manage() -> None:
     if sys.argv[1:2] and sys.argv[1] in PLAIN:
         import_module(f"console.management.commands.{sys.argv[1]}").Command().run_from_argv(sys.argv)
     else:
-        _with_a_database()
+        _load_database_commands()
 
 
-def _with_a_database() -> None:
+def _load_database_commands() -> None:
     try:
         execute_from_command_line(sys.argv)
     except (OperationalError, InterfaceError) as error:

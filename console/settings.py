@@ -19,7 +19,7 @@ from queues import environment as variables
 from queues import keys, logs
 from queues.errors import BadInput
 from queues.nodes.open_files import raise_open_file_limit
-from queues.private_files import keep_private, stored_secret
+from queues.private_files import keep_private, load_or_create_secret
 
 _T = TypeVar("_T")
 
@@ -56,7 +56,7 @@ def _secret_key() -> str:
         return secrets.token_urlsafe(48)
     if WEIR_PRODUCTION:
         raise ImproperlyConfigured("WEIR_SECRET_KEY is missing; set it to 50 or more random characters.")
-    return stored_secret(WEIR_DATA / "secret-key", secrets.token_urlsafe(48))
+    return load_or_create_secret(WEIR_DATA / "secret-key", secrets.token_urlsafe(48))
 
 
 SECRET_KEY = _secret_key()
@@ -146,7 +146,7 @@ _SQLITE = {
     "timeout": 20,
     "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL",
 }
-_DATABASE_URL = variables.DATABASE_URL.text() or database_address.of_file(WEIR_DATA / "weir.sqlite3")
+_DATABASE_URL = variables.DATABASE_URL.text() or database_address.build_file_url(WEIR_DATA / "weir.sqlite3")
 DATABASES = {"default": _read(lambda: database_address.settings_of(_DATABASE_URL))}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _SQLITE

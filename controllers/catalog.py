@@ -19,8 +19,7 @@ WITHOUT_LAWS = ("design", "framework", "patterns", "rivals", "simulation")
 
 
 def find_laws() -> dict[str, Law]:
-    """Return the laws by name, in the order of their names. Raise ValueError if two laws have the same name.
-    """
+    """Return the laws by name, in the order of their names. Raise ValueError if two laws have the same name."""
     found: dict[str, Law] = {}
     for law in _laws():
         if law.name in found:

@@ -43,17 +43,17 @@ class Check:
             return False
         return True
 
-    def of(self, value: Any, field: str, kind: type[BadInput] = BadInput, end: str = "") -> Any:
+    def validate(self, value: Any, field: str, kind: type[BadInput] = BadInput, end: str = "") -> Any:
         """The value as it is kept. Raises `kind` naming the field; `end` ends its sentence."""
         try:
             return self.read(value)
         except BadInput:
             raise
         except ValueError:
-            raise kind(field, f"takes {self.takes}, not {shown(value)}{end}") from None
+            raise kind(field, f"takes {self.takes}, not {shorten_for_message(value)}{end}") from None
 
 
-def shown(value: Any, most: int = MOST_SHOWN) -> str:
+def shorten_for_message(value: Any, most: int = MOST_SHOWN) -> str:
     """What was given, short enough for a sentence."""
     text = _SHORT.repr(value) if isinstance(value, list | tuple | dict | set) else _scalar(value, most)
     return text if len(text) <= most else f"{text[: most - 3]}..."
@@ -93,7 +93,7 @@ def is_whole(value: Any, least: float = -math.inf, most: float = math.inf) -> bo
     return isinstance(value, int) and is_number(value, least, most)
 
 
-def _kept(good: bool, value: Any) -> Any:
+def _validate_value(good: bool, value: Any) -> Any:
     if not good:
         raise ValueError
     return value
@@ -106,16 +106,18 @@ def _range(least: float, most: float) -> str:
 
 def number(least: float = -math.inf, most: float = math.inf, noun: str = "a number") -> Check:
     """A finite number in [least, most], kept as it is."""
-    return Check(f"{noun}{_range(least, most)}", lambda value: _kept(is_number(value, least, most), value))
+    return Check(
+        f"{noun}{_range(least, most)}", lambda value: _validate_value(is_number(value, least, most), value)
+    )
 
 
-def above(least: float, most: float = math.inf, noun: str = "a finite number") -> Check:
+def greater_than(least: float, most: float = math.inf, noun: str = "a finite number") -> Check:
     """A finite number greater than `least`."""
     end = "" if most == math.inf else f" up to {most:g}"
 
     def read(value: Any) -> float:
         try:
-            return float(_kept(is_number(value, least, most) and value > least, value))
+            return float(_validate_value(is_number(value, least, most) and value > least, value))
         except OverflowError:
             raise ValueError from None
 
@@ -128,7 +130,7 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Check:
     bounds = f" from {least} to {most}" if known else _range(least, most)
     return Check(
         f"a whole number{bounds}",
-        lambda value: _kept(is_whole(value, least, most), value),
+        lambda value: _validate_value(is_whole(value, least, most), value),
     )
 
 
@@ -174,20 +176,22 @@ def storable(value: Any) -> Any:
         return UNSTORABLE_CHARACTER.sub("\ufffd", value)
     if isinstance(value, Mapping):
         return {storable(key): storable(each) for key, each in value.items()}
-    return [storable(each) for each in value] if isinstance(value, list | tuple) else value
+    return [storable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def text(noun: str = "a text", blank: bool = True) -> Check:
     """Text; `blank`: it may be empty. `refuse_longer` says how long."""
-    return Check(noun, lambda value: _kept(isinstance(value, str) and (blank or value.strip() != ""), value))
+    return Check(
+        noun, lambda value: _validate_value(isinstance(value, str) and (blank or value.strip() != ""), value)
+    )
 
 
-def filled(most: int) -> Check:
+def non_empty_text(most: int) -> Check:
     """A text of 1 to `most` characters, kept without the blanks around it."""
 
     def read(value: Any) -> str:
         kept = value.strip() if isinstance(value, str) else ""
-        return str(_kept(0 < len(kept) <= most, kept))
+        return str(_validate_value(0 < len(kept) <= most, kept))
 
     return Check(f"1 to {most} characters", read)
 
@@ -197,27 +201,29 @@ def name(most: int = 60) -> Check:
 
     def read(value: Any) -> str:
         good = isinstance(value, str) and NAME.match(value) is not None and len(value) <= most
-        return str(_kept(good, value))
+        return str(_validate_value(good, value))
 
     return Check(f"letters, digits, dot, - and _ ({most} at most)", read)
 
 
-def named(form: re.Pattern[str], noun: str) -> Check:
+def matching_text(form: re.Pattern[str], noun: str) -> Check:
     """A text of a form."""
-    return Check(noun, lambda value: _kept(isinstance(value, str) and form.match(value) is not None, value))
+    return Check(
+        noun, lambda value: _validate_value(isinstance(value, str) and form.match(value) is not None, value)
+    )
 
 
 def choice(choices: Collection[str], noun: str = "") -> Check:
     """One of these words."""
     words = noun or f"one of {', '.join(choices)}"
-    return Check(words, lambda value: _kept(isinstance(value, str) and value in choices, value))
+    return Check(words, lambda value: _validate_value(isinstance(value, str) and value in choices, value))
 
 
-FLAG = Check("true or false", lambda value: _kept(isinstance(value, bool), value))
+FLAG = Check("true or false", lambda value: _validate_value(isinstance(value, bool), value))
 
 
 def _day(value: Any) -> str:
-    return date.fromisoformat(_kept(isinstance(value, str), value)).isoformat()
+    return date.fromisoformat(_validate_value(isinstance(value, str), value)).isoformat()
 
 
 def timestamp(text: str) -> datetime:
@@ -228,7 +234,7 @@ def timestamp(text: str) -> datetime:
 
 def _timestamp(value: Any) -> str:
     try:
-        return timestamp(_kept(isinstance(value, str), value)).astimezone(UTC).isoformat()
+        return timestamp(_validate_value(isinstance(value, str), value)).astimezone(UTC).isoformat()
     except OverflowError:
         raise ValueError from None
 
@@ -247,7 +253,7 @@ def mapping_of(check: Check, noun: str = "") -> Check:
 
     def read(value: Any) -> dict[str, Any]:
         good = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
-        return {name: check.read(each) for name, each in _kept(good, value).items()}
+        return {name: check.read(each) for name, each in _validate_value(good, value).items()}
 
     return Check(noun or f"an object of name: {check.takes}", read)
 
@@ -257,14 +263,14 @@ def record(**checks: Check) -> Check:
 
     def read(value: Any) -> dict[str, Any]:
         good = isinstance(value, Mapping) and set(value) == set(checks)
-        return {name: checks[name].read(each) for name, each in _kept(good, value).items()}
+        return {name: checks[name].read(each) for name, each in _validate_value(good, value).items()}
 
     return Check(f"an object of {', '.join(checks)}", read)
 
 
 def truth() -> Check:
     """True or false, written as such."""
-    return Check("true or false", lambda value: _kept(isinstance(value, bool), value))
+    return Check("true or false", lambda value: _validate_value(isinstance(value, bool), value))
 
 
 def either(first: Check, second: Check) -> Check:
@@ -278,10 +284,12 @@ def either(first: Check, second: Check) -> Check:
 
 def list_of(check: Check, noun: str) -> Check:
     """A list of values that are all alike."""
-    return Check(noun, lambda value: [check.read(each) for each in _kept(isinstance(value, list), value)])
+    return Check(
+        noun, lambda value: [check.read(each) for each in _validate_value(isinstance(value, list), value)]
+    )
 
 
-def at(where: str, name: object) -> str:
+def join_path(where: str, name: object) -> str:
     """The path of a field; of what a document may name itself, only so much."""
     return f"{where}.{str(name)[:MOST_KEY]}" if where else str(name)[:MOST_KEY]
 
@@ -296,7 +304,7 @@ def refuse_unknown(
     """Raises `kind` naming the first name that isn't known, and those that are."""
     for name in names:
         if name not in known:
-            raise kind(at(where, name), message.format(known=", ".join(known) or "none"))
+            raise kind(join_path(where, name), message.format(known=", ".join(known) or "none"))
 
 
 def refuse_longer(value: Any, most: int, where: str, noun: str = "") -> None:

@@ -106,15 +106,15 @@ def read_json(text: str | bytes, name: str = "document") -> Any:
     except RecursionError:
         raise Forbidden(name, f"is nested deeper than {MOST_DEPTH}") from None
     except ValueError as error:
-        raise BadInput(name, f"is not JSON ({_where(error)})") from None
-    return checked(value, name)
+        raise BadInput(name, f"is not JSON ({_describe_location(error)})") from None
+    return check_value(value, name)
 
 
-def _where(error: ValueError) -> str:
+def _describe_location(error: ValueError) -> str:
     return str(error) if isinstance(error, json.JSONDecodeError) else "it is not written in UTF-8"
 
 
-def checked(value: Any, name: str) -> Any:
+def check_value(value: Any, name: str) -> Any:
     """The same value, when all in it can be taken. Raises BadInput naming the place."""
     try:
         _check(value, 0)
@@ -149,7 +149,7 @@ def _check_parts(value: Any, depth: int) -> None:
             for step, part in enumerate(value):  # noqa: B007  it is named below
                 _check(part, depth + 1)
     except _At as found:
-        found.steps.append(f"[{step}]" if type(step) is int else f".{_shown(step)}")
+        found.steps.append(f"[{step}]" if type(step) is int else f".{_format_key(step)}")
         raise
 
 
@@ -157,7 +157,7 @@ def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
-def _shown(key: Any) -> str:
+def _format_key(key: Any) -> str:
     return str(key)[:80].encode(errors="replace").decode()
 
 
@@ -267,7 +267,7 @@ class _Builder:
             self._refuse(path, event, f"is nested deeper than {MOST_DEPTH}", Forbidden)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path, depth)
-        return self._mapping(path, depth)
+        return self._build_mapping(path, depth)
 
     def _sequence(self, path: str, depth: int) -> list[Any]:
         items: list[Any] = []
@@ -277,13 +277,13 @@ class _Builder:
             items.append(self._value(event, inner, depth + 1))
         return items
 
-    def _mapping(self, path: str, depth: int) -> dict[Any, Any]:
+    def _build_mapping(self, path: str, depth: int) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 self._refuse(path, event, "takes plain keys", Forbidden)
             key = self._value(event, path, depth + 1)
-            inner = f"{path}.{_shown(key)}".removeprefix(".")
+            inner = f"{path}.{_format_key(key)}".removeprefix(".")
             if key in made:
                 self._refuse(inner, event, "is given twice")
             self._made.lines[inner] = _line(event)

@@ -388,7 +388,9 @@ PLANT_FILES = Variable(
 URL = Variable("WEIR_URL", "for manage.py weir: a console elsewhere", unset="this one")
 TOKEN = Variable("WEIR_TOKEN", "for manage.py weir: the token for WEIR_URL", secret=True)
 
-DECLARED: tuple[Variable, ...] = tuple(each for each in globals().values() if isinstance(each, Variable))
+DECLARED: tuple[Variable, ...] = tuple(
+    declared for declared in globals().values() if isinstance(declared, Variable)
+)
 
 # Families of variables, each read by a name that a role, or a person, says.
 PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
@@ -426,5 +428,5 @@ def secret_hosts(name: str, environment: Mapping[str, str] = PROCESS) -> frozens
 
 def rows() -> Iterator[tuple[str, str, str]]:
     """(name, default in words, meaning) of each, for the reference."""
-    for each in DECLARED:
-        yield each.name, each.unset or each.default or "none", each.meaning
+    for variable in DECLARED:
+        yield variable.name, variable.unset or variable.default or "none", variable.meaning

@@ -43,7 +43,7 @@ class Key(str):
         """What matches every one of them."""
         return self._template.replace("{}", "*") + ("*" if self.kind == "prefix" else "")
 
-    def of(self, *parts: str | int) -> str:
+    def build(self, *parts: str | int) -> str:
         """The name with these parts, in their order. Raises TypeError when there are more or fewer."""
         if len(parts) != self._template.count("{}"):
             raise TypeError(f"{self} takes {self._template.count('{}')} parts, not {len(parts)}.")
@@ -410,6 +410,6 @@ CELERY = Key("weir:celery:", "prefix", "web workers → web workers", "Celery's 
 KEYS = tuple(each for each in tuple(globals().values()) if isinstance(each, Key))
 
 
-def of_queue(queue: str) -> list[str]:
+def list_queue_keys(queue: str) -> list[str]:
     """A queue's keys on a node, in the order of OF_QUEUE."""
-    return [key.of(queue) for key in OF_QUEUE]
+    return [key.build(queue) for key in OF_QUEUE]

@@ -42,7 +42,7 @@ def ids() -> Mapping[str, str]:
 
 
 @contextmanager
-def about(**ids: object) -> Iterator[None]:
+def add_context(**ids: object) -> Iterator[None]:
     """Every line that is logged within has these ids, too, in this thread or task and those it starts."""
     token = _IDS.set({**_IDS.get(), **{name: str(value) for name, value in ids.items()}})
     try:
@@ -87,7 +87,7 @@ def escape_controls(text: str) -> str:
     """Return the text with each control character written as in Python: a line break as \\n."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 class LinesForPrograms(logging.Formatter):

@@ -12,7 +12,7 @@ from typing import Any, cast
 import redis
 
 from queues import keys
-from queues.stored_document import StoredDocument, decoded, encoded
+from queues.stored_document import StoredDocument, decode_document, encode_document
 
 INTAKE, CONSUMPTION = "intake", "consumption"
 PARTS = (INTAKE, CONSUMPTION)
@@ -25,7 +25,7 @@ class Pause(StoredDocument, frozen=True):
     reason: str
     by: str
 
-    def left_seconds(self, now: float) -> int:
+    def compute_left_seconds(self, now: float) -> int:
         """Whole seconds to wait, at least one."""
         return max(1, math.ceil(self.until - now))
 
@@ -36,15 +36,15 @@ def pause(control: redis.Redis, queue: str, part: str, until: Pause, now: float)
     if left_ms <= 0:
         resume(control, queue, part)
         return
-    control.set(keys.PAUSE.of(queue, part), encoded(until), px=left_ms)
+    control.set(keys.PAUSE.build(queue, part), encode_document(until), px=left_ms)
 
 
 def resume(control: redis.Redis, queue: str, part: str) -> None:
     """End a pause now; nothing happens where there is none."""
-    control.delete(keys.PAUSE.of(queue, part))
+    control.delete(keys.PAUSE.build(queue, part))
 
 
-def paused(control: redis.Redis, queues: Iterable[str], part: str) -> dict[str, Pause]:
+def load_pauses(control: redis.Redis, queues: Iterable[str], part: str) -> dict[str, Pause]:
     """{queue: its pause} of those that are paused. Raises `redis.RedisError`."""
     names = list(queues)
     if not names:
@@ -55,10 +55,10 @@ def paused(control: redis.Redis, queues: Iterable[str], part: str) -> dict[str, 
 
 def names_of(queues: Iterable[str], part: str) -> list[str]:
     """The keys of these queues, for a reader that asks for more in the same call."""
-    return [keys.PAUSE.of(queue, part) for queue in queues]
+    return [keys.PAUSE.build(queue, part) for queue in queues]
 
 
 def read(queues: Iterable[str], stored: Iterable[bytes | str | None]) -> dict[str, Pause]:
     """What `names_of` gave, in its order. Raises BadDocument."""
     pairs = zip(queues, stored, strict=True)
-    return {queue: decoded(Pause, text, "pause") for queue, text in pairs if text is not None}
+    return {queue: decode_document(Pause, text, "pause") for queue, text in pairs if text is not None}

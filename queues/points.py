@@ -8,12 +8,12 @@ from queues.errors import BadInput
 TOTAL = 1000
 
 
-def checked(points: object, field: str = "points", least: int = 1) -> dict[str, int]:
+def check_points(points: object, field: str = "points", least: int = 1) -> dict[str, int]:
     """Points per node that a queue may hold: whole, at least `least` each, 1000 in all. Raises `BadInput`."""
     if not isinstance(points, Mapping) or not points:
         raise BadInput(field, 'takes an object of node names and points, such as {"n1": 500, "n2": 500}.')
     for node, value in points.items():
-        checks.whole(least, TOTAL).of(value, f"{field}.{node}", end=".")
+        checks.whole(least, TOTAL).validate(value, f"{field}.{node}", end=".")
     if sum(points.values()) != TOTAL:
         raise BadInput(field, f"sum to {sum(points.values())}; they must sum to {TOTAL}.")
     return dict(points)
@@ -43,7 +43,7 @@ def share(nodes: Sequence[str], weights: Mapping[str, float] | None = None) -> d
 
 def move(points: Mapping[str, int], source: str, target: str, amount: int) -> dict[str, int]:
     """`amount` points to another node (which may be new). A source left with none loses its container."""
-    before = checked(points)
+    before = check_points(points)
     if source not in before:
         raise BadInput("from", f"{source} holds no points; the nodes that do are {', '.join(before)}.")
     if source == target:
@@ -56,7 +56,7 @@ def move(points: Mapping[str, int], source: str, target: str, amount: int) -> di
 
 def split(points: Mapping[str, int], source: str, target: str) -> dict[str, int]:
     """Scale up: half of a container's points (rounded down) go to a node without one. Houtman, chapter 3."""
-    before = checked(points)
+    before = check_points(points)
     if target in before:
         raise BadInput("to", f"{target} already holds a container of this queue.")
     if before.get(source, 0) < 2:
@@ -66,7 +66,7 @@ def split(points: Mapping[str, int], source: str, target: str) -> dict[str, int]
 
 def restore(points: Mapping[str, int], node: str, amount: int) -> dict[str, int]:
     """Give a node that came back `amount` points, from the others in proportion; each keeps at least 1."""
-    before = checked(points)
+    before = check_points(points)
     others = {name: value for name, value in before.items() if name != node}
     spare = {name: value - 1 for name, value in others.items()}
     most = sum(spare.values())

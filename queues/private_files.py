@@ -44,15 +44,15 @@ def private_folder(path: Path) -> None:
 
 def write_private(path: Path, text: str) -> None:
     """Replaces a file in one step. It has mode 0600 before its first byte, whatever lay there before."""
-    fresh = _beside(path, text)
+    fresh = _write_temporary_file(path, text)
     fresh.replace(path)
 
 
-def stored_secret(path: Path, fresh: str) -> str:
+def load_or_create_secret(path: Path, fresh: str) -> str:
     """The secret in a file, or `fresh` where there is none yet. The first process's is kept."""
     if not path.exists():
         private_folder(path.parent)
-        made = _beside(path, fresh)
+        made = _write_temporary_file(path, fresh)
         try:
             path.hardlink_to(made)
         except FileExistsError:
@@ -62,7 +62,7 @@ def stored_secret(path: Path, fresh: str) -> str:
     return path.read_text()
 
 
-def _beside(path: Path, text: str) -> Path:
+def _write_temporary_file(path: Path, text: str) -> Path:
     """A new file next to `path`, on the disk: what has a name must not be empty after a power loss. O_EXCL:
     nobody laid one there, or a link, for us to write into.
     """
@@ -95,9 +95,9 @@ def mend(folder: Path, most_entries: int = MOST_ENTRIES) -> Mended:
 def _mend_entry(name: str, folder: int, me: int) -> tuple[int, bool]:
     """(the entry's owner, whether its mode changed). What vanished meanwhile is nobody's concern."""
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if found.st_uid != me or stat.S_ISLNK(found.st_mode) or not found.st_mode & OTHERS:
-            return found.st_uid, False
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if status.st_uid != me or stat.S_ISLNK(status.st_mode) or not status.st_mode & OTHERS:
+            return status.st_uid, False
         entry = os.open(name, _OPENED, dir_fd=folder)
     except FileNotFoundError:
         return me, False

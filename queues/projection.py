@@ -31,7 +31,7 @@ def read_database(thresholds: Overriding | None = None) -> Topology:
         for node in Node.objects.order_by("name")
     }
     queues = Queue.objects.prefetch_related("containers__node").order_by("name")
-    return Topology(number, nodes, {queue.name: _queue(queue) for queue in queues}).checked()
+    return Topology(number, nodes, {queue.name: _queue(queue) for queue in queues}).check()
 
 
 def lock_revision() -> TopologyRevision:
@@ -101,7 +101,7 @@ def create_queue(
     `settings` are the other fields of `Queue`. Raises `BadInput` naming the field; nothing is changed then.
     """
     with transaction.atomic():
-        queue = _made(Queue, name=name, kind=kind, **settings)
+        queue = _build_row(Queue, name=name, kind=kind, **settings)
         try:
             with transaction.atomic():
                 queue.save()
@@ -188,7 +188,7 @@ def move_points(
             if name not in rows:
                 read_database().queue(name)
             held = rows[name].containers.filter(points__gt=0).select_related("node")
-            if {each.node.name: each.points for each in held} != dict(before[name]):
+            if {container.node.name: container.points for container in held} != dict(before[name]):
                 raise PointsDrifted(f"The points of queue {name} have changed meanwhile; nothing was moved.")
             # One that is short already, as nodes were lost, gets no shorter; its points may move.
             least = 1 if may_be_short else min(rows[name].minimum_containers, len(before[name]))
@@ -241,7 +241,7 @@ def retire_containers(
 def _write_points(
     queue: Queue, points: Mapping[str, int], now: datetime | None = None, least: int | None = None
 ) -> None:
-    checked, least = thousand.checked(points), least or queue.minimum_containers
+    checked, least = thousand.check_points(points), least or queue.minimum_containers
     nodes = {node.name: node for node in Node.objects.filter(name__in=checked)}
     for name in checked:
         if name not in nodes:
@@ -257,7 +257,7 @@ def _write_points(
         Container.objects.update_or_create(queue=queue, node=nodes[name], defaults=defaults)
 
 
-def _made(model: type[Queue], **values: Any) -> Queue:
+def _build_row(model: type[Queue], **values: Any) -> Queue:
     """A validated, unsaved row; the first field that is wrong is named."""
     known = {field.name for field in model._meta.get_fields()}
     for name in values:

@@ -38,14 +38,14 @@ _ENCODER = msgspec.json.Encoder()
 _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
-def encoded(document: StoredDocument | Mapping[str, Any]) -> bytes:
+def encode_document(document: StoredDocument | Mapping[str, Any]) -> bytes:
     """Its JSON. A number that is not finite is written as null. In a mapping, `msgspec.Raw` stands
     for what is encoded already.
     """
     return _ENCODER.encode(document)
 
 
-def decoded(kind: type[Read], text: bytes | str, name: str) -> Read:
+def decode_document(kind: type[Read], text: bytes | str, name: str) -> Read:
     """The document of a JSON text. Raises BadDocument naming the place below `name`."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -53,38 +53,38 @@ def decoded(kind: type[Read], text: bytes | str, name: str) -> Read:
     try:
         found: Read = decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _refused(name, str(error)) from None
+        raise _build_error(name, str(error)) from None
     return found
 
 
 def readable(kind: type[Read], text: bytes | str | None) -> Read | None:
     """The same; None where nothing stands, or nothing that can be read."""
     try:
-        return None if text is None else decoded(kind, text, kind.__name__)
+        return None if text is None else decode_document(kind, text, kind.__name__)
     except BadDocument:
         return None
 
 
-def typed(kind: type[Read], value: Any, name: str = "document") -> Read:
+def convert(kind: type[Read], value: Any, name: str = "document") -> Read:
     """The document of plain values. Raises BadDocument naming the place below `name`."""
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _refused(name, str(error)) from None
+        raise _build_error(name, str(error)) from None
 
 
 def plain(document: StoredDocument) -> dict[str, Any]:
     """The same as dicts and lists of JSON values."""
-    found: dict[str, Any] = msgspec.to_builtins(document)
-    return found
+    values: dict[str, Any] = msgspec.to_builtins(document)
+    return values
 
 
-def changed(document: Read, **values: Any) -> Read:
+def replace_fields(document: Read, **values: Any) -> Read:
     """A copy with other values; its parts are shared."""
     return msgspec.structs.replace(document, **values)
 
 
-def shared_values(document: StoredDocument, base: type[StoredDocument]) -> dict[str, Any]:
+def copy_shared_values(document: StoredDocument, base: type[StoredDocument]) -> dict[str, Any]:
     """Its values of the fields that it has from a base, by name, to make another of that base."""
     return {name: getattr(document, name) for name in base.__struct_fields__}
 
@@ -102,7 +102,7 @@ def value_at(document: StoredDocument, key: str) -> Any:
 _NAMES: dict[type, dict[str, str]] = {}
 
 
-def _refused(name: str, error: str) -> BadDocument:
+def _build_error(name: str, error: str) -> BadDocument:
     """msgspec writes "Expected `int`, got `str` - at `$.nodes[...].points`"."""
     what, _, path = error.partition(" - at `$")
     return BadDocument(f"{name}{path.rstrip('`')}", f"{what[:1].lower()}{what[1:]}")

@@ -92,9 +92,9 @@ class Topology:
 
     def has_points(self, name: str) -> bool:
         """Whether anything new comes to the node."""
-        return bool(self.with_points_on(name))
+        return bool(self.list_queues_with_points_on(name))
 
-    def with_points_on(self, name: str) -> list[str]:
+    def list_queues_with_points_on(self, name: str) -> list[str]:
         """Queues whose new events come to the node."""
         return [queue.name for queue in self.queues.values() if queue.points.get(name)]
 
@@ -115,15 +115,15 @@ class Topology:
             document = json.loads(text, object_pairs_hook=_once)
         except ValueError as error:
             raise BadTopology(keys.TOPOLOGY, f"is not JSON ({error}); project the topology again.") from None
-        _closed(document, keys.TOPOLOGY, ("revision", "nodes", "queues"))
+        _check_keys(document, keys.TOPOLOGY, ("revision", "nodes", "queues"))
         for part in ("nodes", "queues"):
             if not isinstance(document[part], dict):
                 raise BadTopology(part, "takes an object.")
         nodes = {name: _node(name, value) for name, value in document["nodes"].items()}
         queues = {name: _queue(name, value) for name, value in document["queues"].items()}
-        return cls(_whole(document["revision"], "revision", 0, 2**63), nodes, queues).checked()
+        return cls(_whole(document["revision"], "revision", 0, 2**63), nodes, queues).check()
 
-    def checked(self) -> "Topology":
+    def check(self) -> "Topology":
         """Itself, or `BadTopology` when a queue holds points on a node that is not there."""
         for queue in self.queues.values():
             for node in queue.points:
@@ -183,9 +183,9 @@ def _queue_document(queue: QueueSpec) -> dict[str, Any]:
 
 def _node(name: str, document: Any) -> NodeSpec:
     where = f"nodes.{name}"
-    _named(name, where)
-    _closed(document, where, ("url", "capacity", "busy", "toobusy", "drained", "cordoned"))
-    _closed(document["capacity"], f"{where}.capacity", ("events_per_second", "memory_bytes"))
+    _check_name(name, where)
+    _check_keys(document, where, ("url", "capacity", "busy", "toobusy", "drained", "cordoned"))
+    _check_keys(document["capacity"], f"{where}.capacity", ("events_per_second", "memory_bytes"))
     rate = _number(document["capacity"]["events_per_second"], f"{where}.capacity.events_per_second")
     memory_bytes = _whole(document["capacity"]["memory_bytes"], f"{where}.capacity.memory_bytes", 1, 2**62)
     busy, toobusy = (
@@ -209,17 +209,19 @@ def _node(name: str, document: Any) -> NodeSpec:
 
 def _queue(name: str, document: Any) -> QueueSpec:
     where = f"queues.{name}"
-    _named(name, where)
-    _closed(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))))
+    _check_name(name, where)
+    _check_keys(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))))
     try:
-        points = thousand.checked(document["points"], f"{where}.points", least=0)
+        points = thousand.check_points(document["points"], f"{where}.points", least=0)
     except BadInput as error:
         raise BadTopology(error.field, error.message) from None
     if not isinstance(document["handler_options"], dict):
         raise BadTopology(f"{where}.handler_options", "takes an object.")
     return QueueSpec(
         name=name,
-        kind=checks.choice(KINDS, " or ".join(KINDS)).of(document["kind"], f"{where}.kind", BadTopology, "."),
+        kind=checks.choice(KINDS, " or ".join(KINDS)).validate(
+            document["kind"], f"{where}.kind", BadTopology, "."
+        ),
         points=points,
         priority=_whole(document["priority"], f"{where}.priority", 0, 9),
         minimum_containers=_whole(document["minimum_containers"], f"{where}.minimum_containers", 1, 1000),
@@ -233,7 +235,7 @@ def _queue(name: str, document: Any) -> QueueSpec:
     )
 
 
-def _named(name: str, where: str) -> None:
+def _check_name(name: str, where: str) -> None:
     if not checks.QUEUE_NAME.match(name):
         message = "takes a name of a lower-case letter, then letters, digits, - or _ (40 at most)."
         raise BadTopology(where, message)
@@ -249,7 +251,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _closed(document: Any, where: str, keys: tuple[str, ...]) -> None:
+def _check_keys(document: Any, where: str, keys: tuple[str, ...]) -> None:
     """Exactly these keys, or an error that names the first one missing or unknown."""
     if not isinstance(document, dict):
         raise BadTopology(where, "takes an object.")
@@ -261,8 +263,8 @@ def _closed(document: Any, where: str, keys: tuple[str, ...]) -> None:
 
 
 def _number(value: Any, where: str) -> float:
-    return float(checks.above(0).of(value, where, BadTopology, "."))
+    return float(checks.greater_than(0).validate(value, where, BadTopology, "."))
 
 
 def _whole(value: Any, where: str, least: int, most: int) -> int:
-    return int(checks.whole(least, most).of(value, where, BadTopology, "."))
+    return int(checks.whole(least, most).validate(value, where, BadTopology, "."))

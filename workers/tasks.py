@@ -52,7 +52,7 @@ BATCH_PRIORITY, REQUESTED_PRIORITY = 7, 8  # consumers of most queues go first, 
 def consume(queue: str, node: str, worker_id: str) -> None:
     """One short-lived worker at one container; see `workers.consumer.worker`."""
     note({"weir.queue": queue, "weir.node": node})
-    line = CompletionReporter.of(current_task.request.hostname)
+    line = CompletionReporter.open(current_task.request.hostname)
     reporter = WorkReporter(control_server(), queue, node, worker_id, line)
     clock = plant_clock().now
     if not reporter.begin(clock()):
@@ -98,7 +98,7 @@ def consumer_for(reporter: WorkReporter, clock: Callable[[], float]) -> Consumer
         reporter.worker_id,
         alive=lambda: reporter.alive(clock()),
         paused=lambda: _is_paused(reporter.control, reporter.queue),
-        completed=reporter.completed,
+        completed=reporter.record_completions,
     )
 
 
@@ -107,7 +107,7 @@ def _is_paused(control: redis.Redis, queue: str) -> bool:
     left of its time.
     """
     try:
-        return bool(pausing.paused(control, [queue], pausing.CONSUMPTION))
+        return bool(pausing.load_pauses(control, [queue], pausing.CONSUMPTION))
     except redis.RedisError:
         return False
 
@@ -119,7 +119,7 @@ def tick(law: str = "") -> None:
     """
     control, now = control_server(), datetime.now(UTC)
     with suppress(NotObserved):
-        engine.tick_due(_published(control), now, control, elsewhere=_attached_ticks.begin)
+        engine.tick_due(_load_publish_time(control), now, control, elsewhere=_attached_ticks.begin)
 
 
 @shared_task(name="workers.tasks.advance", ignore_result=True)
@@ -128,17 +128,17 @@ def advance() -> None:
     control, now = control_server(), datetime.now(UTC)
     # While nobody has checked yet, nobody is known to be lost.
     with suppress(NotObserved):
-        recovery.recover(control, _published(control).observe(), now)
+        recovery.recover(control, _load_publish_time(control).observe(), now)
     execution.advance_all(control, now)
 
 
-def _seen(control: redis.Redis) -> Snapshot | None:
+def _load_snapshot(control: redis.Redis) -> Snapshot | None:
     with suppress(NotObserved):
-        return _published(control).observe()
+        return _load_publish_time(control).observe()
     return None
 
 
-def _published(control: redis.Redis) -> PublishedPlant:
+def _load_publish_time(control: redis.Redis) -> PublishedPlant:
     """By this host's clock, whichever the observer's is."""
     return PublishedPlant(control, plant_clock().now, plant_clock().ahead_seconds)
 
@@ -150,7 +150,7 @@ def upkeep() -> None:
     """
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, overrides.node_thresholds(now))
-    topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _seen(control)
+    topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _load_snapshot(control)
     versions.reconcile(control)
     ensure_loops(Present(topology, control, snapshot))
     first_reports.write_due(now)
@@ -170,8 +170,8 @@ def undo_interventions() -> None:
     loops: such a plant may be slow.
     """
     control, now = control_server(), datetime.now(UTC).timestamp()
-    for row in adapters.registered():
-        due = partial(interventions.undo_due, control, [row], now, adapters.bounded)
+    for row in adapters.list_adapters():
+        due = partial(interventions.undo_due, control, [row], now, adapters.open_bounded)
         _attached_undoing.begin(row.name, due)
 
 
@@ -180,15 +180,15 @@ def repeat_orders() -> None:
     """What people ordered of attached plants, where only what is idle ends. By itself: such a plant may be
     slow.
     """
-    if (snapshot := _seen(control_server())) is not None:
-        repeated_orders.repeat(snapshot, adapters.bounded)
+    if (snapshot := _load_snapshot(control_server())) is not None:
+        repeated_orders.repeat(snapshot, adapters.open_bounded)
 
 
 def sweep(topology: Topology) -> int:
     """Take ended workers off the segments' groups; answers how many. A node that is away is left out: one
     that is not known to be is waited for once, however many queues it holds.
     """
-    gone, away = 0, execution.noted_away()
+    gone, away = 0, execution.list_away_nodes()
     for queue in topology.queues.values():
         for node in queue.points if queue.kind == "jobs" else ():
             if node in away:

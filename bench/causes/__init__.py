@@ -36,7 +36,7 @@ SEED = 20
 LIMITS = {"found_share": 0.9, "incidents_a_cause": 1.0, "notified_p95_seconds": 20.0}
 
 
-def chosen(count: int, chance: Random) -> list[list[str]]:
+def choose_kinds(count: int, chance: Random) -> list[list[str]]:
     """The kinds of so many scenarios: all before any comes again, and each fifth has two at once."""
     bag: list[str] = []
     found: list[list[str]] = []
@@ -51,20 +51,22 @@ def chosen(count: int, chance: Random) -> list[list[str]]:
 
 
 def figures_of(outcomes: list[Outcome]) -> dict[str, float]:
-    causes = sum(len(each.kinds) for each in outcomes)
-    waits = [math.inf if each.notified_seconds is None else each.notified_seconds for each in outcomes]
+    causes = sum(len(outcome.kinds) for outcome in outcomes)
+    waits = [
+        math.inf if outcome.notified_seconds is None else outcome.notified_seconds for outcome in outcomes
+    ]
     return {
         "scenarios": len(outcomes),
         "causes": causes,
-        "found_share": sum(sum(each.found) for each in outcomes) / causes,
-        "incidents_a_cause": max(len(each.incidents) / len(each.kinds) for each in outcomes),
-        "mean_incidents_a_cause": fmean(len(each.incidents) / len(each.kinds) for each in outcomes),
+        "found_share": sum(sum(outcome.found) for outcome in outcomes) / causes,
+        "incidents_a_cause": max(len(outcome.incidents) / len(outcome.kinds) for outcome in outcomes),
+        "mean_incidents_a_cause": fmean(len(outcome.incidents) / len(outcome.kinds) for outcome in outcomes),
         "notified_p95_seconds": float(np.quantile(waits, 0.95, method="inverted_cdf")),
         "notified_p50_seconds": float(np.quantile(waits, 0.5, method="inverted_cdf")),
     }
 
 
-def _played(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
+def _play(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
     outcome = play(shop, kinds, chance)
     log.warning("%s", outcome)
     return outcome
@@ -74,13 +76,13 @@ def run(seconds: float) -> dict[str, Any]:
     chance = Random(SEED)
     with Shop() as shop:
         shop.open()
-        scenarios = chosen(max(1, round(seconds / SCENARIO_SECONDS)), chance)
-        outcomes = [_played(shop, kinds, chance) for kinds in scenarios]
+        scenarios = choose_kinds(max(1, round(seconds / SCENARIO_SECONDS)), chance)
+        outcomes = [_play(shop, kinds, chance) for kinds in scenarios]
     figures = figures_of(outcomes)
     return {
         "figures": figures,
         "peers": {f"limit_{name}": value for name, value in LIMITS.items()},
         "ratio": {name: figures[name] / limit for name, limit in LIMITS.items()},
         "at_least": ["found_share"],
-        "said": {"scenarios": [each.document() for each in outcomes]},
+        "said": {"scenarios": [outcome.document() for outcome in outcomes]},
     }

@@ -30,7 +30,7 @@ class Named:
 Strike = Callable[[Shop, str, Random], AbstractContextManager[Named]]
 
 
-def changed(kind: str, *words: str) -> Callable[[Row], bool]:
+def find_change(kind: str, *words: str) -> Callable[[Row], bool]:
     """A change of that kind whose sentence has the words, from now on (snapshots are seconds old)."""
     since = time.time() - 5.0
 
@@ -47,8 +47,8 @@ def differs(*values: str) -> Callable[[Row], bool]:
 
 @contextmanager
 def wild_producer(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
-    stream = chance.choice(shop.producers.of(queue))
-    named = Named(changed("producer rose", stream.producer), differs(stream.producer))
+    stream = chance.choice(shop.producers.list_producers(queue))
+    named = Named(find_change("producer rose", stream.producer), differs(stream.producer))
     stream.per_second = WILD_PER_SECOND
     yield named
 
@@ -56,7 +56,7 @@ def wild_producer(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
 @contextmanager
 def hot_key(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """All producers send it: none of them is to blame."""
-    for stream in shop.producers.of(queue):
+    for stream in shop.producers.list_producers(queue):
         stream.hot_per_second = WILD_PER_SECOND / 2
     yield Named(difference=differs(HOT_KEY))
 
@@ -64,16 +64,16 @@ def hot_key(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
 @contextmanager
 def slow_handler(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """Somebody changes an option of the handler."""
-    named = Named(changed("queue.change", queue))
+    named = Named(find_change("queue.change", queue))
     shop.define(queue, handler_options={"seconds": SLOW_SECONDS})
     yield named
     shop.define(queue, handler_options=SERVICE)
 
 
 @contextmanager
-def failing_handler(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
+def install_failing_handler(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """Somebody gives the queue a handler that takes no events."""
-    named = Named(changed("queue.change", queue))
+    named = Named(find_change("queue.change", queue))
     shop.define(queue, handler="python:math.sqrt", handler_options={}, tries=1)
     yield named
     shop.define(queue, handler="emulate", handler_options=SERVICE)
@@ -83,7 +83,7 @@ def failing_handler(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
 def bad_deploy(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """Others deploy the handler's own code, and report it; Weir sees no setting change."""
     release = f"{queue} {chance.randrange(1_000, 9_999)}"
-    named = Named(changed("deploy", release))
+    named = Named(find_change("deploy", release))
     report(shop, f"queue/{queue}", release, chance)
     shop.set_handler(queue, "emulate", seconds=SLOW_SECONDS)
     yield named
@@ -103,9 +103,9 @@ def report(shop: Shop, part: str, title: str, chance: Random) -> None:
 
 
 @contextmanager
-def held_workers(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
+def hold_workers(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """Somebody holds the loops that start the queue's workers."""
-    named = Named(changed("override mode", queue))
+    named = Named(find_change("override mode", queue))
     loops = [row for row in shop.answer("loops")["loops"] if row["name"].startswith(f"worker_rate/{queue}/")]
     for loop in loops:
         shop.ask(f"loops/{loop['id']}/mode", mode="hold", minutes=10)
@@ -115,9 +115,9 @@ def held_workers(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
 
 
 @contextmanager
-def drained_host(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
+def drain_host(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """The only one that handles jobs."""
-    named = Named(changed("override work"))
+    named = Named(find_change("override work"))
     snapshot = shop.snapshot() or {}
     host = next(name for name, row in snapshot["hosts"].items() if row["role"] == "jobs")
     shop.ask(f"workers/{host}/drain", minutes=10)
@@ -126,7 +126,7 @@ def drained_host(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
 
 
 @contextmanager
-def lost_node(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
+def freeze_node(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """Its server stands still."""
     node = chance.choice(NODES)
     server = shop.node_server(node)
@@ -140,7 +140,7 @@ def lost_node(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
 @contextmanager
 def bad_declaration(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """A version that discards nothing: each click becomes a letter."""
-    named = Named(changed("declaration", APPLICATION))
+    named = Named(find_change("declaration", APPLICATION))
     shop.declare(NONE)
     yield named
     shop.declare(ALL)
@@ -150,11 +150,11 @@ KINDS: Mapping[str, Strike] = {
     "a producer gone wild": wild_producer,
     "a hot key": hot_key,
     "a slow handler": slow_handler,
-    "a failing handler": failing_handler,
+    "a failing handler": install_failing_handler,
     "a bad deploy": bad_deploy,
-    "held workers": held_workers,
-    "a drained host": drained_host,
-    "a lost node": lost_node,
+    "held workers": hold_workers,
+    "a drained host": drain_host,
+    "a lost node": freeze_node,
     "a bad declaration": bad_declaration,
 }
 QUEUES_OF = {"a bad declaration": ("mail",)}

@@ -52,7 +52,7 @@ class Producers:
             Stream("page", clicks, CLICKS_PER_SECOND),
         ]
         self.chance = np.random.default_rng(Random(7).getrandbits(32))
-        names = {each.producer for each in self.streams}
+        names = {stream.producer for stream in self.streams}
         self.clients = {name: Client(control_url, producer=name) for name in names}
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True, name="producers")
@@ -64,14 +64,14 @@ class Producers:
         for client in self.clients.values():
             client.close()
 
-    def of(self, queue: str) -> list[Stream]:
+    def list_producers(self, queue: str) -> list[Stream]:
         """Who publishes to it."""
-        return [each for each in self.streams if each.queue == queue]
+        return [stream for stream in self.streams if stream.queue == queue]
 
     def calm(self) -> None:
         """All as ever."""
-        for each in self.streams:
-            each.calm()
+        for stream in self.streams:
+            stream.calm()
 
     def _run(self) -> None:
         due = time.monotonic()

@@ -66,7 +66,7 @@ def innocent(shop: Shop, taken: set[str], chance: Random) -> None:
 
 def play(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
     """Raises AssertionError when the plant is not calm again in time."""
-    shop.until_calm()
+    shop.reset_calm()
     shop.sign_in()
     queues: list[str] = []
     for kind in kinds:
@@ -80,9 +80,9 @@ def play(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
         ]
         notified = _check_until_notified(shop, watch)
     shop.producers.calm()
-    changes, differences, found = _said(shop, watch, named)
+    changes, differences, found = _collect_results(shop, watch, named)
     shop.work_off()
-    _until_over(shop, watch)
+    _wait_until_over(shop, watch)
     return Outcome(
         kinds=kinds,
         queues=queues,
@@ -106,7 +106,7 @@ def _check_until_notified(shop: Shop, watch: AlertWatch) -> float | None:
     return None if called is None else called[0] - watch.since
 
 
-def _said(
+def _collect_results(
     shop: Shop, watch: AlertWatch, named: list[Named]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[bool]]:
     """The first rows of what changed before any of the incidents, those of what is different, and which
@@ -117,9 +117,9 @@ def _said(
         watch.check(shop.snapshot())
         time.sleep(CHECK_SECONDS)
     incidents = watch.incidents()
-    changes = [row for each in incidents for row in _changes(shop, each["id"])]
+    changes = [row for incident in incidents for row in _changes(shop, incident["id"])]
     differences = _differences(shop, watch.since)
-    labels = [each["labels"] for each in incidents]
+    labels = [incident["labels"] for incident in incidents]
     found = [
         any(each.change(row) for row in changes)
         or any(each.difference(row) for row in differences)
@@ -140,11 +140,11 @@ def _differences(shop: Shop, since: float) -> list[dict[str, Any]]:
     return rows[:FIRST]
 
 
-def _until_over(shop: Shop, watch: AlertWatch) -> None:
+def _wait_until_over(shop: Shop, watch: AlertWatch) -> None:
     """Whatever fires until then belongs to the scenario."""
 
     def is_over(snapshot: dict[str, Any]) -> bool:
         watch.check(snapshot)
         return shop.is_calm(snapshot)
 
-    shop.until(is_over, CALM_SECONDS, "all is over")
+    shop.wait_until(is_over, CALM_SECONDS, "all is over")

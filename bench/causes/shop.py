@@ -73,7 +73,7 @@ def is_worked_off(snapshot: dict[str, Any]) -> bool:
 
 
 def _has_fired(said: dict[str, Any]) -> bool:
-    return any(each["resolved_at"] is None for each in said["alerts"])
+    return any(alert["resolved_at"] is None for alert in said["alerts"])
 
 
 class _Hook(BaseHTTPRequestHandler):
@@ -117,7 +117,9 @@ class Shop(RunningPlant):
 
     def open(self) -> None:
         """Its queues, its application, its rules and who is notified; then producers begin."""
-        self.until(lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started")
+        self.wait_until(
+            lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started"
+        )
         self.sign_in()
         for queue in QUEUES:
             self.ask(f"queues/{queue}/create", kind="jobs", handler="emulate", handler_options=SERVICE)
@@ -128,7 +130,7 @@ class Shop(RunningPlant):
         for rule, limits in RULES.items():
             self.set_rule(rule, *limits)
         self.producers = Producers(self.control_url(), QUEUES, PIPELINE_QUEUE)
-        self.until(self.is_calm, START_SECONDS, "the shop is open")
+        self.wait_until(self.is_calm, START_SECONDS, "the shop is open")
         self.allow_for_the_host()
 
     def set_rule(self, rule: str, threshold: float, clear: float, for_seconds: float) -> None:
@@ -167,7 +169,7 @@ class Shop(RunningPlant):
         """Anew: acts of consequence take a login of the last ten minutes."""
         with suppress(AttributeError):
             self.api.close()
-        self.api = self.signed_in()
+        self.api = self.log_in()
 
     def ask(self, path: str, **body: Any) -> Any:
         """POST to the API as its administrator."""
@@ -201,25 +203,25 @@ class Shop(RunningPlant):
     def is_calm(self, snapshot: dict[str, Any]) -> bool:
         """Nothing waits long, all runs, and no alert that somebody is called for is open."""
         running = (snapshot["pipeline"] or {}).get("state") == "running"
-        open_alerts = [each for each in snapshot["alerts"] if each["severity"] != "notice"]
+        open_alerts = [alert for alert in snapshot["alerts"] if alert["severity"] != "notice"]
         return running and is_worked_off(snapshot) and not open_alerts
 
     def work_off(self) -> None:
         """What has piled up goes at once, and the handlers are as they were."""
         for queue in QUEUES:
             self.set_handler(queue, "noop")
-        self.until(is_worked_off, CALM_SECONDS, "the backlog is gone")
+        self.wait_until(is_worked_off, CALM_SECONDS, "the backlog is gone")
         for queue in QUEUES:
             self.set_handler(queue, "emulate", **SERVICE)
             self.discard(queue)
 
     def discard(self, queue: str) -> None:
         """Its dead letters, until there are none."""
-        while (found := self.answer("dead-letters", queue=queue))["count"]:
-            shown = {name: found[name] for name in ("through", "digest", "count")}
+        while (letters := self.answer("dead-letters", queue=queue))["count"]:
+            shown = {name: letters[name] for name in ("through", "digest", "count")}
             self.ask("dead-letters/discard", filter={"queue": queue}, confirm=queue, **shown)
 
-    def until_calm(self) -> None:
+    def reset_calm(self) -> None:
         """As if an hour had passed: what comes back soon would be the same alert, with an onset long ago."""
-        self.until(self.is_calm, CALM_SECONDS, "no alert is open")
+        self.wait_until(self.is_calm, CALM_SECONDS, "no alert is open")
         self.manage("shell", "-c", AN_HOUR_AGO).check_returncode()

@@ -43,21 +43,21 @@ def run(seconds: float) -> dict[str, Any]:
     load = square_wave(max(seconds, LEAST_SECONDS))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-celery-")))
-        names = [each.name for each in RIVALS]
+        names = [rival.name for rival in RIVALS]
         brokers = {
             "valkey": stack.enter_context(valkey(names)),
             "rabbitmq": stack.enter_context(rabbitmq(names, folder / "rabbitmq")),
         }
         workers = {
-            (broker, each.name): stack.enter_context(StockWorker(each, url[each.name], folder / broker))
+            (broker, rival.name): stack.enter_context(StockWorker(rival, url[rival.name], folder / broker))
             for broker, url in brokers.items()
-            for each in RIVALS
+            for rival in RIVALS
         }
         attached = stack.enter_context(Attached({name: url["weir"] for name, url in brokers.items()}, folder))
-        attached_seconds = attached.until_seen()
+        attached_seconds = attached.wait_until_seen()
         processes = drive(list(workers.values()), load)
         outcomes = {
-            (broker, name): Outcome.of(worker, load, processes[worker.pid])
+            (broker, name): Outcome.build(worker, load, processes[worker.pid])
             for (broker, name), worker in workers.items()
         }
         return figures(outcomes, attached_seconds, list(brokers))

@@ -21,8 +21,10 @@ class Outcome:
     doubled: int
 
     @classmethod
-    def of(cls, worker: StockWorker, load: Sequence[tuple[float, float]], worker_seconds: float) -> "Outcome":
-        done = worker.done()
+    def build(
+        cls, worker: StockWorker, load: Sequence[tuple[float, float]], worker_seconds: float
+    ) -> "Outcome":
+        done = worker.count_done()
         waits = sorted(each.begun_at - each.sent_at for each in done)
         ended = {each.number for each in done}
         return cls(
@@ -38,26 +40,26 @@ def figures(
     outcomes: Mapping[tuple[str, str], Outcome], attached_seconds: Mapping[str, float], brokers: Sequence[str]
 ) -> dict[str, Any]:
     """As `manage.py bench` shows them: Weir's own, its rivals', and Weir's over theirs."""
-    found: dict[str, dict[str, Any]] = {"figures": {}, "peers": {}, "ratio": {}}
+    document: dict[str, dict[str, Any]] = {"figures": {}, "peers": {}, "ratio": {}}
     for broker in brokers:
         rivals = {name: outcome for (of, name), outcome in outcomes.items() if of == broker}
         weir = rivals.pop("weir")
-        found["figures"] |= {
+        document["figures"] |= {
             f"{broker}: attached, s": attached_seconds[broker],
             **_rows(f"{broker}: weir", weir),
         }
         for name, outcome in rivals.items():
-            found["peers"] |= _rows(f"{broker}: {name}", outcome)
-        for name, rival in compared(weir, rivals).items():
+            document["peers"] |= _rows(f"{broker}: {name}", outcome)
+        for name, rival in compare(weir, rivals).items():
             waiting = weir.waiting_p95_seconds / max(rival.waiting_p95_seconds, 1e-6)
-            found["ratio"][f"{broker}: waiting p95, of {name}"] = waiting
-            found["ratio"][f"{broker}: worker-seconds, of {name}"] = (
+            document["ratio"][f"{broker}: waiting p95, of {name}"] = waiting
+            document["ratio"][f"{broker}: worker-seconds, of {name}"] = (
                 weir.worker_seconds / rival.worker_seconds
             )
-    return found
+    return document
 
 
-def compared(weir: Outcome, rivals: Mapping[str, Outcome]) -> dict[str, Outcome]:
+def compare(weir: Outcome, rivals: Mapping[str, Outcome]) -> dict[str, Outcome]:
     """The best fixed size, --autoscale with that number, and --autoscale at equal cost, where there are."""
     fixed = {int(name.split()[1]): each for name, each in rivals.items() if name.startswith("fixed")}
     kept = [size for size, each in fixed.items() if each.waiting_p95_seconds <= OBJECTIVE_SECONDS]

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from console.connections.control_server import control
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from queues.topology import Topology
 from workers.control.engine import tick_due
 from workers.control.loops import ensure_loops
@@ -45,7 +45,7 @@ class Watched(SteeredPlant):
         self._watch = watch
 
     def observe(self) -> Snapshot:
-        return changed(NOTHING_SEEN, plant="main", at=time.time(), plants=self._watch.rows())
+        return replace_fields(NOTHING_SEEN, plant="main", at=time.time(), plants=self._watch.rows())
 
 
 def steer(plants: Mapping[str, str], notes: str, law: str = JOINT) -> None:

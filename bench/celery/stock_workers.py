@@ -81,12 +81,12 @@ class StockWorker:
     def send(self, number: int, work_seconds: float) -> None:
         self._app.send_task("bench.celery.shop.work", (number, work_seconds, time.time()), ignore_result=True)
 
-    def done(self) -> list[Done]:
+    def count_done(self) -> list[Done]:
         """As they ended."""
         rows = (line.split() for line in self._record.read_text().splitlines())
         return [Done(int(row[0]), *map(float, row[1:])) for row in rows]
 
-    def until_done(self, count: int) -> None:
+    def wait_until_done(self, count: int) -> None:
         """Until so many have ended, or nothing has for long enough."""
         deadline = time.monotonic() + DONE_SECONDS
         while len(self._record.read_text().splitlines()) < count and time.monotonic() < deadline:
@@ -105,13 +105,13 @@ def drive(workers: Sequence[StockWorker], load: Sequence[tuple[float, float]]) -
         worker.begin()
     ended = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        counted = pool.submit(_sampled, workers, ended)
+        counted = pool.submit(_sample, workers, ended)
         try:
             _send(workers, load)
         finally:
             ended.set()
         for worker in workers:
-            worker.until_done(len(load))
+            worker.wait_until_done(len(load))
         return counted.result()
 
 
@@ -123,12 +123,12 @@ def _send(workers: Sequence[StockWorker], load: Sequence[tuple[float, float]]) -
             worker.send(number, work_seconds)
 
 
-def _sampled(workers: Sequence[StockWorker], ended: threading.Event) -> dict[int, float]:
+def _sample(workers: Sequence[StockWorker], ended: threading.Event) -> dict[int, float]:
     """Until it has ended."""
-    total, before = dict.fromkeys((each.pid for each in workers), 0.0), time.monotonic()
+    total, before = dict.fromkeys((worker.pid for worker in workers), 0.0), time.monotonic()
     while not ended.wait(SAMPLE_SECONDS):
         now = time.monotonic()
-        for each in workers:
-            total[each.pid] += each.processes() * (now - before)
+        for worker in workers:
+            total[worker.pid] += worker.processes() * (now - before)
         before = now
     return total

@@ -56,7 +56,7 @@ class Attached:
         self._process.wait(30)
         self._stack.close()
 
-    def until_seen(self) -> dict[str, float]:
+    def wait_until_seen(self) -> dict[str, float]:
         """Plant → seconds from being registered to the first decision on a measurement of it."""
         deadline = time.monotonic() + 2 * SEEN_SECONDS
         while time.monotonic() < deadline:

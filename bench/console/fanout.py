@@ -42,14 +42,14 @@ class Received:
     whole: bool
 
 
-def received(document: dict[str, Any]) -> Received:
+def receive(document: dict[str, Any]) -> Received:
     return Received(document.get("seq"), "snapshot" in document)
 
 
 @lru_cache(maxsize=32)
-def opened(message: bytes) -> Received:
+def unpack_message(message: bytes) -> Received:
     """All clients get the same bytes: they are unpacked once here, so that the clients cost little."""
-    return received(orjson.loads(zlib.decompress(message)))
+    return receive(orjson.loads(zlib.decompress(message)))
 
 
 @dataclass
@@ -67,7 +67,9 @@ class Client:
         while True:
             message = await self.connection.recv()
             now = time.perf_counter()
-            received_one = opened(message) if isinstance(message, bytes) else received(orjson.loads(message))
+            received_one = (
+                unpack_message(message) if isinstance(message, bytes) else receive(orjson.loads(message))
+            )
             if received_one.seq is not None:
                 await self.take(received_one.seq, received_one.whole, now)
 
@@ -109,19 +111,19 @@ def publications(control_url: str) -> Iterator[dict[int, float]]:
         thread.join()
 
 
-async def connected(plant: LargePlant, cookie: str) -> list[Client]:
+async def connect_all(plant: LargePlant, cookie: str) -> list[Client]:
     """The sockets, those that will stall first; opened some at a time, as pages would be."""
     clients = [
-        Client(await opening(plant, cookie, STALLED_QUERY, RECEIVE_BUFFER_BYTES)) for _ in range(STALLED)
+        Client(await connect(plant, cookie, STALLED_QUERY, RECEIVE_BUFFER_BYTES)) for _ in range(STALLED)
     ]
     while len(clients) < CLIENTS:
         count = min(AT_ONCE, CLIENTS - len(clients))
-        opened_now = await asyncio.gather(*(opening(plant, cookie, QUERY) for _ in range(count)))
+        opened_now = await asyncio.gather(*(connect(plant, cookie, QUERY) for _ in range(count)))
         clients += [Client(each) for each in opened_now]
     return clients
 
 
-async def opening(plant: LargePlant, cookie: str, query: str, buffer_bytes: int | None = None) -> Any:
+async def connect(plant: LargePlant, cookie: str, query: str, buffer_bytes: int | None = None) -> Any:
     connection = socket.socket()
     if buffer_bytes is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
@@ -139,9 +141,9 @@ async def opening(plant: LargePlant, cookie: str, query: str, buffer_bytes: int 
     )
 
 
-async def watched(plant: LargePlant, seconds: float) -> dict[str, Any]:
-    clients = await connected(plant, plant.log_in())
-    readers = [asyncio.create_task(each.read()) for each in clients]
+async def watch(plant: LargePlant, seconds: float) -> dict[str, Any]:
+    clients = await connect_all(plant, plant.log_in())
+    readers = [asyncio.create_task(client.read()) for client in clients]
     await asyncio.sleep(SETTLE_SECONDS)
     stalled, reading = clients[:STALLED], clients[STALLED:]
     for task in readers[:STALLED]:
@@ -158,8 +160,8 @@ async def watched(plant: LargePlant, seconds: float) -> dict[str, Any]:
     for task in [*readers, *resumed]:
         task.cancel()
     await asyncio.gather(*readers, *resumed, return_exceptions=True)
-    newest = max(each.seq or 0 for each in clients)
-    await asyncio.gather(*(each.connection.close() for each in clients))
+    newest = max(client.seq or 0 for client in clients)
+    await asyncio.gather(*(client.connection.close() for client in clients))
     latencies = [
         each.arrivals[seq] - at for each in reading for seq, at in published.items() if seq in each.arrivals
     ]
@@ -171,7 +173,7 @@ async def watched(plant: LargePlant, seconds: float) -> dict[str, Any]:
         "web_cores": (after.user + after.system - before.user - before.system) / spent,
         "web_memory_bytes": float(memory_bytes),
         "heard_share": len(latencies) / expected,
-        "lost_without_snapshot": float(sum(each.gaps - each.made_good for each in clients)),
+        "lost_without_snapshot": float(sum(client.gaps - client.made_good for client in clients)),
         "readers_gaps": float(sum(each.gaps for each in reading)),
         "stalled_closed": float(closed),
         "stalled_gaps_made_good": float(sum(each.made_good for each in stalled)),
@@ -183,7 +185,7 @@ def run(seconds: float) -> dict[str, Any]:
     """Over at least 35 seconds: a socket that stops reading is noticed only when its buffers are full."""
     with ExitStack() as stack:
         plant = stack.enter_context(large_plant())
-        figures = asyncio.run(watched(plant, max(35.0, seconds)))
+        figures = asyncio.run(watch(plant, max(35.0, seconds)))
     return {
         "figures": {"clients": float(CLIENTS), **figures},
         "peers": {f"limit_{name}": value for name, value in LIMITS.items()},

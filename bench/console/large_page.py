@@ -37,7 +37,7 @@ def measure() -> dict[str, float]:
     with large_plant() as plant:
         server = server_seconds(plant, "/")
         with chromium() as browser:
-            figures = in_browser(browser, plant)
+            figures = measure_in_browser(browser, plant)
     return {
         "large_server_p50_seconds": float(np.quantile(server, 0.5)),
         "large_server_p95_seconds": float(np.quantile(server, 0.95)),
@@ -98,16 +98,16 @@ class Wire:
         return self.answers + self.snapshots
 
 
-def in_browser(browser: Browser, plant: LargePlant) -> dict[str, float]:
+def measure_in_browser(browser: Browser, plant: LargePlant) -> dict[str, float]:
     context = browser.new_context(base_url=plant.url, viewport={"width": 1440, "height": 900})
     page = context.new_page()
     log_in(page)
     session = context.new_cdp_session(page)
     session.send("Network.enable")
     session.send("Network.clearBrowserCache")
-    first, first_map = visited(page, context.new_cdp_session(page), "/", MAP)
-    chart, first_chart = visited(page, context.new_cdp_session(page), "/nodes/node001/", CHART)
-    again, _ = visited(page, context.new_cdp_session(page), "/", MAP)
+    first, first_map = visit(page, context.new_cdp_session(page), "/", MAP)
+    chart, first_chart = visit(page, context.new_cdp_session(page), "/nodes/node001/", CHART)
+    again, _ = visit(page, context.new_cdp_session(page), "/", MAP)
     live = main_thread_share(browser, page)
     wire = Wire(context.new_cdp_session(page))
     page.wait_for_timeout(5_000)
@@ -147,7 +147,7 @@ DRAWN = """(wanted) => new Promise((resolve) => {
 })"""
 
 
-def visited(page: Page, session: CDPSession, path: str, chart: str) -> tuple[int, float]:
+def visit(page: Page, session: CDPSession, path: str, chart: str) -> tuple[int, float]:
     """A visit's bytes, until its socket has said its first word; and when what is drawn was first painted."""
     wire = Wire(session)
     page.goto(path, wait_until="commit")

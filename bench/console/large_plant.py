@@ -78,7 +78,7 @@ class Heart:
                     pipe.hset(keys.PRODUCERS, f"{name}|{queue}", document)
             for queue, node in self.chance.sample(self.pairs, len(self.pairs) // 4):
                 self.started[queue, node] += 1
-                pipe.hset(keys.WORK.of(queue, node), "started", self.started[queue, node])
+                pipe.hset(keys.WORK.build(queue, node), "started", self.started[queue, node])
             pipe.set(keys.PIPELINE, orjson.dumps({"state": "running", "batch": self.seq, "at": now}))
             pipe.execute()
 
@@ -193,7 +193,9 @@ def large_plant() -> Iterator[LargePlant]:
         beating.start()
         port = free_port()
         commands = {"web": ["-m", *web("127.0.0.1", port).command], "observer": ["manage.py", "observe"]}
-        running = {name: _started(command, environment, data, name) for name, command in commands.items()}
+        running = {
+            name: _start_process(command, environment, data, name) for name, command in commands.items()
+        }
         plant = LargePlant(port, urls["control"], data, running)
         try:
             _await(plant, control)
@@ -208,7 +210,7 @@ def large_plant() -> Iterator[LargePlant]:
             control.close()
 
 
-def _started(
+def _start_process(
     command: list[str], environment: dict[str, str], data: Path, name: str
 ) -> subprocess.Popen[bytes]:
     with (data / f"{name}.log").open("wb") as log:

@@ -29,16 +29,16 @@ def run(seconds: float) -> dict[str, Any]:
         told = manage(
             environment, "shell", "-v", "0", "-c", "from bench.console.ledger_rows import measure; measure()"
         )
-    found = orjson.loads(told)
-    slowest = max(found["seconds"].values())
+    result = orjson.loads(told)
+    slowest = max(result["seconds"].values())
     told_too = ("bytes_per_entry", "export_entries_per_second", "export_grows_bytes")
     figures = {
         "slowest_filter_seconds": slowest,
-        "slowest_filter_processor_seconds": max(found["processor_seconds"].values()),
-        **{name: found[name] for name in told_too},
+        "slowest_filter_processor_seconds": max(result["processor_seconds"].values()),
+        **{name: result[name] for name in told_too},
     }
     return {
-        "figures": {**figures, **{f"seconds_{name}": value for name, value in found["seconds"].items()}},
+        "figures": {**figures, **{f"seconds_{name}": value for name, value in result["seconds"].items()}},
         "peers": {f"limit_{name}": value for name, value in LIMITS.items()},
         "ratio": {name: figures[name] / limit for name, limit in LIMITS.items()},
     }

@@ -51,7 +51,7 @@ def seed() -> None:
 
 
 def _rows(loops: list[Loop], columns: list[Any]) -> Iterator[list[Any]]:
-    templates = [[_prepared(field, entry) for field in columns] for entry in _decisions()]
+    templates = [[_prepare_field(field, entry) for field in columns] for entry in _decisions()]
     place = {field.attname: index for index, field in enumerate(columns)}
     begin = timezone.now() - timedelta(seconds=ENTRIES / len(loops) * TICK_SECONDS)
     for number in range(ENTRIES):
@@ -68,7 +68,7 @@ def _rows(loops: list[Loop], columns: list[Any]) -> Iterator[list[Any]]:
         yield row
 
 
-def _prepared(field: Any, entry: LedgerEntry) -> Any:
+def _prepare_field(field: Any, entry: LedgerEntry) -> Any:
     return field.get_db_prep_save(getattr(entry, field.attname), connection)
 
 
@@ -153,11 +153,11 @@ def measure() -> None:
         cursor.execute("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
         size_bytes = cursor.fetchone()[0]
     told = {"seconds": seconds, "processor_seconds": processor, "bytes_per_entry": size_bytes / ENTRIES}
-    told |= exported(browser)
+    told |= export(browser)
     print(orjson.dumps(told).decode())
 
 
-def exported(browser: Client) -> dict[str, float]:
+def export(browser: Client) -> dict[str, float]:
     """All entries as CSV: how many a second, and how much the process grows by it."""
     before_bytes, began = _resident_bytes(), time.perf_counter()
     most_bytes, lines = before_bytes, 0
@@ -188,4 +188,4 @@ def _seconds(browser: Client, query: str) -> tuple[float, float]:
         seen.append((time.perf_counter() - began, time.process_time() - worked))
         if answer.status_code != 200:
             raise AssertionError(f"{query} answered {answer.status_code}")
-    return statistics.median(each[0] for each in seen), statistics.median(each[1] for each in seen)
+    return statistics.median(sample[0] for sample in seen), statistics.median(sample[1] for sample in seen)

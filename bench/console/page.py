@@ -32,7 +32,7 @@ WATCH = """async ([queue, wanted]) => {
 }"""
 
 
-def inserted_events(plant: RunningPlant, queue: str) -> int:
+def count_inserted(plant: RunningPlant, queue: str) -> int:
     snapshot = plant.snapshot() or {"queues": {queue: {"containers": {}}}}
     return sum(c["inserted_events"] or 0 for c in snapshot["queues"][queue]["containers"].values())
 
@@ -56,7 +56,7 @@ def changes_to_browser(plant: RunningPlant, samples: int) -> list[float]:
         seen = []
         for _ in range(samples):
             time.sleep(chance.uniform(1.2, 2.2))  # what was published before has been counted by then
-            wanted = inserted_events(plant, "alert") + 1
+            wanted = count_inserted(plant, "alert") + 1
             client.publish("alert", [{"type": "bench", "source": "bench", "key": "k", "value": 1.0}])
             published = time.time()
             seen.append(page.evaluate(WATCH, ["alert", wanted]) - published)
@@ -95,7 +95,7 @@ def idle_cost(plant: RunningPlant, seconds: float) -> tuple[float, int]:
 
 def run(seconds: float) -> dict[str, Any]:
     with RunningPlant() as plant:
-        plant.until(lambda s: (s["pipeline"] or {}).get("state") == "running", 120, "the pipeline runs")
+        plant.wait_until(lambda s: (s["pipeline"] or {}).get("state") == "running", 120, "the pipeline runs")
         time.sleep(max(15.0, seconds))  # the start is over: compilers warm, first batches done
         cores, memory = idle_cost(plant, max(30.0, 10 * seconds))
         changes = changes_to_browser(plant, samples=max(40, int(10 * seconds)))

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from queues.nodes.heartbeat import UtilisedParts
-from queues.stored_document import changed, plain
+from queues.stored_document import plain, replace_fields
 from workers.coordination.merge_patch import difference, document_difference
 from workers.documents.loops import LoopStatus
 from workers.documents.nodes import NodeStatus
@@ -115,7 +115,7 @@ def _queue(chance: random.Random, number: int, names: list[str]) -> QueueStatus:
 
 def _container(chance: random.Random) -> ContainerStatus:
     calm = ContainerStatus(points=100, waiting_to_run=1, workers_started=_events(chance), workers_busy=1)
-    return changed(
+    return replace_fields(
         calm,
         waiting_events=_events(chance),
         waiting_bytes=_events(chance),

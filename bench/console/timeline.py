@@ -21,7 +21,7 @@ import redis
 from bench.plant.running_plant import RunningPlant
 from console.timeline.strips import PATHS, figures_of, state_path
 from console.timeline.window import Window
-from queues.stored_document import typed
+from queues.stored_document import convert
 from workers.batch.jobs.spark import rollup
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_files, metric_history, metrics
@@ -42,17 +42,17 @@ def bytes_per_day(data: Path) -> float:
 def read_seconds(data: Path, begin: float, end: float) -> list[float]:
     """Of instants spread over what is kept."""
     chance = random.Random(7)
-    return [_timed(lambda: snapshot_at(data, chance.uniform(begin, end))) for _ in range(READS)]
+    return [_time_work(lambda: snapshot_at(data, chance.uniform(begin, end))) for _ in range(READS)]
 
 
-def _timed(work: Callable[[], Any]) -> float:
+def _time_work(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     if work() is None:
         raise AssertionError("nothing was kept of an instant that was measured")
     return time.perf_counter() - start
 
 
-def enlarged(snapshot: dict[str, Any]) -> dict[str, Any]:
+def enlarge(snapshot: dict[str, Any]) -> dict[str, Any]:
     """The same plant with LARGE_NODES nodes, and 100 queues of CONTAINERS_A_QUEUE containers."""
     large = deepcopy(snapshot)
     node, queue = (next(iter(snapshot[kind].values())) for kind in ("nodes", "queues"))
@@ -74,7 +74,7 @@ def enlarged(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 def large_figures(snapshot: dict[str, Any], folder: Path) -> dict[str, float]:
     """Ten minutes of the large plant, every number of it another each second."""
-    chance, recorder, large = random.Random(7), Recorder(folder), enlarged(snapshot)
+    chance, recorder, large = random.Random(7), Recorder(folder), enlarge(snapshot)
     begin = snapshot["at"]
     for second in range(600):
         for row in [
@@ -111,7 +111,7 @@ def lay_week(data: Path, series: list[str], until: datetime) -> None:
 def week_seconds(control: redis.Redis, snapshot: dict[str, Any], data: Path) -> float:
     """From the files to what is drawn."""
     until = datetime.now(UTC)
-    lay_week(data, [str(name) for name in metrics.row(typed(Snapshot, snapshot))], until)
+    lay_week(data, [str(name) for name in metrics.row(convert(Snapshot, snapshot))], until)
     window, nodes = Window(until - timedelta(days=7), until), list(snapshot["nodes"])
     wanted = [*PATHS, *map(state_path, nodes)]
 
@@ -120,12 +120,12 @@ def week_seconds(control: redis.Redis, snapshot: dict[str, Any], data: Path) -> 
         return figures_of(window, metric_history.columns(control, data, *ends, wanted), nodes)
 
     draw()  # what is read for the first time is loaded
-    return float(np.median([_timed(draw) for _ in range(5)]))
+    return float(np.median([_time_work(draw) for _ in range(5)]))
 
 
 def run(seconds: float) -> dict[str, Any]:
     with RunningPlant() as plant, tempfile.TemporaryDirectory(prefix="weir-past-") as folder:
-        plant.until(lambda s: (s["pipeline"] or {}).get("state") == "running", 120, "the pipeline runs")
+        plant.wait_until(lambda s: (s["pipeline"] or {}).get("state") == "running", 120, "the pipeline runs")
         snapshot = plant.snapshot() or {}
         time.sleep(max(LEAST_SECONDS, 10 * seconds))
         newest = plant.snapshot() or {}

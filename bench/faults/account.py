@@ -64,7 +64,7 @@ def account(plant: BrokenPlant, load: Load) -> Account:
     for first, count in load.acknowledged:
         acknowledged[first : first + count] = True
     decisions, overtaken, left_open = _decisions(plant)
-    repeated, unstarted = compared(_ordered(plant), _begun(plant))
+    repeated, unstarted = compare(_list_ordered(plant), _list_started(plant))
     return Account(
         acknowledged=int(acknowledged.sum()),
         lost=int((acknowledged & (effects == 0) & ~dead).sum()),
@@ -107,7 +107,7 @@ class Order:
         return {f"e{self.entry}-{place}" for place in range(self.workers)}
 
 
-def compared(orders: Iterable[Order], begun: Collection[str]) -> tuple[int, int]:
+def compare(orders: Iterable[Order], begun: Collection[str]) -> tuple[int, int]:
     """(workers that began and were not ordered, workers of confirmed orders that did not begin)."""
     ordered: set[str] = set()
     confirmed: set[str] = set()
@@ -117,7 +117,7 @@ def compared(orders: Iterable[Order], begun: Collection[str]) -> tuple[int, int]
     return len(set(begun) - ordered), len(confirmed - set(begun))
 
 
-def _ordered(plant: BrokenPlant) -> list[Order]:
+def _list_ordered(plant: BrokenPlant) -> list[Order]:
     with closing(sqlite3.connect(plant.data / "weir.sqlite3", timeout=30)) as database:
         rows = database.execute(
             "SELECT entry.id, entry.action, entry.applied FROM workers_ledgerentry entry "
@@ -129,7 +129,7 @@ def _ordered(plant: BrokenPlant) -> list[Order]:
     ]
 
 
-def _begun(plant: BrokenPlant) -> set[str]:
+def _list_started(plant: BrokenPlant) -> set[str]:
     """The ids that workers have claimed."""
     with plant.server("control") as control:
         found = control.scan_iter(match=keys.WORKER.pattern, count=ROWS)

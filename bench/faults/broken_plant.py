@@ -51,8 +51,8 @@ class BrokenPlant(RunningPlant):
     def environment_of_run(self) -> dict[str, str]:
         environment = super().environment_of_run()
         folder = Path(self.folder.name)
-        found = {each: each.build(folder) for each in (CLOCK, DISK)}
-        libraries = {each: library for each, library in found.items() if library is not None}
+        variables_of_run = {each: each.build(folder) for each in (CLOCK, DISK)}
+        libraries = {each: library for each, library in variables_of_run.items() if library is not None}
         for each in libraries:
             write_number(self._number(each), 0)
             environment[each.variable] = str(self._number(each))
@@ -114,14 +114,14 @@ class BrokenPlant(RunningPlant):
         with supervisor_at(match[1]) as supervisor:
             return {row["name"]: row for row in supervisor.getAllProcessInfo()}
 
-    def named(self, name: str) -> psutil.Process:
+    def find_process(self, name: str) -> psutil.Process:
         """The process that the supervisor has started under this name."""
         return psutil.Process(self.rows()[name]["pid"])
 
     def family(self, name: str) -> list[psutil.Process]:
         """It, and all that it has started, but for what has ended meanwhile."""
         try:
-            process = self.named(name)
+            process = self.find_process(name)
             return [process, *process.children(recursive=True)]
         except psutil.NoSuchProcess:
             return []

@@ -57,7 +57,7 @@ def kill(process: str) -> Kind:
 
     @contextmanager
     def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
-        plant.named(process).send_signal(signal.SIGKILL)
+        plant.find_process(process).send_signal(signal.SIGKILL)
         yield
 
     return Kind(f"kill {process}", strike, _limit(process))
@@ -187,7 +187,7 @@ def _kill_in_effect(plant: BrokenPlant, chance: Random) -> Iterator[None]:
 @contextmanager
 def _kill_in_action(plant: BrokenPlant, chance: Random) -> Iterator[None]:
     """The worker of the loops, when a decision is written and what it decides is not yet done."""
-    process = plant.named("worker-control")
+    process = plant.find_process("worker-control")
     database = f"file:{plant.data / 'weir.sqlite3'}?mode=ro"
     with closing(sqlite3.connect(database, uri=True, timeout=30, isolation_level=None)) as reader:
         (newest,) = reader.execute("SELECT coalesce(max(id), 0) FROM workers_ledgerentry").fetchone()
@@ -211,20 +211,20 @@ def kill_in_transfer(node: str) -> Kind:
 
     @contextmanager
     def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
-        with closing(plant.signed_in()) as client:
-            plan = _asked(client, f"nodes/{node}/use", use="drain")["plan"]
-            _carried_out(plant, client, plan, chance)
-            _carried_out(plant, client, _asked(client, f"plans/{plan['id']}/roll-back"), chance)
+        with closing(plant.log_in()) as client:
+            plan = _ask(client, f"nodes/{node}/use", use="drain")["plan"]
+            _execute_plan(plant, client, plan, chance)
+            _execute_plan(plant, client, _ask(client, f"plans/{plan['id']}/roll-back"), chance)
         yield
 
     return Kind(f"kill worker-control in a transfer from {node}", strike)
 
 
-def _carried_out(plant: BrokenPlant, client: httpx.Client, plan: dict[str, Any], chance: Random) -> None:
+def _execute_plan(plant: BrokenPlant, client: httpx.Client, plan: dict[str, Any], chance: Random) -> None:
     """Raises TimeoutError."""
-    _asked(client, f"plans/{plan['id']}/approve", hash=plan["hash"])
+    _ask(client, f"plans/{plan['id']}/approve", hash=plan["hash"])
     time.sleep(chance.uniform(0.0, SHORT_SECONDS))
-    plant.named("worker-control").send_signal(signal.SIGKILL)
+    plant.find_process("worker-control").send_signal(signal.SIGKILL)
     deadline = time.monotonic() + PLAN_SECONDS
     while (state := client.get(f"/api/v1/plans/{plan['id']}").json())["state"] != "done":
         if time.monotonic() > deadline:
@@ -234,7 +234,7 @@ def _carried_out(plant: BrokenPlant, client: httpx.Client, plan: dict[str, Any],
         time.sleep(1.0)
 
 
-def _asked(client: httpx.Client, path: str, **body: str) -> Any:
+def _ask(client: httpx.Client, path: str, **body: str) -> Any:
     headers = {"X-CSRFToken": client.cookies["csrftoken"], "Referer": str(client.base_url)}
     content = {**body, "reason": "A fault comes in its middle."}
     return client.post(f"/api/v1/{path}", json=content, headers=headers).raise_for_status().json()
@@ -244,7 +244,7 @@ def kinds_for(plant: BrokenPlant) -> tuple[list[Kind], dict[str, str]]:
     """(what can be broken on this plant, what can not and why)."""
     names = sorted(plant.rows())
     own = [name for name in names if name not in SERVERS]
-    kinds = [each(name) for name in names for each in (kill, freeze)]
+    kinds = [strike(name) for name in names for strike in (kill, freeze)]
     kinds += [kill_child("worker-jobs"), kill_child("pipeline")]
     kinds.append(kill_in_transfer("n3"))
     kinds += [lock("weir.sqlite3"), lock("handled.sqlite3")]

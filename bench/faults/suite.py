@@ -18,7 +18,7 @@ from bench.faults.account import Account, account
 from bench.faults.broken_plant import BrokenPlant
 from bench.faults.kinds import Kind, kinds_for
 from bench.faults.load import Load
-from bench.faults.whole import Evidence, evidence, missing
+from bench.faults.whole import Evidence, evidence, list_missing
 from queues.errors import BadInput, WeirError
 
 log = logging.getLogger(__name__)
@@ -60,20 +60,20 @@ def run(
     whole = Account(*[0] * len(fields(Account)))
     left_out: dict[str, str] = {}
     for seed in seeds:
-        found, counted, left_out = one_seed(seed, faults, rate_per_second, only)
+        faults_struck, counted, left_out = one_seed(seed, faults, rate_per_second, only)
         log.warning("seed %d: %s", seed, counted)  # a night's run that ends early has said this much
-        struck += found
+        struck += faults_struck
         whole += counted
-    tried = [each for each in struck if not each.not_tried]
+    tried = [fault for fault in struck if not fault.not_tried]
     return {
         "seeds": list(seeds),
         "faults": len(tried),
         "rate_per_second": rate_per_second,
         "account": asdict(whole),
         "recovery": recovery(tried),
-        "not_recovered": [asdict(each) for each in tried if each.seconds is None],
-        "late": [asdict(each) for each in tried if not each.is_within],
-        "not_tried": [asdict(each) for each in struck if each.not_tried],
+        "not_recovered": [asdict(fault) for fault in tried if fault.seconds is None],
+        "late": [asdict(fault) for fault in tried if not fault.is_within],
+        "not_tried": [asdict(fault) for fault in struck if fault.not_tried],
         "left_out": left_out,
     }
 
@@ -84,16 +84,16 @@ def one_seed(
     """A new plant, broken so often. Raises AssertionError when it never is whole at all."""
     with BrokenPlant() as plant, Load(plant.control_url(), rate_per_second) as load:
         kinds, left_out = kinds_for(plant)
-        kinds = named(kinds, only)
-        _, why, _ = until_whole(plant, FIRST_SECONDS)
+        kinds = select_kinds(kinds, only)
+        _, why, _ = wait_until_whole(plant, FIRST_SECONDS)
         assert not why, f"the plant was never whole: {why}"
-        struck = list(_strike(plant, seed, chosen(kinds, faults, Random(seed))))
+        struck = list(_strike(plant, seed, choose_kinds(kinds, faults, Random(seed))))
         load.end()
         _drain(plant)
         return struck, account(plant, load), left_out
 
 
-def named(kinds: Sequence[Kind], only: Collection[str]) -> list[Kind]:
+def select_kinds(kinds: Sequence[Kind], only: Collection[str]) -> list[Kind]:
     """Those of these names; without names all. Raises BadInput."""
     known = {kind.name: kind for kind in kinds}
     if unknown := [name for name in only if name not in known]:
@@ -101,7 +101,7 @@ def named(kinds: Sequence[Kind], only: Collection[str]) -> list[Kind]:
     return [known[name] for name in only] or list(kinds)
 
 
-def chosen(kinds: Sequence[Kind], faults: int, chance: Random) -> list[Kind]:
+def choose_kinds(kinds: Sequence[Kind], faults: int, chance: Random) -> list[Kind]:
     """So many kinds in random order: none twice before each was there once."""
     found: list[Kind] = []
     while len(found) < faults:
@@ -113,12 +113,12 @@ def _strike(plant: BrokenPlant, seed: int, kinds: Sequence[Kind]) -> Iterator[St
     chance = Random(seed)
     for kind in kinds:
         time.sleep(chance.uniform(*PAUSE_SECONDS))
-        found = _struck(plant, seed, kind, chance)
+        found = _inject(plant, seed, kind, chance)
         log.warning("%s", found)
         yield found
 
 
-def _struck(plant: BrokenPlant, seed: int, kind: Kind, chance: Random) -> Struck:
+def _inject(plant: BrokenPlant, seed: int, kind: Kind, chance: Random) -> Struck:
     """A fault in whose own steps the plant does not answer counts as not recovered; one that finds no turn at
     a busy database is not tried. The next one comes.
     """
@@ -131,14 +131,16 @@ def _struck(plant: BrokenPlant, seed: int, kind: Kind, chance: Random) -> Struck
     except sqlite3.Error as error:
         not_tried = str(error)
     load = os.getloadavg()[0]
-    seconds, why, waited_for = until_whole(plant, MOST_SECONDS)
+    seconds, why, waited_for = wait_until_whole(plant, MOST_SECONDS)
     if wrong:
         seconds, why = None, [wrong, *why]
     load = round(load, 1)
     return Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why), waited_for, load, not_tried)
 
 
-def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, list[str], dict[str, float]]:
+def wait_until_whole(
+    plant: BrokenPlant, most_seconds: float
+) -> tuple[float | None, list[str], dict[str, float]]:
     """(seconds from now until everything runs and has moved on, nothing); or None, and what is missing after
     so long; and when each of what was missing was there. How far everything was is known as soon as all
     servers answer.
@@ -150,7 +152,7 @@ def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, 
     while (elapsed := time.monotonic() - began) < most_seconds:
         waited_for |= dict.fromkeys(found, round(elapsed, 1))
         since = since or _now(plant)
-        if since is not None and not (found := missing(plant, since)):
+        if since is not None and not (found := list_missing(plant, since)):
             return elapsed, [], waited_for
         time.sleep(CHECK_SECONDS)
     return None, found, waited_for
@@ -179,15 +181,15 @@ def recovery(struck: Sequence[Struck]) -> list[dict[str, Any]]:
     (p50, p95, most), beside the limit on a calm machine.
     """
     rows = []
-    for name in sorted({each.kind for each in struck}):
-        own = [each for each in struck if each.kind == name]
-        seconds = sorted(each.seconds for each in own if each.seconds is not None)
+    for name in sorted({fault.kind for fault in struck}):
+        own = [fault for fault in struck if fault.kind == name]
+        seconds = sorted(fault.seconds for fault in own if fault.seconds is not None)
         row: dict[str, Any] = {
             "kind": name,
             "count": len(own),
-            "within": sum(each.is_within for each in own),
+            "within": sum(fault.is_within for fault in own),
             "limit_seconds": own[0].limit_seconds,
-            "most_load": max(each.load for each in own),
+            "most_load": max(fault.load for fault in own),
         }
         for label, share in (("p50_seconds", 0.5), ("p95_seconds", 0.95), ("most_seconds", 1.0)):
             place = max(0, math.ceil(share * len(seconds)) - 1)

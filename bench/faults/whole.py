@@ -60,7 +60,7 @@ def _counters(plant: BrokenPlant, queue: str) -> tuple[int, int]:
     return inserted, removed
 
 
-def missing(plant: BrokenPlant, since: Evidence) -> list[str]:
+def list_missing(plant: BrokenPlant, since: Evidence) -> list[str]:
     """What does not run, or has not moved on since; empty when the plant is whole."""
     try:
         found = [f"{name} is {row['statename']}" for name, row in plant.rows().items() if row["state"] != 20]

@@ -34,7 +34,7 @@ def path(found: dict[str, QueueingOperator], names: list[str], slack: float) -> 
     return Path(tuple(names), waiting * slack)
 
 
-def timed(found: dict[str, QueueingOperator], paths: list[Path]) -> float:
+def time_best(found: dict[str, QueueingOperator], paths: list[Path]) -> float:
     """The best of five."""
     times = []
     for _ in range(5):
@@ -47,7 +47,7 @@ def timed(found: dict[str, QueueingOperator], paths: list[Path]) -> float:
 def best_solution(found: dict[str, QueueingOperator], paths: list[Path]) -> int:
     """The fewest tasks there are, by the solver."""
     columns = [(name, n) for name, each in found.items() for n in range(each.fewest, each.maximum + 1)]
-    rows = [[float(name == each) for name, _ in columns] for each in found]
+    rows = [[float(name == solution) for name, _ in columns] for solution in found]
     for way in paths:
         rows.append(
             [
@@ -69,13 +69,13 @@ def quality(seconds: float) -> tuple[int, int, int]:
     deadline = time.perf_counter() + 3 * seconds
     while count < 150 and (count < 3 or time.perf_counter() < deadline):
         chance = np.random.default_rng(count)
-        found = operators(chance, 6, 30)
+        problem = operators(chance, 6, 30)
         paths = [
-            path(found, names, float(chance.uniform(1.1, 8)))
+            path(problem, names, float(chance.uniform(1.1, 8)))
             for names in (["o0", "o1", "o2", "o3"], ["o0", "o4", "o2", "o5"])
         ]
-        ours += sum(fewest_tasks(found, paths).values())
-        best += best_solution(found, paths)
+        ours += sum(fewest_tasks(problem, paths).values())
+        best += best_solution(problem, paths)
         count += 1
     return ours, best, count
 
@@ -84,7 +84,7 @@ def steps(law: str) -> dict[str, float]:
     """How a law takes a load that trebles, on average."""
     runs = [taken(law, seed) for seed in range(STEP_RUNS)]
     return {
-        f"step_{name}": float(np.mean([getattr(each, name) for each in runs]))
+        f"step_{name}": float(np.mean([getattr(run_, name) for run_ in runs]))
         for name in ("changes", "violated_steps", "instances")
     }
 
@@ -92,8 +92,8 @@ def steps(law: str) -> dict[str, float]:
 def run(seconds: float) -> dict[str, Any]:
     large = operators(np.random.default_rng(1), LARGE, MOST)
     names = list(large)
-    one = timed(large, [path(large, names, 10.0)])
-    two = timed(large, [path(large, names[:200], 10.0), path(large, names[100:], 10.0)])
+    one = time_best(large, [path(large, names, 10.0)])
+    two = time_best(large, [path(large, names[:200], 10.0), path(large, names[100:], 10.0)])
     ours, best, count = quality(seconds)
     joint = steps("joint")
     return {

@@ -51,7 +51,7 @@ def decide(seen: dict[str, Any], goal: str) -> tuple[dict[str, Any], float, bool
     return dict(decision.terms), seconds, decision.limited_by is None
 
 
-def bound(seen: dict[str, Any], goal: mixed_integer.Goal) -> float | None:
+def compute_bound(seen: dict[str, Any], goal: mixed_integer.Goal) -> float | None:
     """The least points or moves of any answer, or None when there is none."""
     plant = from_observation(catalog.read_observation(LAW, seen), 2)
     limit = 350.0 if goal == "points" else BAND * float(plant.loads.mean())
@@ -68,7 +68,7 @@ def quality(seconds: float) -> dict[str, float]:
         seen, count = instance(chance, int(chance.integers(6, 13)), 24, 2), count + 1
         goals: tuple[tuple[mixed_integer.Goal, str], ...] = (("points", "below-busy"), ("moves", "band"))
         for goal, name in goals:
-            lowest = bound(seen, goal)
+            lowest = compute_bound(seen, goal)
             terms, _, reached = decide(seen, name)
             if lowest is not None:
                 missed += not reached
@@ -89,11 +89,11 @@ def quality(seconds: float) -> dict[str, float]:
 
 
 def run(seconds: float) -> dict[str, Any]:
-    found = quality(seconds)
+    results = quality(seconds)
     large = instance(np.random.default_rng(3), 1000, 1250, 4)
     times = {goal: decide(large, goal)[1] for goal in ("below-busy", "band")}
-    peers = {name: found.pop(name) for name in ("bound_points", "bound_moves")}
-    figures = found | {f"large_{goal}_seconds": value for goal, value in times.items()}
+    peers = {name: results.pop(name) for name in ("bound_points", "bound_moves")}
+    figures = results | {f"large_{goal}_seconds": value for goal, value in times.items()}
     return {
         "figures": figures,
         "peers": peers | {"limit_large_seconds": LARGE_LIMIT_SECONDS, "limit_worst_over_mean": BAND},

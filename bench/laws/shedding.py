@@ -62,9 +62,9 @@ def budget_of(rows: list[OperatorPattern], arrivals: Any) -> float:
     return used / 2
 
 
-def arranging(rows: list[OperatorPattern]) -> float:
+def time_arranging(rows: list[OperatorPattern]) -> float:
     """Seconds to work out what follows from the patterns."""
-    fresh = [OperatorPattern(each.name, each.operator, each.needs, each.emits, each.seconds) for each in rows]
+    fresh = [OperatorPattern(row.name, row.operator, row.needs, row.emits, row.seconds) for row in rows]
     started = time.perf_counter()
     application = arrange(fresh)
     assert application.places and application.takers and all(each.counts.size for each in fresh)
@@ -96,7 +96,7 @@ def run(seconds: float) -> dict[str, Any]:
                     full_shedding_program.best_solution(problem)
                     peers[f"{cell} full program"] = time.perf_counter() - started
                     ratio[f"{cell} full program"] = peers[f"{cell} full program"] / figures[cell]
-    figures["arrange"] = arranging(rows)
+    figures["arrange"] = time_arranging(rows)
     for cell, limit in LIMITS_SECONDS.items():
         peers |= {f"{cell} limit": limit, f"{cell} paper": PAPER_SECONDS[cell]}
         ratio |= {

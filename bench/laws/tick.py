@@ -21,7 +21,7 @@ def run(seconds: float) -> dict[str, Any]:
     figures: dict[str, float] = {}
     peers: dict[str, float] = {}
     for name, (queues, nodes, limit_seconds) in SIZES.items():
-        found = _measured(queues, nodes, seconds / len(SIZES))
+        found = _measure(queues, nodes, seconds / len(SIZES))
         for kind in KINDS:
             figures[f"{name}_{kind}"] = found[kind]
             peers[f"limit_{name}_{kind}"] = limit_seconds
@@ -29,7 +29,7 @@ def run(seconds: float) -> dict[str, Any]:
     return {"figures": figures, "peers": peers, "ratio": ratio}
 
 
-def _measured(queues: int, nodes: int, seconds: float) -> dict[str, float]:
+def _measure(queues: int, nodes: int, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="weir-tick-") as folder, node_servers(("control",)) as servers:
         environment = {
             **clean_environment(),

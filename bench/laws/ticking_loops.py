@@ -27,9 +27,9 @@ def measure(queues: int, nodes: int, seconds: float) -> None:
     """
     containers = _seed(queues, nodes)
     loops = ensure_loops(Present(project(control()), control()), ("worker_rate",))
-    found = {"loops": len(loops), "idle_seconds": _median(containers, seconds / 2, events=0)}
-    found["acting_seconds"] = _median(containers, seconds / 2, EVENTS_A_ROUND)
-    sys.stdout.write(json.dumps(found))
+    figures = {"loops": len(loops), "idle_seconds": _median(containers, seconds / 2, events=0)}
+    figures["acting_seconds"] = _median(containers, seconds / 2, EVENTS_A_ROUND)
+    sys.stdout.write(json.dumps(figures))
 
 
 def _median(containers: list[tuple[str, str]], seconds: float, events: int) -> float:

@@ -27,10 +27,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from bench.peers.work import matched, sequence_events, within_ms, write_hosts, write_sequence
+from bench.peers.work import run_matcher, sequence_events, shorten_window, write_hosts, write_sequence
 from bench.pipeline import pipeline
 from bench.pipeline.events import telemetry
-from bench.pipeline.pipeline import SEQUENCE, drained, spark_rate
+from bench.pipeline.pipeline import SEQUENCE, drain, spark_rate
 from queues.errors import BadInput
 from workers.pipeline.declaration.declaration import Application, application_of_text, read_application
 from workers.pipeline.rules.rule_sql import apply_rules
@@ -87,16 +87,16 @@ def _rules(folder: Path, seconds: float) -> tuple[dict[str, float], dict[str, fl
     (hosts,) = (rule.table.current for rule in shipped.rules if isinstance(rule, Enrich))
     write_hosts(folder, hosts)
     with _spark(folder / "spark") as spark:
-        worked = drained("rules", spark, folder / "rules", shipped, events, (INTRA,), _default(shipped))
+        worked = drain("rules", spark, folder / "rules", shipped, events, (INTRA,), _default(shipped))
         alone = spark_rate(spark, events.slice(rows), shipped, folder / EVENTS)
-        right = _counted(spark, folder / EVENTS, shipped)
+        right = _count_answers(spark, folder / EVENTS, shipped)
     others = {"rules_spark_alone_events_per_second": alone}
-    own = _said({"rules_events_per_second": worked["rules_events_per_second"]})
+    own = _print_figures({"rules_events_per_second": worked["rules_events_per_second"]})
     for name in RULES:
         ran = program("python", f"rules_{name}.py", str(folder))
         _demand(name, _alike(ran.answer, right))
         others[f"rules_{name}_events_per_second"] = rows / ran.seconds
-    return own, _said(others)
+    return own, _print_figures(others)
 
 
 def _sequence(folder: Path, keys: int) -> tuple[dict[str, float], dict[str, float]]:
@@ -106,28 +106,28 @@ def _sequence(folder: Path, keys: int) -> tuple[dict[str, float], dict[str, floa
     events = sequence_events(2 * rows, keys)
     half = events.slice(rows)
     write_sequence(files, half)
-    own = _said(_own_sequence(files, keys, events))
-    within = str(within_ms(keys))
+    own = _print_figures(_own_sequence(files, keys, events))
+    within = str(shorten_window(keys))
     bytewax = [program("python", "sequence_bytewax.py", str(files), within, str(n)) for n in (1, 2)]
-    right, _ = matched(half, "once")
+    right, _ = run_matcher(half, "once")
     for ran in bytewax:
         _demand("bytewax", ran.answer == right)
     flink = program("flink", "sequence_flink.py", str(files), within)
-    _demand("flink", flink.answer == matched(half, "skip-past-last")[1])
+    _demand("flink", flink.answer == run_matcher(half, "skip-past-last")[1])
     others = {
         f"sequence_bytewax_{of}": rows / min(ran.seconds for ran in bytewax),
         f"sequence_flink_{of}": rows / flink.seconds,
     }
-    return own, _said(others)
+    return own, _print_figures(others)
 
 
 def _own_sequence(folder: Path, keys: int, events: pa.Table) -> dict[str, float]:
-    text = SEQUENCE.replace("within_seconds: 10", f"within_seconds: {within_ms(keys) / 1000}")
+    text = SEQUENCE.replace("within_seconds: 10", f"within_seconds: {shorten_window(keys) / 1000}")
     application = application_of_text(text, folder)
     of = f"{keys}_keys_events_per_second"
     with _spark(folder / "spark") as spark:
-        alone = pipeline.matched("sequence", spark, folder / "matched", application, events)
-        both = drained("both", spark, folder / "both", application, events, TIERS, _default(application))
+        alone = pipeline.match("sequence", spark, folder / "matched", application, events)
+        both = drain("both", spark, folder / "both", application, events, TIERS, _default(application))
     return {
         f"sequence_{of}": alone["sequence_events_per_second"],
         f"both_tiers_{of}": both["both_events_per_second"],
@@ -139,7 +139,7 @@ def _default(application: Application) -> int:
     return application.controls.admit_events_per_batch
 
 
-def _counted(spark: SparkSession, file: Path, application: Application) -> dict[str, list[float]]:
+def _count_answers(spark: SparkSession, file: Path, application: Application) -> dict[str, list[float]]:
     """The answer of the rules, as the first tier carries them out."""
     ruled = apply_rules(spark.read.parquet(str(file)), application.rules, {}, observe=False).events
     rows = ruled.groupBy("host_type").agg({"*": "count", "value": "sum"}).collect()
@@ -186,7 +186,7 @@ def _can_isolate() -> bool:
     return subprocess.run([*NO_NETWORK, "true"], capture_output=True).returncode == 0
 
 
-def _said(figures: dict[str, float]) -> dict[str, float]:
+def _print_figures(figures: dict[str, float]) -> dict[str, float]:
     """The same, said while the rest is still to come."""
     for name, value in figures.items():
         print(f"{name} {value:,.0f} (load {os.getloadavg()[0]:.1f})", file=sys.stderr, flush=True)

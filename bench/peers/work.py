@@ -75,12 +75,12 @@ def write_sequence(folder: Path, events: pa.Table) -> None:
         csv.write_csv(part, folder / "csv" / f"{number}.csv", csv.WriteOptions(include_header=False))
 
 
-def within_ms(keys: int) -> float:
+def shorten_window(keys: int) -> float:
     """Half a millisecond less: whether a limit belongs to its window is no difference then."""
     return WINDOW_EVENTS * keys * EVERY_MS - 0.5
 
 
-def matched(events: pa.Table, consume: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def run_matcher(events: pa.Table, consume: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The answer of Weir's own matcher, and what it is of the first and last event of each match alone."""
     keys = sorted(set(events["source"].to_pylist()))
     group_of = {key: number % KEY_GROUPS for number, key in enumerate(keys)}
@@ -96,7 +96,7 @@ def matched(events: pa.Table, consume: str) -> tuple[dict[str, Any], dict[str, A
     ]
     expression = parse("SEQ(A; B; C)", "pattern")
     defines = definitions(expression, {}, "define")
-    within_us = round(1000 * within_ms(len(keys)))
+    within_us = round(1000 * shorten_window(len(keys)))
     matcher = Matcher(Pattern("peers", expression, defines, "source", within_us, consume=consume))
     found: list[list[str]] = []
     whole = pa.RecordBatch.from_arrays(columns, schema=KEYED)

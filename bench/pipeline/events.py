@@ -26,7 +26,7 @@ def telemetry(rows: int) -> pa.Table:
     )
 
 
-def typed(rows: int, keys: int, others: int = 0) -> pa.Table:
+def generate_events(rows: int, keys: int, others: int = 0) -> pa.Table:
     """Events of types A, B, C and `others` more, of `keys` sources, at random."""
     source = np.random.default_rng(2)
     names = pa.array([f"source{number}" for number in range(keys)])

@@ -101,10 +101,10 @@ def _rate(
 ) -> float:
     """Events per second of the quickest pass: what it takes when nothing else runs."""
     rows: int = sum(batch.num_rows for batch in batches)
-    return rows / min(_timed(lambda: _go_over(wanted, batches, saved), seconds, clock))
+    return rows / min(_time_work(lambda: _go_over(wanted, batches, saved), seconds, clock))
 
 
-def _timed(work: Callable[[], object], seconds: float, clock: Callable[[], float]) -> Iterator[float]:
+def _time_work(work: Callable[[], object], seconds: float, clock: Callable[[], float]) -> Iterator[float]:
     end = clock() + seconds
     while True:
         start = clock()

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pyspark.sql import SparkSession
 
-from bench.pipeline.events import telemetry, typed
-from bench.pipeline.plant import BATCH_EVENTS, NODES, pace, plant, reading, wait_for
+from bench.pipeline.events import generate_events, telemetry
+from bench.pipeline.plant import BATCH_EVENTS, NODES, build_reading, pace, plant, wait_for
 from queues.events.block import Block, decode, from_columns
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import Application, application_of_text, read_application
-from workers.pipeline.events.containers import Faults, Range, Stored, laid_out
+from workers.pipeline.events.containers import Faults, Range, Stored, apply_layout
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.rules.rule_sql import apply_rules
 from workers.pipeline.runtime.application import SHIPPED
@@ -77,17 +77,19 @@ def _figures(spark: SparkSession, folder: Path, rows: int) -> tuple[dict[str, fl
     shipped = replace(read_application(SHIPPED), name="shipped")
     sequence = application_of_text(SEQUENCE, folder)
     table = telemetry(2 * rows)
-    figures |= _printed(drained("stateless", spark, folder / "1", shipped, table, (INTRA,)))
+    figures |= _print_figures(drain("stateless", spark, folder / "1", shipped, table, (INTRA,)))
     limit = spark_rate(spark, table, shipped, folder / "events.parquet")
     for keys in (200, 10_000):
         name, place = f"matcher_{keys}_keys", folder / str(keys)
-        figures |= _printed(matched(name, spark, place, sequence, typed(2 * rows, keys)))
-    figures |= _printed(drained("both_tiers", spark, folder / "2", sequence, typed(2 * rows, 200), TIERS))
-    figures |= _printed(paced(spark, folder / "3", replace_lateness(sequence, 0.2)))
+        figures |= _print_figures(match(name, spark, place, sequence, generate_events(2 * rows, keys)))
+    figures |= _print_figures(
+        drain("both_tiers", spark, folder / "2", sequence, generate_events(2 * rows, 200), TIERS)
+    )
+    figures |= _print_figures(measure_latency(spark, folder / "3", replace_lateness(sequence, 0.2)))
     return figures, limit
 
 
-def _printed(figures: dict[str, float]) -> dict[str, float]:
+def _print_figures(figures: dict[str, float]) -> dict[str, float]:
     """The same, said while the rest is still to come."""
     load = os.getloadavg()[0]
     for name, value in figures.items():
@@ -96,10 +98,10 @@ def _printed(figures: dict[str, float]) -> dict[str, float]:
 
 
 def replace_lateness(application: Application, seconds: float) -> Application:
-    return replace(application, controls=application.controls.changed({"lateness_seconds": seconds}))
+    return replace(application, controls=application.controls.apply_changes({"lateness_seconds": seconds}))
 
 
-def drained(
+def drain(
     name: str,
     spark: SparkSession,
     folder: Path,
@@ -110,7 +112,7 @@ def drained(
 ) -> dict[str, float]:
     """Of the second half of the events, which wait when they are admitted, after the first half."""
     half = events.num_rows // 2
-    with plant(application, batch_events) as own, own.running(spark, folder, tiers) as (recorder, running):
+    with plant(application, batch_events) as own, own.run(spark, folder, tiers) as (recorder, running):
 
         def count() -> int:
             return recorder.matched if INTER in tiers else recorder.worked
@@ -121,13 +123,13 @@ def drained(
         wait_for(running, count, half)
         own.close()
         own.publish_last(events.slice(half))
-        begin = reading(count())
+        begin = build_reading(count())
         own.steer()
         wait_for(running, count, events.num_rows)
-        return pace(name, begin, reading(count()))
+        return pace(name, begin, build_reading(count()))
 
 
-def matched(
+def match(
     name: str, spark: SparkSession, folder: Path, application: Application, events: pa.Table
 ) -> dict[str, float]:
     """Of the inter-event tier alone, over results that wait for it; of the second half of the events."""
@@ -135,26 +137,26 @@ def matched(
         own.close()
         own.publish_last(events)
         own.steer()
-        with own.running(spark, folder, (INTRA,)) as (recorder, running):
+        with own.run(spark, folder, (INTRA,)) as (recorder, running):
             wait_for(running, lambda: recorder.worked, events.num_rows + 1)
-        with own.running(spark, folder, (INTER,)) as (recorder, running):
+        with own.run(spark, folder, (INTER,)) as (recorder, running):
             wait_for(running, lambda: recorder.matched, events.num_rows // 2)
-            begin = reading(recorder.matched)
+            begin = build_reading(recorder.matched)
             wait_for(running, lambda: recorder.matched, events.num_rows)
             return {
-                **pace(name, begin, reading(recorder.matched)),
+                **measure_latency(name, begin, build_reading(recorder.matched)),
                 f"{name}_late_events": float(recorder.late),
             }
 
 
-def paced(spark: SparkSession, folder: Path, application: Application) -> dict[str, float]:
+def measure_latency(spark: SparkSession, folder: Path, application: Application) -> dict[str, float]:
     """From the time of the last contributing event to the complex event in its queue, at a steady rate; and
     after how many batches of the combiner a changed control holds.
     """
     rows = int(PACED_EVENTS_PER_SECOND * PACED_EVERY_SECONDS)
-    chunk = typed(rows, 200, others=27).drop_columns("time")
+    chunk = generate_events(rows, 200, others=27).drop_columns("time")
     rounds = int(PACED_SECONDS / PACED_EVERY_SECONDS)
-    with plant(application) as own, own.running(spark, folder) as (recorder, running):
+    with plant(application) as own, own.run(spark, folder) as (recorder, running):
         began = time.monotonic()
         for number in range(rounds):
             own.client.publish(own.queue, chunk)
@@ -180,14 +182,14 @@ def paced(spark: SparkSession, folder: Path, application: Application) -> dict[s
 
 def _delays(client: Client) -> Iterator[float]:
     """Of each complex event but those of the first third, while Spark is still compiling."""
-    found = []
+    delays = []
     for node in NODES:
         for entry_id, block_id, data in client.segment("alert", node).read("0-0", "+"):
             stored_us = int(entry_id.partition("-")[0]) * 1000
             times = decode(block_id, data).batch.column("time").cast(pa.int64()).to_pylist()
-            found += [(time_us, stored_us) for time_us in times]
-    begin_us = min(time_us for time_us, _ in found) + PACED_SECONDS / 3 * 1e6
-    yield from ((stored_us - time_us) / 1e6 for time_us, stored_us in found if time_us >= begin_us)
+            delays += [(time_us, stored_us) for time_us in times]
+    begin_us = min(time_us for time_us, _ in delays) + PACED_SECONDS / 3 * 1e6
+    yield from ((stored_us - time_us) / 1e6 for time_us, stored_us in delays if time_us >= begin_us)
 
 
 def spark_rate(spark: SparkSession, events: pa.Table, application: Application, path: Path) -> float:
@@ -208,4 +210,4 @@ def as_source(events: pa.Table, application: Application) -> pa.Table:
     batch = from_columns(events, time.time_ns() // 1000)
     part = Range("telemetry", "n1", "", "0-0", "1-0")
     stored = Stored(part, "1-0", "block", Block("block", batch).explicit())
-    return pa.Table.from_batches([laid_out([stored], application.layout, Faults(0, 2**62))])
+    return pa.Table.from_batches([apply_layout([stored], application.layout, Faults(0, 2**62))])

@@ -48,7 +48,7 @@ class Recorder:
     replicas: list[ReplicaBatch] = field(default_factory=list)
     batches: list[InterEventBatch] = field(default_factory=list)
 
-    def dispatched(
+    def record_dispatch(
         self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]
     ) -> None:
         """Not measured."""
@@ -56,7 +56,7 @@ class Recorder:
     def replica(self, name: str, batch: ReplicaBatch) -> None:
         self.replicas.append(batch)
 
-    def monitored(self, shown: Mapping[str, MonitoredStatus]) -> None:
+    def record_monitored(self, shown: Mapping[str, MonitoredStatus]) -> None:
         """Not measured."""
 
     def inter_event(self, batch: InterEventBatch) -> None:
@@ -102,7 +102,7 @@ class Plant:
         """Changes controls; those that are not named are as the measurement needs them."""
         needed = {"admit_events_per_batch": self._batch_events, "result_bytes": ROOM_BYTES}
         document = {**self.application.controls.to_document(), **needed, **changes}
-        self._control.set(keys.PIPELINE_CONTROLS.of(self.application.name), json.dumps(document))
+        self._control.set(keys.PIPELINE_CONTROLS.build(self.application.name), json.dumps(document))
 
     def close(self) -> None:
         """Nothing more is dispatched."""
@@ -123,7 +123,7 @@ class Plant:
         self.client.publish(self.queue, last.set_column(last.schema.get_field_index("time"), "time", later))
 
     @contextmanager
-    def running(
+    def run(
         self, spark: SparkSession, folder: Path, tiers: tuple[str, ...] = TIERS
     ) -> Iterator[tuple[Recorder, Running]]:
         """The application at work, until the context ends."""
@@ -173,7 +173,7 @@ def wait_for(running: Running, count: Callable[[], int], events: int) -> None:
             raise TimeoutError(f"the pipeline stands still at {reached} of {events} events")
 
 
-def reading(events: int) -> Reading:
+def build_reading(events: int) -> Reading:
     return Reading(events, time.perf_counter(), cpu_seconds())
 
 

@@ -70,22 +70,22 @@ class Watch:
         for client in self.segments.values():
             client.close()
 
-    def waiting(self) -> list[int]:
+    def count_waiting(self) -> list[int]:
         """Events in each container now, by the nodes' own counters."""
         counts = [
-            client.hmget(keys.COUNTERS.of(QUEUE), "inserted_events", "removed_events")
+            client.hmget(keys.COUNTERS.build(QUEUE), "inserted_events", "removed_events")
             for client in self.segments.values()
         ]
         return [int(inserted or 0) - int(removed or 0) for inserted, removed in counts]
 
-    def waiting_events(self) -> int:
+    def count_waiting_events(self) -> int:
         """In the queue now."""
-        return sum(self.waiting())
+        return sum(self.count_waiting())
 
     def work(self, name: str) -> int:
         """A count of the queue's workers, over all containers."""
         return sum(
-            int(self.plant.control.hget(keys.WORK.of(QUEUE, node), name) or 0) for node in self.segments
+            int(self.plant.control.hget(keys.WORK.build(QUEUE, node), name) or 0) for node in self.segments
         )
 
     def note_lags(self) -> None:
@@ -121,7 +121,7 @@ def events_of(count: int) -> pa.Table:
 
 
 @contextmanager
-def handled_by(plant: RunningPlant, handler: str) -> Iterator[None]:
+def use_handler(plant: RunningPlant, handler: str) -> Iterator[None]:
     """The queue has another handler for a while."""
     topology = Topology.from_json(plant.control.get(keys.TOPOLOGY))
     try:
@@ -140,7 +140,7 @@ def _set_handler(plant: RunningPlant, handler: str) -> None:
 def burst(plant: RunningPlant, count: int = EVENTS, calm_seconds: float = CALM_SECONDS) -> dict[str, float]:
     """Drop `count` events on the queue once it is empty, and watch until the last is handled."""
     watch = Watch(plant)
-    plant.until(lambda snapshot: watch.waiting_events() == 0, DRAIN_SECONDS, f"{QUEUE} is empty")
+    plant.wait_until(lambda snapshot: watch.count_waiting_events() == 0, DRAIN_SECONDS, f"{QUEUE} is empty")
     try:
         return _figures(plant, watch, count, calm_seconds)
     finally:
@@ -157,9 +157,9 @@ def _figures(plant: RunningPlant, watch: Watch, count: int, calm_seconds: float)
         dropped = time.monotonic()
         client.publish(QUEUE, table)
     acknowledged = time.monotonic()
-    began, ended, left = _followed(watch, before["started"])
-    emptied = _emptied(watch)
-    after = _settled(watch, before["started"])
+    began, ended, left = _follow(watch, before["started"])
+    emptied = _wait_until_empty(watch)
+    after = _wait_until_settled(watch, before["started"])
     runs, busy_seconds = after["started"] - before["started"], (after["busy_ms"] - before["busy_ms"]) / 1e3
     events = after["events"] - before["events"]
     capacity = events / busy_seconds * slots
@@ -183,7 +183,7 @@ def _figures(plant: RunningPlant, watch: Watch, count: int, calm_seconds: float)
     }
 
 
-def _followed(watch: Watch, started_before: int) -> tuple[float, float, int]:
+def _follow(watch: Watch, started_before: int) -> tuple[float, float, int]:
     """When the first worker began, when no container filled one any more, and how many events were left."""
     began = None
     until = time.monotonic() + DRAIN_SECONDS
@@ -191,26 +191,26 @@ def _followed(watch: Watch, started_before: int) -> tuple[float, float, int]:
         now = time.monotonic()
         if began is None and watch.work("started") > started_before:
             began = now
-        waiting = watch.waiting()
+        waiting = watch.count_waiting()
         if began is not None and max(waiting) < watch.events_per_worker:
             return began, now, sum(waiting)
         watch.note_lags()
         time.sleep(CHECK_SECONDS)
-    raise AssertionError(f"{watch.waiting_events():,} events still wait after {DRAIN_SECONDS:.0f} s")
+    raise AssertionError(f"{watch.count_waiting_events():,} events still wait after {DRAIN_SECONDS:.0f} s")
 
 
-def _emptied(watch: Watch) -> float:
+def _wait_until_empty(watch: Watch) -> float:
     """When the last event was handled."""
     until = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < until:
-        if watch.waiting_events() == 0:
+        if watch.count_waiting_events() == 0:
             return time.monotonic()
         watch.note_lags()
         time.sleep(CHECK_SECONDS)
-    raise AssertionError(f"{watch.waiting_events():,} events still wait after {DRAIN_SECONDS:.0f} s")
+    raise AssertionError(f"{watch.count_waiting_events():,} events still wait after {DRAIN_SECONDS:.0f} s")
 
 
-def _settled(watch: Watch, started_before: int) -> dict[str, int]:
+def _wait_until_settled(watch: Watch, started_before: int) -> dict[str, int]:
     """The counts when every worker has ended, those that found nothing left included."""
     until, quiet_since, started = time.monotonic() + 60.0, time.monotonic(), -1
     while time.monotonic() < until:
@@ -226,10 +226,10 @@ def _settled(watch: Watch, started_before: int) -> dict[str, int]:
 def run(seconds: float) -> dict[str, Any]:
     """A burst with each handler; the worse of each figure counts."""
     with RunningPlant() as plant:
-        plant.until(lambda s: (s["pipeline"] or {}).get("state") == "running", 120, "the pipeline runs")
+        plant.wait_until(lambda s: (s["pipeline"] or {}).get("state") == "running", 120, "the pipeline runs")
         time.sleep(max(15.0, seconds))  # the start is over: compilers warm, first batches done
         own = burst(plant)
-        with handled_by(plant, SLOW_HANDLER):
+        with use_handler(plant, SLOW_HANDLER):
             slow = burst(plant)
     figures = {
         **{f"own_{name}": value for name, value in own.items()},

@@ -41,23 +41,23 @@ class Seen:
     ladder_level: int = 0
 
     def check(self, snapshot: dict[str, Any]) -> None:
-        firing = [each for each in snapshot["alerts"] if each.get("state", "firing") == "firing"]
-        self.alerts |= {each["id"]: each.get("sentence") or each["title"] for each in firing}
-        self.open_incidents = max(self.open_incidents, sum(each.get("under") is None for each in firing))
+        firing = [alert for alert in snapshot["alerts"] if alert.get("state", "firing") == "firing"]
+        self.alerts |= {alert["id"]: alert.get("sentence") or alert["title"] for alert in firing}
+        self.open_incidents = max(self.open_incidents, sum(alert.get("under") is None for alert in firing))
         ladders = [loop for loop in snapshot["loops"].values() if loop["law"] == "ladder"]
         self.ladder_level = max([self.ladder_level, *(int(loop.get("actuator") or 0) for loop in ladders)])
 
 
 @contextmanager
-def held_at(load: int) -> Iterator[None]:
+def hold_load(load: int) -> Iterator[None]:
     """So many processes that compute."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(load)]
     try:
         yield
     finally:
-        for each in others:
-            each.kill()
-            each.wait()
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def watch(plant: RunningPlant, seen: Seen, until: float) -> float | None:
@@ -75,7 +75,7 @@ def watch(plant: RunningPlant, seen: Seen, until: float) -> float | None:
 def first_minutes(load: int, seconds: float) -> tuple[dict[str, float], Seen]:
     """Seconds to the page and until live, alerts and the highest level of a ladder."""
     seen = Seen()
-    with held_at(load), RunningPlant() as plant:
+    with hold_load(load), RunningPlant() as plant:
         live = watch(plant, seen, plant.started + seconds)
         return {
             "page_seconds": plant.seconds_to_page,
@@ -85,11 +85,11 @@ def first_minutes(load: int, seconds: float) -> tuple[dict[str, float], Seen]:
         }, seen
 
 
-def starved(seconds: float) -> Seen:
+def starve(seconds: float) -> Seen:
     seen = Seen()
     with RunningPlant() as plant:
-        plant.until(lambda s: (s["pipeline"] or {}).get("state") == "running", 240, "the pipeline runs")
-        with held_at(4 * LOAD):
+        plant.wait_until(lambda s: (s["pipeline"] or {}).get("state") == "running", 240, "the pipeline runs")
+        with hold_load(4 * LOAD):
             watch(plant, seen, time.monotonic() + seconds)
     return seen
 
@@ -97,7 +97,7 @@ def starved(seconds: float) -> Seen:
 def run(seconds: float) -> dict[str, Any]:
     calm, of_calm = first_minutes(0, 100 * seconds)
     loaded, of_loaded = first_minutes(LOAD, 100 * seconds)
-    hungry = starved(200 * seconds)
+    hungry = starve(200 * seconds)
     figures: dict[str, float] = {
         **{f"calm_{name}": value for name, value in calm.items()},
         **{f"loaded_{name}": value for name, value in loaded.items()},

@@ -61,16 +61,16 @@ def imbalance_points(snapshot: dict[str, Any]) -> float:
 
 def busy_seconds(plant: RunningPlant) -> dict[int, tuple[str, float]]:
     """CPU seconds by process, with those of its children that have ended."""
-    found: dict[int, tuple[str, float]] = {}
+    seconds_by_pid: dict[int, tuple[str, float]] = {}
     for process in [psutil.Process(plant.process.pid), *plant.processes()]:
         try:
             times = process.cpu_times()
             own = times.user + times.system
             ended = times.children_user + times.children_system
-            found[process.pid] = (kind_of(process), own + ended)
+            seconds_by_pid[process.pid] = (kind_of(process), own + ended)
         except psutil.Error:
             continue
-    return found
+    return seconds_by_pid
 
 
 def cores_by_kind(
@@ -96,7 +96,7 @@ def memory_bytes(plant: RunningPlant) -> float:
 def decisions(plant: RunningPlant, since: datetime) -> list[dict[str, Any]]:
     """What loops decided to do since then; the plant's API has them."""
     rows: list[dict[str, Any]] = []
-    with closing(plant.signed_in()) as person:
+    with closing(plant.log_in()) as person:
         before: int | None = None
         while True:
             wanted = {"acted": "true", "from": since.isoformat(), "rows": str(ROWS)}
@@ -112,7 +112,7 @@ def is_kept(row: dict[str, Any]) -> bool:
     return str(row["reason"]).startswith(KEEPING)
 
 
-def repeated(rows: Iterable[dict[str, Any]]) -> list[str]:
+def list_repeated(rows: Iterable[dict[str, Any]]) -> list[str]:
     """What was proposed more than once and not done: the loop, its action and how often."""
     proposed = Counter(
         (row["loop"], json.dumps(row["action"], sort_keys=True))
@@ -124,7 +124,7 @@ def repeated(rows: Iterable[dict[str, Any]]) -> list[str]:
     ]
 
 
-def by_loop(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
+def group_by_loop(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
     """Loop → how often it acted, and why at last; the rows are the newest first."""
     found: dict[str, list[str]] = defaultdict(list)
     for row in rows:
@@ -135,7 +135,9 @@ def by_loop(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
 def run(seconds: float) -> dict[str, Any]:
     seen, imbalance = Seen(), 0.0
     with RunningPlant() as plant:
-        plant.until(lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started")
+        plant.wait_until(
+            lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started"
+        )
         since, began, before = datetime.now(UTC), time.monotonic(), busy_seconds(plant)
         held, measured_at = list[float](), -MEMORY_SECONDS
         while (passed := time.monotonic() - began) < seconds:
@@ -151,7 +153,7 @@ def run(seconds: float) -> dict[str, Any]:
         processes = 1 + len(plant.processes())
         rows = decisions(plant, since)
         ledger_bytes = idle_ledger.bytes_a_day(plant.data, passed)
-    said, acted = repeated(rows), [row for row in rows if row["applied"] and not is_kept(row)]
+    said, acted = list_repeated(rows), [row for row in rows if row["applied"] and not is_kept(row)]
     work = [row for row in acted if row["law"] in WORKING_LAWS]
     figures: dict[str, float] = {
         "watched_seconds": passed,
@@ -177,6 +179,6 @@ def run(seconds: float) -> dict[str, Any]:
         "said": {
             "alerts": list(seen.alerts.values()),
             "repeated": said,
-            "acted": by_loop(acted),
+            "acted": group_by_loop(acted),
         },
     }

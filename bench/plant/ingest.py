@@ -44,14 +44,16 @@ def run(seconds: float) -> dict[str, Any]:
     }
     figures: dict[str, float] = {}
     with RunningPlant() as plant:
-        plant.until(lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started")
+        plant.wait_until(
+            lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started"
+        )
         plant.manage("shell", "-v", "0", "-c", NO_QUOTA).check_returncode()
         headers = {"Authorization": f"Bearer {token(plant, 'bench', 'producer')}"}
         web = plant.process_matching("console.asgi")
         pause(plant)
         with httpx.Client(base_url=plant.url, headers=headers, timeout=60) as client:
             for name, (body, kind, events) in kinds.items():
-                figures |= measured(name, web, poster(client, body, kind), events, seconds)
+                figures |= measure(name, web, poster(client, body, kind), events, seconds)
     alone = read_rate(kinds["json"][0])
     return {
         "figures": figures,
@@ -96,7 +98,7 @@ def arrow_stream() -> bytes:
 def pause(plant: RunningPlant) -> None:
     """No worker takes anything."""
     order = {"part": "consumption", "minutes": 60, "reason": "bench"}
-    with closing(plant.signed_in()) as person:
+    with closing(plant.log_in()) as person:
         headers = {"X-CSRFToken": person.cookies["csrftoken"], "Referer": plant.url}
         person.post(f"/api/v1/queues/{QUEUE}/pause", json=order, headers=headers).raise_for_status()
 
@@ -110,7 +112,7 @@ def poster(client: httpx.Client, body: bytes, kind: str) -> Callable[[], None]:
     return post
 
 
-def measured(
+def measure(
     name: str, web: psutil.Process, post: Callable[[], None], events: int, seconds: float
 ) -> dict[str, float]:
     """Over so many seconds, after two bodies that are not counted."""

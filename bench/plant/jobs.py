@@ -67,7 +67,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
         lay_ready(Path(folder), rows)
         where = Surroundings(Path(folder), redis.Redis(), datetime.now(UTC))  # the job asks it for nothing
-        ours = _measured(where, "stream_statistics", {"on_error": "stop"})
+        ours = _measure_job(where, "stream_statistics", {"on_error": "stop"})
         limit = _spark_alone_seconds(Path(folder))
     return {
         "figures": {"events": float(rows), "events_per_second": rows / ours["seconds"], **ours},
@@ -104,9 +104,9 @@ def lay_ready(data: Path, rows: int) -> None:
         parquet.write_table(table, folder / f"{number:032x}.parquet", compression="zstd")
 
 
-def _measured(where: Surroundings, job: str, parameters: Mapping[str, Any]) -> dict[str, float]:
+def _measure_job(where: Surroundings, job: str, parameters: Mapping[str, Any]) -> dict[str, float]:
     process = SparkProcess(job)
-    with _watched() as usage:
+    with _watch_memory() as usage:
         began = time.perf_counter()
         try:
             made = process.work(BenchLease(where, parameters, f"bench-{job}"))
@@ -135,7 +135,7 @@ def _spark_alone_seconds(data: Path) -> float:
 
 
 @contextmanager
-def _watched() -> Iterator[Usage]:
+def _watch_memory() -> Iterator[Usage]:
     usage, ended = Usage(), threading.Event()
     spent: dict[int, float] = {}
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from bench.plant.first_minutes import held_at
+from bench.plant.first_minutes import hold_load
 from bench.plant.running_plant import ROOT, RunningPlant
 
 LIMITS = {"person_p95_seconds": 1.0, "person_refused": 0, "failures": 0, "web_grew_bytes": 300e6}
@@ -29,7 +29,7 @@ def token(plant: RunningPlant, name: str, role: str) -> str:
     return str(json.loads(plant.manage("token", name, "--role", role, "--json").stdout)["token"])
 
 
-def opened(person: httpx.Client, seconds: float) -> tuple[list[float], int]:
+def open_pages(person: httpx.Client, seconds: float) -> tuple[list[float], int]:
     """How long each page took, in seconds, and how many were refused."""
     until, took, refused = time.monotonic() + seconds, list[float](), 0
     while time.monotonic() < until:
@@ -48,14 +48,16 @@ def run(seconds: float) -> dict[str, Any]:
     """At least half a minute: so long take the sockets alone to be opened or refused."""
     seconds = max(LEAST_SECONDS, seconds)
     with RunningPlant() as plant:
-        plant.until(lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started")
-        person, reader = plant.signed_in(), token(plant, "reader", "viewer")
+        plant.wait_until(
+            lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started"
+        )
+        person, reader = plant.log_in(), token(plant, "reader", "viewer")
         publisher = token(plant, "publisher", "producer")
         cookie = "; ".join(f"{name}={value}" for name, value in person.cookies.items())
         web = plant.process_matching("console.asgi")
-        calm, _ = opened(person, SETTLE_SECONDS)
+        calm, _ = open_pages(person, SETTLE_SECONDS)
         before = web.memory_info().rss
-        with held_at(2 * (os.cpu_count() or 1)):
+        with hold_load(2 * (os.cpu_count() or 1)):
             asking = subprocess.Popen(
                 [
                     sys.executable,
@@ -71,7 +73,7 @@ def run(seconds: float) -> dict[str, Any]:
                 cwd=ROOT,
                 text=True,
             )
-            took, refused = opened(person, seconds)
+            took, refused = open_pages(person, seconds)
             threads, after = web.num_threads(), web.memory_info().rss
             heard = json.loads(asking.communicate(timeout=300)[0])
     answers = {

@@ -82,11 +82,11 @@ async def main(url: str, cookie: str, reader: str, publisher: str, seconds: floa
     until = time.monotonic() + seconds
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
 
-    def of(token: str) -> httpx.AsyncClient:
+    def parse_token(token: str) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"}
         return httpx.AsyncClient(base_url=url, headers=headers, limits=limits, timeout=60)
 
-    async with of(reader) as reading, of(publisher) as publishing:
+    async with parse_token(reader) as reading, parse_token(publisher) as publishing:
         await asyncio.gather(
             sockets(url, cookie, until, heard),
             callers(reading, "readers", READERS, until, heard),

@@ -127,7 +127,9 @@ class RunningPlant:
         text = self.control.get(keys.SNAPSHOT)
         return json.loads(text) if text else None
 
-    def until(self, condition: Callable[[dict[str, Any]], Any], seconds: float, what: str) -> dict[str, Any]:
+    def wait_until(
+        self, condition: Callable[[dict[str, Any]], Any], seconds: float, what: str
+    ) -> dict[str, Any]:
         """The first snapshot on which the condition holds; AssertionError with the last one otherwise."""
         deadline, snapshot = time.monotonic() + seconds, None
         while time.monotonic() < deadline:
@@ -144,17 +146,17 @@ class RunningPlant:
 
     def process_matching(self, *words: str) -> psutil.Process:
         """The oldest process whose command line has all the words."""
-        found = []
+        processes = []
         for process in self.processes():
             try:
                 line = " ".join(process.cmdline())
             except psutil.Error:
                 continue
             if all(word in line for word in words):
-                found.append(process)
-        if not found:
+                processes.append(process)
+        if not processes:
             raise AssertionError(f"no process of the plant has {words} in its command line")
-        return min(found, key=lambda process: process.create_time())
+        return min(processes, key=lambda process: process.create_time())
 
     def node_server(self, name: str) -> psutil.Process:
         port = EmbeddedServers(self.data).ports[name]
@@ -184,7 +186,7 @@ class RunningPlant:
     def environment(self) -> dict[str, str]:
         return {**clean_environment(), "WEIR_DATA": str(self.data)}
 
-    def signed_in(self) -> httpx.Client:
+    def log_in(self) -> httpx.Client:
         """An HTTP client with the administrator's session."""
         client = httpx.Client(base_url=self.url, follow_redirects=True, timeout=10)
         client.get("/login/")

@@ -89,7 +89,7 @@ class Samples:
             series += [0.0] * (len(self.at) - len(series)) + [seen.get(name, 0.0)]
         self.at.append(at_seconds)
 
-    def per_hour(self, name: str) -> float:
+    def compute_slope(self, name: str) -> float:
         """Theil-Sen's slope after the warm-up."""
         first = round(len(self.at) * WARM_UP)
         return float(theilslopes(self.values[name][first:], self.at[first:])[0]) * 3_600
@@ -116,14 +116,14 @@ def memory(plant: RunningPlant) -> dict[str, float]:
     """Bytes of each kind of process: its share of all but files, whose pages the system can drop, and of
     which more is a process's share when another program that uses the same libraries ends.
     """
-    found: dict[str, float] = defaultdict(float)
+    bytes_by_name: dict[str, float] = defaultdict(float)
     for process in plant.processes():
         with suppress(psutil.Error, OSError):
-            found[f"{kind_of(process)}_bytes"] += unshared_bytes(process.pid)
-    return found
+            bytes_by_name[f"{kind_of(process)}_bytes"] += measure_unshared_bytes(process.pid)
+    return bytes_by_name
 
 
-def unshared_bytes(pid: int) -> float:
+def measure_unshared_bytes(pid: int) -> float:
     """Its share of memory that is no file's, and what of it is swapped out. Raises OSError: it has ended."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     sizes = {name: 1024 * int(size) for name, size, _ in map(str.split, lines)}
@@ -132,20 +132,20 @@ def unshared_bytes(pid: int) -> float:
 
 def folder_bytes(data: Path) -> dict[str, float]:
     """What each folder of the plant's data takes, and its two databases with what belongs to them."""
-    found = dict.fromkeys((f"folder_{name}" for name in FOLDERS), 0.0)
+    sizes = dict.fromkeys((f"folder_{name}" for name in FOLDERS), 0.0)
     for path in data.rglob("*"):
         top = path.relative_to(data).parts[0]
         name = DATABASES.get(top.partition("-")[0], top)
         try:
             if path.is_file() and name in FOLDERS:
-                found[f"folder_{name}"] += path.stat().st_size
+                sizes[f"folder_{name}"] += path.stat().st_size
         except OSError:
             continue
-    return found
+    return sizes
 
 
 @contextmanager
-def published(plant: RunningPlant) -> Iterator[Counter[str]]:
+def publish(plant: RunningPlant) -> Iterator[Counter[str]]:
     """Events at the rate, until the end; how many were acknowledged and refused."""
     stop, found = threading.Event(), Counter[str]()
 
@@ -183,7 +183,7 @@ def people(plant: RunningPlant) -> Iterator[list[float]]:
         return time.monotonic() - began
 
     def run() -> None:
-        with closing(plant.signed_in()) as person:
+        with closing(plant.log_in()) as person:
             while not stop.is_set():
                 for page in PAGES:
                     took.append(open_page(person, page))
@@ -223,7 +223,7 @@ def fill_charts(control: redis.Redis) -> int:
 
 def run_tasks(plant: RunningPlant) -> list[str]:
     """Each task that has a schedule, once, and until all have ended; their names."""
-    with closing(plant.signed_in()) as person:
+    with closing(plant.log_in()) as person:
         headers = {"X-CSRFToken": person.cookies["csrftoken"], "Referer": plant.url}
         rows = person.get("/api/v1/tasks").raise_for_status().json()["tasks"]
         names = [row["name"] for row in rows if row["interval_seconds"] or row["crontab"]]
@@ -245,10 +245,10 @@ def _runs(person: httpx.Client, state: str) -> list[Any]:
 
 def latencies(plant: RunningPlant) -> Latencies:
     """Of all events of the queue so far."""
-    return Latencies.from_hash(cast(Fields, plant.control.hgetall(keys.LATENCY.of(QUEUE))))
+    return Latencies.from_hash(cast(Fields, plant.control.hgetall(keys.LATENCY.build(QUEUE))))
 
 
-def since(now: Latencies, before: Latencies) -> Latencies:
+def count_since(now: Latencies, before: Latencies) -> Latencies:
     """Of the events after an instant."""
     return Latencies({bucket: count - before.events.get(bucket, 0) for bucket, count in now.events.items()})
 
@@ -257,23 +257,25 @@ def run(seconds: float) -> dict[str, Any]:
     """The whole of it, with some minutes more for the plant to start and to empty its queue."""
     samples = Samples()
     with RunningPlant() as plant:
-        plant.until(lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started")
+        plant.wait_until(
+            lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started"
+        )
         fill_charts(plant.control)
         run_tasks(plant)
         watch = Watch(plant)
-        with published(plant) as events, people(plant) as took:
+        with publish(plant) as events, people(plant) as took:
             began, before = time.monotonic(), latencies(plant)
             while (passed := time.monotonic() - began) < seconds:
                 if passed < seconds * WARM_UP:
                     before = latencies(plant)
                 samples.add(passed, {**memory(plant), **folder_bytes(plant.data)})
                 time.sleep(SAMPLE_SECONDS)
-        plant.until(lambda _: watch.waiting_events() == 0, DRAIN_SECONDS, "the queue is empty")
-        handled = since(latencies(plant), before)
-        inserted = _inserted(watch)
+        plant.wait_until(lambda _: watch.count_waiting_events() == 0, DRAIN_SECONDS, "the queue is empty")
+        handled = count_since(latencies(plant), before)
+        inserted = _count_inserted(watch)
         watch.close()
     slopes = {
-        name: 100 * samples.per_hour(name) / samples.median(name)
+        name: 100 * samples.compute_slope(name) / samples.median(name)
         for name in samples.values
         if name.endswith("_bytes") and samples.median(name)
     }
@@ -286,12 +288,13 @@ def run(seconds: float) -> dict[str, Any]:
         "p99_seconds": handled.quantile(0.99),
         "page_p95_seconds": float(np.quantile(took, 0.95, method="inverted_cdf")),
         "pages_failed": float(sum(map(math.isinf, took))),
-        "handled_bytes_an_event": samples.per_hour("folder_handled") / max(1.0, events_per_second * 3_600),
+        "handled_bytes_an_event": samples.compute_slope("folder_handled")
+        / max(1.0, events_per_second * 3_600),
         "worst_slope_percent_an_hour": max(slopes.values()),
         **{f"{name.removesuffix('_bytes')}_slope_percent_an_hour": slope for name, slope in slopes.items()},
         **{name: samples.median(name) for name in samples.values if name.endswith("_bytes")},
         **{
-            f"{name}_bytes_an_hour": samples.per_hour(name)
+            f"{name}_bytes_an_hour": samples.compute_slope(name)
             for name in samples.values
             if name[:7] == "folder_"
         },
@@ -303,7 +306,9 @@ def run(seconds: float) -> dict[str, Any]:
     }
 
 
-def _inserted(watch: Watch) -> int:
+def _count_inserted(watch: Watch) -> int:
     """Events that the nodes have taken in, all of which are handled once nothing waits."""
-    counts = (client.hget(keys.COUNTERS.of(QUEUE), "inserted_events") for client in watch.segments.values())
+    counts = (
+        client.hget(keys.COUNTERS.build(QUEUE), "inserted_events") for client in watch.segments.values()
+    )
     return sum(int(count or 0) for count in counts)

@@ -210,9 +210,9 @@ def work_path(url: str, pipe: Connection) -> None:
         pipe.recv()
         start, events = time.perf_counter(), 0
         while claimed := segment.claim("bench", WORKER_CLAIM_EVENTS, 60.0):
-            for each in claimed:
-                each.block()
-            events += segment.acknowledge([each.entry_id for each in claimed]).events
+            for block in claimed:
+                block.block()
+            events += segment.acknowledge([block.entry_id for block in claimed]).events
         pipe.send(events / (time.perf_counter() - start))
 
 

@@ -19,7 +19,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
     figures = {
         "us_per_block": _us_per_call(Splitter(three).next, share_seconds),
         "us_per_block_10_containers": _us_per_call(Splitter(ten).next, share_seconds),
-        "us_per_block_points_changing": _us_per_call(changing(Splitter(three)), share_seconds),
+        "us_per_block_points_changing": _us_per_call(toggle_points(Splitter(three)), share_seconds),
     }
     cycle = itertools.cycle(NODES[:3])
     peers = {"cycle_us_per_block": _us_per_call(cycle.__next__, share_seconds)}
@@ -30,7 +30,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
     return {"figures": figures, "peers": peers, "ratio": ratio}
 
 
-def changing(splitter: Splitter) -> Callable[[], str]:
+def toggle_points(splitter: Splitter) -> Callable[[], str]:
     """`next` of a splitter whose points move to and fro every 1000 blocks."""
     points = itertools.cycle([{"n1": 500, "n2": 300, "n3": 200}, {"n1": 334, "n2": 333, "n3": 333}])
     left = 0

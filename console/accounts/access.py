@@ -234,12 +234,12 @@ def actor_of(request: HttpRequest) -> Actor:
     known = getattr(request, "weir_actor", None)
     if known is None:
         person = actor_of_user(request.user, request.META.get("REMOTE_ADDR"))
-        known = replace(named(request, person), confirmed_at=request.session.get(CONFIRMED_AT, 0.0))
+        known = replace(add_request_id(request, person), confirmed_at=request.session.get(CONFIRMED_AT, 0.0))
         cast(WebRequest, request).weir_actor = known
     return known
 
 
-def named(request: HttpRequest, actor: Actor) -> Actor:
+def add_request_id(request: HttpRequest, actor: Actor) -> Actor:
     """The actor with the id of its request, which the audit notes."""
     return replace(actor, request_id=getattr(request, "request_id", ""))
 
@@ -272,10 +272,10 @@ def _lacks_second_factor(user: User) -> bool:
 def queues_of(user: User) -> frozenset[str] | None:
     """The queues that somebody's role is limited to; None: all."""
     limit = QueueLimit.objects.filter(user=user).first()
-    return limited(limit.queues) if limit else None
+    return intersect(limit.queues) if limit else None
 
 
-def limited(*limits: Collection[str]) -> frozenset[str] | None:
+def intersect(*limits: Collection[str]) -> frozenset[str] | None:
     """What is within all of these limits, of which an empty one is none; None: everything."""
     real = [frozenset(limit) for limit in limits if limit]
     return functools.reduce(frozenset.intersection, real) if real else None
@@ -295,14 +295,14 @@ def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callabl
 
     def decorate(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         @functools.wraps(view)
-        def guarded(request: HttpRequest, *args: Any, **named: Any) -> HttpResponseBase:
+        def guard(request: HttpRequest, *args: Any, **named: Any) -> HttpResponseBase:
             actor = actor_of(request)
             admit(actor, action)
             submissions.once(request, actor)
             return view(request, *args, **named)
 
-        vars(guarded)["action"] = action  # the permissions test reads it
-        return guarded
+        vars(guard)["action"] = action  # the permissions test reads it
+        return guard
 
     return decorate
 
@@ -395,8 +395,8 @@ def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Ac
         return None
     line = list(_line(token))
     role: str | None = role_of(token.owner)
-    for each in line:
-        role = least_role(each.role, role)
+    for token_ in line:
+        role = least_role(token_.role, role)
     if token.used_at is None or now - token.used_at >= USED_AT_STEP:
         ApiToken.objects.filter(pk=token.pk).update(used_at=now)
     of_owner = queues_of(token.owner)
@@ -406,8 +406,8 @@ def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Ac
         user=token.owner,
         token=token,
         address=address,
-        queues=_common(of_owner, limited(*(each.queues for each in line))),
-        actions=_common_actions([each.actions for each in line]),
+        queues=_common(of_owner, intersect(*(token_.queues for token_ in line))),
+        actions=_common_actions([token_.actions for token_ in line]),
     )
 
 
@@ -437,13 +437,13 @@ def _common_actions(lists: list[list[str]]) -> frozenset[str] | None:
     list narrows nothing; that a parent has a list narrows its children whatever they have, even to nothing.
     """
     own, *inherited = lists
-    narrowing = [_named_by(actions) - BY_NAME_ONLY for actions in inherited if actions]
+    narrowing = [_list_named_actions(actions) - BY_NAME_ONLY for actions in inherited if actions]
     if not narrowing:
-        return limited(own)
-    return frozenset.intersection(*narrowing, *([_named_by(own)] if own else []))
+        return intersect(own)
+    return frozenset.intersection(*narrowing, *([_list_named_actions(own)] if own else []))
 
 
-def _named_by(actions: Collection[str]) -> frozenset[str]:
+def _list_named_actions(actions: Collection[str]) -> frozenset[str]:
     """Each action that a list of actions and families has."""
     return frozenset(each for each in ACTIONS if each in actions or family_of(each) in actions)
 
@@ -461,7 +461,7 @@ def least_role(token_role: str, owner_role: str | None) -> str | None:
 
 def is_valid(token: ApiToken, now: datetime) -> bool:
     """Whether it, and every token that it was made with, still holds, and its owner may log in."""
-    ended = any(each.revoked_at is not None or each.expires_at <= now for each in _line(token))
+    ended = any(token_.revoked_at is not None or token_.expires_at <= now for token_ in _line(token))
     return token.owner.is_active and not ended
 
 

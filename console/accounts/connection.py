@@ -15,7 +15,7 @@ from console.accounts.access import NOBODY, Actor, actor_of_session, bearer_of
 _THREADS = ThreadPoolExecutor(8, "connections")
 
 
-def in_a_thread(function: Callable[..., Any]) -> Any:
+def run_in_thread(function: Callable[..., Any]) -> Any:
     """The function as a coroutine; it may ask the database. A connection of it that broke is not kept, which
     Django sees to in its own threads alone.
     """

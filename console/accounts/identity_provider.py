@@ -73,13 +73,13 @@ def _provider_settings() -> dict[str, Any]:
     return settings.WEIR_OIDC
 
 
-def discovered() -> Mapping[str, Any]:
+def discover() -> Mapping[str, Any]:
     """The provider's own description. Raises ProviderError."""
-    return _discovered(_provider_settings()["issuer"], int(time.monotonic() // RETAINED_SECONDS))
+    return _fetch_discovery(_provider_settings()["issuer"], int(time.monotonic() // RETAINED_SECONDS))
 
 
 @functools.lru_cache(maxsize=2)
-def _discovered(issuer: str, hour: int) -> Mapping[str, Any]:
+def _fetch_discovery(issuer: str, hour: int) -> Mapping[str, Any]:
     try:
         found = _json_object(requests.get(issuer + DISCOVERY, **_bounds()))
         endpoints = [found[f"{each}_endpoint"] for each in ("authorization", "token", "userinfo")]
@@ -88,7 +88,7 @@ def _discovered(issuer: str, hour: int) -> Mapping[str, Any]:
         raise ProviderError("The OpenID Connect provider's description can't be read.") from error
     if str(found.get("issuer", "")).rstrip("/") != issuer:
         raise ProviderError("The OpenID Connect provider describes another issuer.")
-    if issuer.startswith("https:") and not all(str(each).startswith("https:") for each in endpoints):
+    if issuer.startswith("https:") and not all(str(endpoint).startswith("https:") for endpoint in endpoints):
         raise ProviderError("The OpenID Connect provider names an address without https.")
     return found
 
@@ -113,28 +113,28 @@ def _bounds() -> dict[str, Any]:
 def _json_object(answer: requests.Response) -> dict[str, Any]:
     """Return the JSON object of an answer. Raises ProviderError, or RequestException for a bad status."""
     answer.raise_for_status()
-    found = answer.json()
-    if not isinstance(found, dict):
+    document = answer.json()
+    if not isinstance(document, dict):
         raise ProviderError("The OpenID Connect provider answers no JSON object.")
-    return found
+    return document
 
 
 def algorithms() -> list[str]:
     """Return the signatures that an ID token may have: all that the provider offers and Weir checks."""
-    offered = discovered().get("id_token_signing_alg_values_supported") or ["RS256"]
-    found = [each for each in KEY_TYPES if isinstance(offered, list) and each in offered]
-    if not found:
+    offered = discover().get("id_token_signing_alg_values_supported") or ["RS256"]
+    supported = [algorithm for algorithm in KEY_TYPES if isinstance(offered, list) and algorithm in offered]
+    if not supported:
         raise ProviderError(f"The OpenID Connect provider signs by none of {', '.join(KEY_TYPES)}.")
-    return found
+    return supported
 
 
-def setting(attribute: str, *default: Any) -> Any:
+def get_setting(attribute: str, *default: Any) -> Any:
     """What the library asks for by its own names."""
     own: dict[str, Callable[[], Any]] = {
-        "OIDC_OP_AUTHORIZATION_ENDPOINT": lambda: discovered()["authorization_endpoint"],
-        "OIDC_OP_TOKEN_ENDPOINT": lambda: discovered()["token_endpoint"],
-        "OIDC_OP_USER_ENDPOINT": lambda: discovered()["userinfo_endpoint"],
-        "OIDC_OP_JWKS_ENDPOINT": lambda: discovered()["jwks_uri"],
+        "OIDC_OP_AUTHORIZATION_ENDPOINT": lambda: discover()["authorization_endpoint"],
+        "OIDC_OP_TOKEN_ENDPOINT": lambda: discover()["token_endpoint"],
+        "OIDC_OP_USER_ENDPOINT": lambda: discover()["userinfo_endpoint"],
+        "OIDC_OP_JWKS_ENDPOINT": lambda: discover()["jwks_uri"],
         "OIDC_RP_CLIENT_ID": lambda: _provider_settings()["client_id"],
         "OIDC_RP_CLIENT_SECRET": lambda: _provider_settings()["client_secret"],
     }
@@ -143,7 +143,7 @@ def setting(attribute: str, *default: Any) -> Any:
     return getattr(settings, attribute, *default)
 
 
-def proved_at(request: HttpRequest, now: float) -> float:
+def read_proof_time(request: HttpRequest, now: float) -> float:
     """When the provider last asked for a proof, as it said of this login; 0 where it did not say. A
     provider's own session lets whoever sits at an open browser in without a question: that proves nothing.
     """
@@ -156,7 +156,7 @@ def proved_at(request: HttpRequest, now: float) -> float:
 def end_url(back: str) -> str:
     """Where the provider ends its own session, and leads back; "" where it has no such place."""
     try:
-        found = str(discovered().get("end_session_endpoint") or "")
+        found = str(discover().get("end_session_endpoint") or "")
     except ProviderError:
         return ""
     if urlsplit(found).scheme not in ("https", urlsplit(_provider_settings()["issuer"]).scheme):
@@ -168,7 +168,7 @@ def end_url(back: str) -> str:
 class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library has no types
     """Checks what the provider says, and finds or makes the account."""
 
-    get_settings = staticmethod(setting)
+    get_settings = staticmethod(get_setting)
 
     def __init__(self) -> None:
         # The library's own asks for every endpoint, and Django makes a backend for each request.
@@ -176,7 +176,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("OIDC_"):
-            return setting(attribute, None)
+            return get_setting(attribute, None)
         raise AttributeError(attribute)
 
     def authenticate(self, request: HttpRequest | None, **credentials: Any) -> User | None:
@@ -199,7 +199,11 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         key: jwt.PyJWK,
         required: tuple[str, ...] = ("exp", "iat", "aud", "iss", "sub"),
     ) -> dict[str, Any]:
-        client, issuer, algorithm = setting("OIDC_RP_CLIENT_ID"), discovered()["issuer"], _signed_by(payload)
+        client, issuer, algorithm = (
+            get_setting("OIDC_RP_CLIENT_ID"),
+            discover()["issuer"],
+            _signed_by(payload),
+        )
         if not isinstance(key, jwt.PyJWK) or key.algorithm_name != algorithm:
             raise SuspiciousOperation("The token is signed in another way than its key is for.")
         try:
@@ -221,22 +225,22 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
     def retrieve_matching_jwk(self, token: str) -> jwt.PyJWK:
         """Return the key that the token names; without a name, the only one for such signatures."""
         algorithm, named = _signed_by(token), jwt.get_unverified_header(token).get("kid")
-        answer = _json_object(requests.get(setting("OIDC_OP_JWKS_ENDPOINT"), **_bounds()))
+        answer = _json_object(requests.get(get_setting("OIDC_OP_JWKS_ENDPOINT"), **_bounds()))
         listed = answer.get("keys")
-        keys = [each for each in listed if _signs(each, algorithm)] if isinstance(listed, list) else []
-        found = [each for each in keys if named is None or each.get("kid") == named]
-        if len(found) != 1:
+        keys = [key for key in listed if _signs(key, algorithm)] if isinstance(listed, list) else []
+        matching = [key for key in keys if named is None or key.get("kid") == named]
+        if len(matching) != 1:
             raise SuspiciousOperation(
                 f"The provider has no key, or several, that the token may be signed by ({algorithm})."
             )
         try:
-            return jwt.PyJWK(found[0], algorithm)
+            return jwt.PyJWK(matching[0], algorithm)
         except (jwt.PyJWTError, TypeError, ValueError, AttributeError) as error:
             raise SuspiciousOperation("The provider's key can't be read.") from error
 
     def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Return the provider's tokens for a code."""
-        answer = requests.post(setting("OIDC_OP_TOKEN_ENDPOINT"), data=payload, **_bounds())
+        answer = requests.post(get_setting("OIDC_OP_TOKEN_ENDPOINT"), data=payload, **_bounds())
         self.raise_token_response_error(answer)
         return _json_object(answer)
 
@@ -245,7 +249,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
 
     def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
         answer = requests.get(
-            setting("OIDC_OP_USER_ENDPOINT"),
+            get_setting("OIDC_OP_USER_ENDPOINT"),
             headers={"Authorization": f"Bearer {access_token}"},
             **_bounds(),
         )
@@ -292,10 +296,10 @@ def _signs(key: Any, algorithm: str) -> bool:
 def _account(claims: Mapping[str, Any], role: str | None, actor: Actor) -> tuple[User | None, str]:
     """The account of these claims with its role as the groups say; or None and why there is no login."""
     issuer, subject = _provider_settings()["issuer"], claims["sub"]
-    found = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
-    if found is None and role is None:
+    identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
+    if identity is None and role is None:
         return None, "no group of theirs has a role"
-    user = found.user if found else _made(claims, actor, issuer)
+    user = identity.user if identity else _create_user(claims, actor, issuer)
     if not user.is_active:
         return None, "the account is disabled"
     _follow(user, role, actor)
@@ -327,11 +331,11 @@ def role_by_groups(claims: Mapping[str, Any]) -> str | None:
         )
     groups = claims.get(claim) or []
     groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
-    roles = {provider["roles"].get(each) for each in groups if isinstance(each, str)}
+    roles = {provider["roles"].get(group) for group in groups if isinstance(group, str)}
     return next((role for role in reversed(ROLES) if role in roles), None)
 
 
-def _made(claims: Mapping[str, Any], actor: Actor, issuer: str) -> User:
+def _create_user(claims: Mapping[str, Any], actor: Actor, issuer: str) -> User:
     user = User(username=_free_name(claims))
     user.set_unusable_password()
     user.save()

@@ -19,7 +19,7 @@ def read(environment: Mapping[str, str]) -> dict[str, Any] | None:
     parts = urlsplit(issuer)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
         raise ValueError("WEIR_OIDC_ISSUER takes an address that begins with https://.")
-    if missing := [each.name for each in NEEDED if not each.is_set(environment)]:
+    if missing := [name.name for name in NEEDED if not name.is_set(environment)]:
         raise ValueError(f"{', '.join(missing)} must be set where WEIR_OIDC_ISSUER is.")
     return {
         "issuer": issuer,

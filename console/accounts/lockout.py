@@ -37,8 +37,8 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
     def get_failures(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
         """The failures at this address, or AT_ADDRESS once any of the limits is reached."""
         at_address, of_address, of_account = (
-            found.aggregate(count=Sum("failures_since_start"))["count"] or 0
-            for found in self.get_user_attempts(request, credentials)
+            attempts.aggregate(count=Sum("failures_since_start"))["count"] or 0
+            for attempts in self.get_user_attempts(request, credentials)
         )
         if of_address >= OF_ADDRESS or (of_account >= OF_ACCOUNT and not _is_known(request, credentials)):
             return max(AT_ADDRESS, at_address)
@@ -51,7 +51,7 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
         super().user_login_failed(sender, credentials, request, **more)
         if request is None:
             return
-        actor = _who(request, credentials)
+        actor = _find_user(request, credentials)
         if was_locked:  # folded: whoever tries on must not fill the audit
             why = "too many failed logins"
             refusals.note(
@@ -72,13 +72,13 @@ def counted_client(request: HttpRequest) -> str | None:
     return counted_address(request.META.get("REMOTE_ADDR")) or None
 
 
-def counted_name(request: HttpRequest, credentials: dict[str, Any] | None = None) -> str | None:
+def normalize_name(request: HttpRequest, credentials: dict[str, Any] | None = None) -> str | None:
     """The name that a login counts for; of one that is longer than its row takes the beginning."""
     name = (credentials or request.POST).get("username")
     return None if name is None else str(name)[:LONGEST_NAME]
 
 
-def _who(request: HttpRequest, credentials: dict[str, Any]) -> Actor:
+def _find_user(request: HttpRequest, credentials: dict[str, Any]) -> Actor:
     """The account that was tried. A name that is none is not noted: people type passwords into that field."""
     name = str(credentials.get("username") or "")
     known = User.objects.filter(username=name).exists()

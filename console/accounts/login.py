@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from console.accounts.access import CONFIRMED_AT, actor_of_user, named
+from console.accounts.access import CONFIRMED_AT, actor_of_user, add_request_id
 from console.audit import audit_log
 
 PASSWORD_BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -66,14 +66,14 @@ def enter(request: HttpRequest, user: User, backend: str, by: str, proved_at: fl
     login(request, user, backend=backend)
     if proved_at is not None:
         request.session[CONFIRMED_AT] = proved_at
-    actor = named(request, actor_of_user(user, request.META.get("REMOTE_ADDR")))
+    actor = add_request_id(request, actor_of_user(user, request.META.get("REMOTE_ADDR")))
     audit_log.record(actor, "login", user.get_username(), after={"by": by})
 
 
 def confirm(request: HttpRequest, by: str) -> None:
     """Somebody who is logged in has proved anew who it is."""
     request.session[CONFIRMED_AT] = timezone.now().timestamp()
-    actor = named(request, actor_of_user(request.user, request.META.get("REMOTE_ADDR")))
+    actor = add_request_id(request, actor_of_user(request.user, request.META.get("REMOTE_ADDR")))
     audit_log.record(actor, "login.confirm", request.user.get_username(), after={"by": by})
 
 
@@ -92,7 +92,7 @@ def wait_for_code(request: HttpRequest, user: User) -> None:
     request.session[PENDING] = [user.pk, user.get_session_auth_hash(), timezone.now().timestamp()]
 
 
-def waiting_for_code(request: HttpRequest) -> User | None:
+def find_pending_login(request: HttpRequest) -> User | None:
     """Whose password was right within the last minutes; None for nobody."""
     user_id, mark, at = request.session.get(PENDING) or (None, "", 0.0)
     if timezone.now().timestamp() - at > PENDING_SECONDS:

@@ -22,7 +22,7 @@ from workers.steering.overrides import read_reason
 USERNAME = re.compile(r"[\w.@+-]{1,150}\Z")
 
 
-def found(username: str) -> User:
+def find_user(username: str) -> User:
     """The user of that name. Raises BadInput."""
     user = User.objects.filter(username=username).first()
     if user is None:
@@ -78,7 +78,7 @@ def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str)
     if role_of(user) == "administrator" and wanted:
         raise BadInput("queues", "can't limit an administrator, who could lift the limit.")
     known = set(Queue.objects.values_list("name", flat=True))
-    if unknown := [each for each in wanted if each not in known]:
+    if unknown := [queue for queue in wanted if queue not in known]:
         raise BadInput("queues", f"{unknown[0][:60]!r} is no queue; there are {', '.join(sorted(known))}.")
     if wanted == before:
         raise BadInput("queues", f"of {user.get_username()} are these already.")
@@ -168,6 +168,6 @@ def _keep_an_administrator(leaving: User) -> None:
     """A plant that nobody administers could not be taken back from within."""
     # Locked: of two administrators who take the role from each other at once, one keeps it.
     active = User.objects.select_for_update(no_key=True).filter(is_active=True).order_by("pk")
-    others = [each for each in active if each.pk != leaving.pk]
-    if role_of(leaving) == "administrator" and not any(role_of(each) == "administrator" for each in others):
+    others = [user for user in active if user.pk != leaving.pk]
+    if role_of(leaving) == "administrator" and not any(role_of(other) == "administrator" for other in others):
         raise BadInput("username", f"{leaving.get_username()} is the last administrator; make another first.")

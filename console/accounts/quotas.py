@@ -39,7 +39,7 @@ class Quota:
 
     def _take(self, events: int, size_bytes: int, ask: bool) -> int:
         rates = (self.events_per_second, self.bytes_per_second, BURST_SECONDS)
-        words = (keys.QUOTA.of(self.subject), *rates, events, size_bytes, int(ask))
+        words = (keys.QUOTA.build(self.subject), *rates, events, size_bytes, int(ask))
         return int(control().eval(script("control/take_quota"), 1, *words))
 
 

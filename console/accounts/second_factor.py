@@ -26,12 +26,12 @@ CODE_LENGTH = 16  # 79 bits
 LONGEST_CODE = 40
 
 
-def of(user: User) -> SecondFactor | None:
+def find_confirmed(user: User) -> SecondFactor | None:
     """The confirmed one; None while there is none."""
     return cast(SecondFactor | None, SecondFactor.objects.filter(user=user, confirmed=True).first())
 
 
-def begun(user: User) -> SecondFactor | None:
+def find_pending(user: User) -> SecondFactor | None:
     """The one that is being set up."""
     return cast(SecondFactor | None, SecondFactor.objects.filter(user=user, confirmed=False).first())
 
@@ -39,7 +39,7 @@ def begun(user: User) -> SecondFactor | None:
 @transaction.atomic
 def begin(user: User) -> SecondFactor:
     """A new key, to be confirmed by a first code. Raises BadInput where there is a confirmed one."""
-    if of(user):
+    if find_confirmed(user):
         raise BadInput("code", "is set up already; switch it off first.")
     SecondFactor.objects.filter(user=user).delete()
     made = SecondFactor(user=user, name="app", confirmed=False)
@@ -81,7 +81,7 @@ def is_right(user: User, code: str, now: datetime) -> bool:
         return False
     if plain.isdecimal():
         return bool(held.verify_token(plain))
-    digest = sealing.keyed_digest(f"{user.pk} {plain}", PURPOSE)
+    digest = sealing.compute_keyed_digest(f"{user.pk} {plain}", PURPOSE)
     if RecoveryCode.objects.filter(user=user, digest=digest, used_at=None).update(used_at=now):
         return True
     held.throttle_increment(commit=True)
@@ -115,7 +115,7 @@ def codes_left(user: User) -> int:
 def _new_recovery_codes(user: User) -> list[str]:
     RecoveryCode.objects.filter(user=user).delete()
     codes = ["".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH)) for _ in range(RECOVERY_CODES)]
-    digests = [sealing.keyed_digest(f"{user.pk} {code}", PURPOSE) for code in codes]
+    digests = [sealing.compute_keyed_digest(f"{user.pk} {code}", PURPOSE) for code in codes]
     RecoveryCode.objects.bulk_create(RecoveryCode(user=user, digest=digest) for digest in digests)
     return ["-".join(code[at : at + 4] for at in range(0, CODE_LENGTH, 4)) for code in codes]
 

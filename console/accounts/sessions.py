@@ -37,7 +37,7 @@ def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -
         request.session.create()
     UserSession.objects.update_or_create(
         digest=digest_of(request),
-        defaults=_seen(request, now),
+        defaults=_record_visit(request, now),
         create_defaults=_first(request, user, now),
     )
 
@@ -69,7 +69,7 @@ class SeenSessions(MiddlewareMixin):
         if row is None or not request.user.is_authenticated or not is_by_hand(request):
             return
         if now - row.seen_at >= STEP or row.address is None:
-            UserSession.objects.filter(pk=row.pk).update(**_seen(request, now))
+            UserSession.objects.filter(pk=row.pk).update(**_record_visit(request, now))
 
 
 def is_by_hand(request: HttpRequest) -> bool:
@@ -80,7 +80,7 @@ def is_by_hand(request: HttpRequest) -> bool:
     return request.method not in READING or not by_script
 
 
-def _seen(request: HttpRequest, now: datetime) -> dict[str, Any]:
+def _record_visit(request: HttpRequest, now: datetime) -> dict[str, Any]:
     return {
         "seen_at": now,
         "address": request.META.get("REMOTE_ADDR"),
@@ -89,7 +89,7 @@ def _seen(request: HttpRequest, now: datetime) -> dict[str, Any]:
 
 
 def _first(request: HttpRequest, user: User, now: datetime) -> dict[str, Any]:
-    return {**_seen(request, now), "user": user, "created_at": now}
+    return {**_record_visit(request, now), "user": user, "created_at": now}
 
 
 def alive(of: User | None = None) -> QuerySet[UserSession]:

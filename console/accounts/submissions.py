@@ -45,13 +45,13 @@ class OnceOnly(MiddlewareMixin):
         return exception.response if isinstance(exception, AnsweredError) else None
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        found = getattr(request, "weir_submission", None)
-        if found is None:
+        submission = getattr(request, "weir_submission", None)
+        if submission is None:
             return response
         if response.status_code >= 400 or getattr(request, "weir_not_done", False):
-            found.delete()
+            submission.delete()
         else:
-            _keep(found, response)
+            _keep(submission, response)
         return response
 
 
@@ -67,12 +67,12 @@ def once(request: HttpRequest, actor: Any) -> None:
     fingerprint = fingerprint_of(request)
     now, who = timezone.now(), f"token:{actor.token.digest}" if actor.token else f"user:{actor.name}"
     Submission.objects.filter(at__lt=now - RETAINED).delete()
-    found, made = Submission.objects.get_or_create(
+    row, made = Submission.objects.get_or_create(
         actor=who, key=key, defaults={"path": request.path[:300], "fingerprint": fingerprint, "at": now}
     )
     if not made:
-        raise AnsweredError(_again(found, request, fingerprint))
-    cast(WebRequest, request).weir_submission = found
+        raise AnsweredError(_again(row, request, fingerprint))
+    cast(WebRequest, request).weir_submission = row
 
 
 def key_of(request: HttpRequest) -> str:

@@ -29,9 +29,9 @@ class TooManyFailures(Exception):  # noqa: N818 - it is an answer, not a fault
 
 def actor_of(secret: str | None, now: datetime, address: str | None, request_id: str = "") -> Actor | None:
     """Who holds the token; None when it is none that holds. Raises TooManyFailures instead of None."""
-    found = actor_of_token(secret, now, address) if secret else None
-    if found is not None or address is None:
-        return found
+    actor = actor_of_token(secret, now, address) if secret else None
+    if actor is not None or address is None:
+        return actor
     count(address, request_id, "unknown token", "no such token, or it ended")
     return None
 
@@ -39,13 +39,13 @@ def actor_of(secret: str | None, now: datetime, address: str | None, request_id:
 def count(address: str, request_id: str, who: str, why: str) -> None:
     """Somebody could not prove who it is. Raises TooManyFailures."""
     refusals.note(refusals.Refusal(who, "login", "", why, address, request_id))
-    if (seconds := _counted(address)) > 0:
+    if (seconds := _count_failure(address)) > 0:
         raise TooManyFailures(seconds)
 
 
-def _counted(address: str) -> int:
+def _count_failure(address: str) -> int:
     """Count one; the seconds to wait, 0 while there are few."""
-    key = keys.TOKEN_FAILURES.of(counted_address(address))
+    key = keys.TOKEN_FAILURES.build(counted_address(address))
     try:
         with control().pipeline() as pipe:
             pipe.incr(key)

@@ -79,18 +79,18 @@ def make(
     if owner is None:
         raise BadInput("owner", f"{account.get_username()} may not log in.")
     queues = scope.queues or sorted(actor.queues or ())
-    actions = scope.actions or _inherited(actor)
+    actions = scope.actions or _inherit_actions(actor)
     expires_at = now + timedelta(days=days)
     if actor.token is not None:
         expires_at = min(expires_at, actor.token.expires_at)
     token, secret = create_token(
         owner, name, role, expires_at, queues=queues, actions=actions, parent=actor.token
     )
-    audit_log.record(actor, "token.create", name, after=described(token))
+    audit_log.record(actor, "token.create", name, after=describe_token(token))
     return token, secret
 
 
-def described(token: ApiToken) -> dict[str, Any]:
+def describe_token(token: ApiToken) -> dict[str, Any]:
     """A token as the audit has it."""
     found = {
         "role": token.role,
@@ -111,7 +111,7 @@ def _check(actor: Actor, name: str, role: str, days: Any) -> None:
     if role not in grantable_roles(actor):
         raise BadInput("role", f"{role} is more than {actor.name} may do.")
     most = plant_settings.value("token.maximum_days")
-    checks.whole(1, most).of(days, "days", end=".")
+    checks.whole(1, most).validate(days, "days", end=".")
 
 
 def _check_queues(actor: Actor, queues: Collection[str]) -> None:
@@ -132,11 +132,11 @@ def _check_actions(actor: Actor, actions: Collection[str]) -> None:
             named = ", ".join(sorted(set(ACTIONS) - SESSIONS_ONLY))
             raise BadInput("actions", f"takes families ({', '.join(sorted(FAMILIES))}) or {named}.")
         mine = [each for each in ACTIONS if action in (each, family_of(each)) and actor.may(each)]
-        if not mine or (actor.token is not None and not _within(actor, action)):
+        if not mine or (actor.token is not None and not _is_within(actor, action)):
             raise BadInput("actions", f"{action} is more than {actor.name} may do.")
 
 
-def _inherited(parent: Actor) -> list[str]:
+def _inherit_actions(parent: Actor) -> list[str]:
     """What a child gets that names no actions: its parent's, so that it shows what it may do. Raises BadInput
     when nothing is left of them, since no action would mean each of its role.
     """
@@ -147,7 +147,7 @@ def _inherited(parent: Actor) -> list[str]:
     return actions
 
 
-def _within(parent: Actor, action: str) -> bool:
+def _is_within(parent: Actor, action: str) -> bool:
     """Whether a child of this token may be given the action or family."""
     if action in BY_NAME_ONLY:
         return False
@@ -160,11 +160,11 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
     descendants, or anybody's for a person who manages users.
     """
     demand(actor, "token.mint" if is_own(actor, token) else "user.manage")
-    if not _ended(ApiToken.objects.filter(pk=token.pk), now):
+    if not _end_tokens(ApiToken.objects.filter(pk=token.pk), now):
         return False
     audit_log.record(actor, "token.revoke", token.name, before={"role": token.role})
     for child in token.children.filter(revoked_at=None):
-        _ended(ApiToken.objects.filter(pk=child.pk), now)
+        _end_tokens(ApiToken.objects.filter(pk=child.pk), now)
         audit_log.record(actor, "token.revoke", child.name, reason=f"It was made with {token.name}.")
     return True
 
@@ -178,7 +178,7 @@ def set_quota(
     why = read_reason(reason)
     wanted = {"quota_events_per_second": events_per_second, "quota_bytes_per_second": bytes_per_second}
     for name, value in wanted.items():
-        setting = plant_settings.declared(name.replace("quota_", "quota."))
+        setting = plant_settings.find_declaration(name.replace("quota_", "quota."))
         if value is not None:
             _check_quota(setting, name.removeprefix("quota_"), value)
     before = {name: getattr(token, name) for name in wanted}
@@ -202,10 +202,10 @@ def is_own(actor: Actor, token: ApiToken) -> bool:
 
 def revoke_all(owner: User, now: datetime) -> int:
     """End all tokens of somebody for good; how many there were."""
-    return _ended(ApiToken.objects.filter(owner=owner), now)
+    return _end_tokens(ApiToken.objects.filter(owner=owner), now)
 
 
-def _ended(tokens: QuerySet[ApiToken], now: datetime) -> int:
+def _end_tokens(tokens: QuerySet[ApiToken], now: datetime) -> int:
     """How many of them were not over; what was shared with one of them opens nothing any more."""
     end_links(map(acts_as, tokens.values_list("name", flat=True)), now)
     return tokens.filter(revoked_at=None).update(revoked_at=now)

@@ -22,8 +22,8 @@ from workers.alerts.lifecycle import reported
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Message, Receiver, Silence
 from workers.alerts.lifecycle.reported import StoredReport
 from workers.alerts.rules import rules, silences
-from workers.alerts.rules.matching import in_words
-from workers.host.shown_address import shown_address
+from workers.alerts.rules.matching import format_matchers
+from workers.host.shown_address import mask_address
 
 FINGERPRINT_DIGITS = 12
 
@@ -34,7 +34,7 @@ def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Ale
     demand(actor, "alert.acknowledge", queues_of_alert(alert_id))
     _demand_integrity(actor, conditions_of_alert(alert_id))
     alert = actions.acknowledge(alert_id, actor.user, note, now)
-    _noted(actor, "alert.acknowledge", alert, note, {"until": _iso(alert.acknowledged_until)})
+    _record_action(actor, "alert.acknowledge", alert, note, {"until": _iso(alert.acknowledged_until)})
     return alert
 
 
@@ -44,7 +44,7 @@ def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert
     demand(actor, "alert.snooze", queues_of_alert(alert_id))
     _demand_integrity(actor, conditions_of_alert(alert_id))
     alert = actions.snooze(alert_id, actor.user, minutes, now)
-    _noted(actor, "alert.snooze", alert, "", {"until": _iso(alert.snoozed_until)})
+    _record_action(actor, "alert.snooze", alert, "", {"until": _iso(alert.snoozed_until)})
     return alert
 
 
@@ -53,7 +53,7 @@ def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime, step: int
     """Notify the next step at once. step: the one that was shown as the next; None: whichever it is."""
     demand(actor, "alert.escalate", queues_of_alert(alert_id))
     alert = actions.escalate(alert_id, actor.user, note, now, step)
-    _noted(actor, "alert.escalate", alert, note, {"step": alert.next_step})
+    _record_action(actor, "alert.escalate", alert, note, {"step": alert.next_step})
     return alert
 
 
@@ -62,7 +62,7 @@ def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent
     """Words beside an alert."""
     demand(actor, "alert.note", queues_of_alert(alert_id))
     made = actions.note(alert_id, actor.user, text, now)
-    _noted(actor, "alert.note", made.alert, made.text, None)
+    _record_action(actor, "alert.note", made.alert, made.text, None)
     return made
 
 
@@ -85,7 +85,7 @@ def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: date
     made = silences.add(
         matchers, reason, minutes, actor.account, now, covers_integrity=may_silence_integrity(actor)
     )
-    after = {"matchers": in_words(made.matchers), "expires_at": made.expires_at.isoformat()}
+    after = {"matchers": format_matchers(made.matchers), "expires_at": made.expires_at.isoformat()}
     audit_log.record(actor, "silence.set", f"silence {made.pk}", reason=made.reason, after=after)
     return made
 
@@ -96,7 +96,7 @@ def end_silence(actor: Actor, silence: Silence, *, now: datetime) -> bool:
     demand(actor, "silence.end", queues_of_matchers(silence.matchers))
     ended = silences.end(silence, actor.user, now)
     if ended:
-        before = {"matchers": in_words(silence.matchers), "expires_at": silence.expires_at.isoformat()}
+        before = {"matchers": format_matchers(silence.matchers), "expires_at": silence.expires_at.isoformat()}
         audit_log.record(actor, "silence.end", f"silence {silence.pk}", before=before)
     return ended
 
@@ -153,9 +153,9 @@ def define_receiver(
     before = audit_document(known) if known else None
     more = {flag: getattr(known, flag) for flag in switches if known}
     if known:
-        demand_unchanged(str(name), described(known), digest)
+        demand_unchanged(str(name), describe_receiver(known), digest)
     more |= {flag: value for flag, value in switches.items() if value is not None}
-    with audit_log.noting_refused(actor, "receiver.change", str(name), ("url", "secret_environment")):
+    with audit_log.audit_refusals(actor, "receiver.change", str(name), ("url", "secret_environment")):
         made = receivers.define(name, channel, settings, **more)
     after = audit_document(made)
     audit_log.record(actor, "receiver.change", made.name, reason=text, before=before, after=after)
@@ -167,7 +167,7 @@ def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
     """Only one that no rule names; its messages go with it."""
     demand(actor, "receiver.change")
     text = _reason(reason)
-    if named := [*receivers.used_by(receiver), *receivers.schedules_of(receiver)]:
+    if named := [*receivers.list_rules_using(receiver), *receivers.schedules_of(receiver)]:
         raise BadInput("receiver", f"is named by {', '.join(named[:5])}; take it out there first.")
     before = audit_document(receiver)
     receiver.delete()
@@ -185,7 +185,7 @@ def test_receiver(actor: Actor, receiver: Receiver, *, now: datetime) -> Message
     return made
 
 
-def described(receiver: Receiver) -> dict[str, Any]:
+def describe_receiver(receiver: Receiver) -> dict[str, Any]:
     """A receiver as those who may change it have it; its address may hold a key to what is behind it."""
     return {
         "name": receiver.name,
@@ -197,11 +197,11 @@ def described(receiver: Receiver) -> dict[str, Any]:
     }
 
 
-def described_for(actor: Actor, receiver: Receiver) -> dict[str, Any]:
+def describe_receiver_for(actor: Actor, receiver: Receiver) -> dict[str, Any]:
     """A receiver as the actor may have it."""
-    found = described(receiver)
+    found = describe_receiver(receiver)
     if "url" in found and not actor.may("receiver.change"):
-        found["url"] = shown_address(found["url"])
+        found["url"] = mask_address(found["url"])
     return found
 
 
@@ -209,14 +209,14 @@ def audit_document(receiver: Receiver) -> dict[str, Any]:
     """A receiver as the audit keeps it, for good. By its fingerprint one sees that an address has changed;
     nobody can try which it is, as it is made with WEIR_SECRET_KEY.
     """
-    found = described(receiver)
+    found = describe_receiver(receiver)
     if url := found.get("url"):
         fingerprint = salted_hmac("receiver url", url).hexdigest()[:FINGERPRINT_DIGITS]
-        found |= {"url": shown_address(url), "url_fingerprint": fingerprint}
+        found |= {"url": mask_address(url), "url_fingerprint": fingerprint}
     return found
 
 
-def _noted(actor: Actor, action: str, alert: Alert, reason: str, after: Any) -> None:
+def _record_action(actor: Actor, action: str, alert: Alert, reason: str, after: Any) -> None:
     audit_log.record(actor, action, f"alert {alert.pk}", reason=reason.strip(), after=after)
 
 
@@ -233,7 +233,7 @@ def _iso(moment: datetime | None) -> str | None:
 
 def _demand_integrity(actor: Actor, conditions: Iterable[Any]) -> None:
     """Raise PermissionDenied where a condition watches Weir's own integrity, unless an administrator asks."""
-    if any(each in INTEGRITY for each in conditions if isinstance(each, str)):
+    if any(condition in INTEGRITY for condition in conditions if isinstance(condition, str)):
         demand(actor, "integrity.manage")
 
 
@@ -261,7 +261,7 @@ def queues_of_alert(alert_id: int) -> list[str]:
 def queues_of_matchers(matchers: Any) -> list[str] | None:
     """The queue that matchers name; None where they may match alerts of any."""
     rows = matchers if isinstance(matchers, list) else []
-    named = [each.get("value") for each in rows if isinstance(each, dict) and _is_of_one_queue(each)]
+    named = [row.get("value") for row in rows if isinstance(row, dict) and _is_of_one_queue(row)]
     return [str(named[0])] if named else None
 
 

@@ -15,7 +15,7 @@ from console.actions.dead_letters import DeadLetterFilter, Name, NamedDeadLetter
 from console.audit import audit_log
 from controllers.framework.reason import counted
 from queues.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable
-from queues.events.block import checked_event, from_events
+from queues.events.block import from_events, parse_event
 from queues.segments.dead_letters import WORDS, DeadLetters
 from queues.segments.segment import CHUNK
 from workers.steering.overrides import read_reason
@@ -40,7 +40,7 @@ class DeadLetterReport:
         said = f"{counted(self.letters, 'dead letter')} ({counted(self.events, 'event')}) {verb}."
         if not self.refused:
             return said
-        named = "; ".join(f"{each['letter']} {each['why']}" for each in self.refused[:NAMED])
+        named = "; ".join(f"{refusal['letter']} {refusal['why']}" for refusal in self.refused[:NAMED])
         more = len(self.refused) - NAMED
         return f"{said} Refused: {named}{f'; and {more:,} more' if more > 0 else ''}."
 
@@ -56,13 +56,13 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     demand(actor, f"dead_letters.{action}", queues)
     why = read_reason(reason)
     if action == "discard":
-        _confirmed(queues, confirm)
+        _check_confirmation(queues, confirm)
     # Noted before it is done: a node that fails half-way must not leave a change that nobody is named for.
     noted = functools.partial(
         audit_log.record, actor, f"dead_letters.{action}", ", ".join(queues), reason=why
     )
     noted(before={"letters": len(names), "first": [str(name) for name in names[:AUDITED]]})
-    report, failed = _done(action, names)
+    report, failed = _report_result(action, names)
     noted(after={"letters": report.letters, "events": report.events, "refused": report.refused[:AUDITED]})
     if not report.letters:
         if failed is not None:
@@ -71,7 +71,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     return report
 
 
-def all_matching(
+def list_matching(
     actor: Actor, criteria: DeadLetterFilter, through: datetime, digest: str, count: int
 ) -> list[Name]:
     """The dead letters that a filter showed the actor, up to an instant. Raises BadInput when they are not
@@ -82,7 +82,7 @@ def all_matching(
         raise BadInput(
             "letter", f"{', '.join(found.unreachable)} does not answer; choose dead letters one by one."
         )
-    there = found.through(through)
+    there = found.limit_to(through)
     if there.digest != digest:
         raise BadInput(
             "letter",
@@ -108,7 +108,7 @@ def fix(
     before = held.events[row]
     # A field that is left out stays as it is, one that is empty (null) becomes so.
     wanted = {field: before[field] for field in EDITABLE} | dict(event)
-    mended = _checked({**wanted, "id": before["id"]}, now)
+    mended = _validate_event({**wanted, "id": before["id"]}, now)
     if mended == before:
         raise BadInput("event", "is as it was; change a field first.")
     batch = from_events([*held.events[:row], mended, *held.events[row + 1 :]], _us(now))
@@ -117,18 +117,20 @@ def fix(
     noted(before={"letter": name.id, "event": _plain(before)})
     new_id = dead_letters.place_of(name).amend(name.id, name.digest, batch)
     noted(after={"letter": new_id, "event": _plain(mended)})
-    found = dead_letters.find(name.queue, name.node, new_id)
-    if found is None:
+    letter = dead_letters.find(name.queue, name.node, new_id)
+    if letter is None:
         raise BadInput("letter", f"{new_id} was requeued or discarded at once by somebody else.")
-    return found
+    return letter
 
 
-def _done(action: str, names: Sequence[Name]) -> tuple[DeadLetterReport, NodeUnavailable | NodeFull | None]:
+def _report_result(
+    action: str, names: Sequence[Name]
+) -> tuple[DeadLetterReport, NodeUnavailable | NodeFull | None]:
     """What was done, and what the first node said that failed: those of others are done, and said."""
     letters, events, refused = 0, 0, []
     failed: NodeUnavailable | NodeFull | None = None
-    for _, node, place, mine in list(dead_letters.by_place(names)):
-        answers, error = _at(place, action, mine)
+    for _, node, place, mine in list(dead_letters.group_by_place(names)):
+        answers, error = _run_at(place, action, mine)
         failed = failed or error
         for dead_id, answer in answers.items():
             if isinstance(answer, int) and answer > 0:
@@ -139,7 +141,7 @@ def _done(action: str, names: Sequence[Name]) -> tuple[DeadLetterReport, NodeUna
     return DeadLetterReport(action, letters, events, refused), failed
 
 
-def _at(
+def _run_at(
     place: DeadLetters, action: str, mine: Mapping[str, str]
 ) -> tuple[dict[str, int | str], NodeUnavailable | NodeFull | None]:
     """Dead id → the answer, or why there is none: a node that fails in the middle has done what came before,
@@ -158,19 +160,19 @@ def _at(
     return answers, None
 
 
-def _confirmed(queues: Sequence[str], confirm: str) -> None:
+def _check_confirmation(queues: Sequence[str], confirm: str) -> None:
     if len(queues) != 1:
         raise BadInput("queue", "filter to one queue to discard: its name confirms it.")
     if confirm != queues[0]:
         raise BadInput("confirm", f"takes the name {queues[0]}: what is discarded can't be brought back.")
 
 
-def _checked(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _validate_event(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The event with its cells checked, as it will be read back."""
     for field in event:
         if field not in ("id", *EDITABLE):
             raise MalformedEvent(str(field), f"is not known; {', '.join(EDITABLE)} can be changed.")
-    checked_event(event, _us(now))
+    parse_event(event, _us(now))
     return dict(from_events([event], _us(now)).to_pylist()[0])
 
 

@@ -24,7 +24,7 @@ from queues.errors import BadInput, MalformedEvent, NodeUnavailable
 from queues.events.unreadable import TYPE as UNREADABLE
 from queues.events.unreadable import bytes_of
 from queues.models import Container, Queue
-from queues.nodes.login import logged_in
+from queues.nodes.login import add_login
 from queues.segments.dead_letters import DeadLetter, DeadLetters
 from queues.segments.segment import Segment, entry_seconds
 
@@ -207,11 +207,13 @@ class FoundDeadLetters:
     @property
     def newest(self) -> datetime:
         """When the last of them came, by its node's clock: what comes later is not meant."""
-        return max((entered(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC))
+        return max(
+            (read_entry_time(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC)
+        )
 
-    def through(self, moment: datetime) -> "FoundDeadLetters":
+    def limit_to(self, moment: datetime) -> "FoundDeadLetters":
         """Without those that came after an instant."""
-        return replace(self, letters=[letter for letter in self.letters if entered(letter) <= moment])
+        return replace(self, letters=[letter for letter in self.letters if read_entry_time(letter) <= moment])
 
     def groups(self) -> list[ErrorGroup]:
         """The commonest errors."""
@@ -220,19 +222,21 @@ class FoundDeadLetters:
 
     def _group(self, queue: str, error: str, count: int) -> ErrorGroup:
         mine = [
-            each for each in self.letters if each.name.queue == queue and each.error[:ERROR_SHOWN] == error
+            letter
+            for letter in self.letters
+            if letter.name.queue == queue and letter.error[:ERROR_SHOWN] == error
         ]
         return ErrorGroup(
             queue=queue,
             error=error,
             letters=count,
-            events=sum(each.event_count for each in mine),
-            at=min(each.at for each in mine),
-            last=max(each.at for each in mine),
+            events=sum(letter.event_count for letter in mine),
+            at=min(letter.at for letter in mine),
+            last=max(letter.at for letter in mine),
         )
 
 
-def entered(letter: NamedDeadLetter) -> datetime:
+def read_entry_time(letter: NamedDeadLetter) -> datetime:
     """When it came among the dead letters as it is now: a mended one is newer than it is dead."""
     return datetime.fromtimestamp(entry_seconds(letter.name.id.encode()), UTC)
 
@@ -260,7 +264,7 @@ def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
     letters: list[NamedDeadLetter] = []
     unreachable: set[str] = set()
     scanned = size_bytes = 0
-    for whole in _every(criteria.queue, unreachable):
+    for whole in _iterate_letters(criteria.queue, unreachable):
         scanned, size_bytes = scanned + 1, size_bytes + len(whole.stored.data)
         letter = replace(whole, sealed=not may_open(actor, whole.name.queue))
         if criteria.fits(replace(letter)):  # a copy, which alone holds the events that were read for it
@@ -280,14 +284,14 @@ def newest(queue: Queue, count: int, actor: Actor) -> FoundDeadLetters:
     for name, node, place in _places(queue.name):
         try:
             read = place.read(count)
-            letters += [replace(_shown(name, node, letter), sealed=sealed) for letter in read]
+            letters += [replace(_build_row(name, node, letter), sealed=sealed) for letter in read]
         except NodeUnavailable:
             unreachable.append(node)
     letters.sort(key=lambda letter: (letter.at, letter.name.id))
     return FoundDeadLetters(letters[:count], unreachable, len(letters) > count)
 
 
-def opened(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
+def open_letter(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
     """One letter as the actor may see it; that its events were seen is noted in the audit. None when it is
     not there any more. Raises BadInput, NodeUnavailable.
     """
@@ -310,17 +314,17 @@ def note_opened(actor: Actor, letters: Iterable[NamedDeadLetter]) -> None:
         audit_log.record(actor, "queue.peek", place, after=after)
 
 
-def stored_bytes(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
+def load_stored_bytes(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
     """The letter whose bytes are to be downloaded. Raises PermissionDenied, BadInput, NodeUnavailable."""
     demand(actor, "queue.peek", [queue])
-    return opened(actor, queue, node, dead_id)
+    return open_letter(actor, queue, node, dead_id)
 
 
 def find(queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
     """One letter with what is in it, None when it is not there any more. Raises BadInput, NodeUnavailable."""
     name = Name.read(f"{queue}/{node}/{dead_id}/")
     letter = place_of(name).find(dead_id)
-    return None if letter is None else _shown(queue, node, letter)
+    return None if letter is None else _build_row(queue, node, letter)
 
 
 def download(letter: NamedDeadLetter) -> HttpResponse:
@@ -331,7 +335,7 @@ def download(letter: NamedDeadLetter) -> HttpResponse:
     return response
 
 
-def chosen(names: Iterable[str]) -> list[Name]:
+def parse_names(names: Iterable[str]) -> list[Name]:
     """The dead letters named. Raises BadInput for a name that can't be one, and when none is named."""
     found = [Name.read(text) for text in names]
     if not found:
@@ -341,7 +345,7 @@ def chosen(names: Iterable[str]) -> list[Name]:
     return found
 
 
-def by_place(names: Sequence[Name]) -> Iterator[tuple[str, str, DeadLetters, Mapping[str, str]]]:
+def group_by_place(names: Sequence[Name]) -> Iterator[tuple[str, str, DeadLetters, Mapping[str, str]]]:
     """Queue, node, its dead letters, and what of them is named: dead id → digest."""
     for queue, node in sorted({(name.queue, name.node) for name in names}):
         mine = {name.id: name.digest for name in names if (name.queue, name.node) == (queue, node)}
@@ -365,18 +369,18 @@ def _places(queue: str) -> list[tuple[str, str, DeadLetters]]:
     ]
 
 
-def _every(queue: str, unreachable: set[str]) -> Iterator[NamedDeadLetter]:
+def _iterate_letters(queue: str, unreachable: set[str]) -> Iterator[NamedDeadLetter]:
     """Of one queue, or ("") of all. A node that does not answer is added to `unreachable`."""
     for name, node, place in _places(queue):
         if node in unreachable:  # it is waited for once, and not for each queue
             continue
         try:
-            yield from (_shown(name, node, letter) for letter in place.every(MOST_SCANNED))
+            yield from (_build_row(name, node, letter) for letter in place.iterate(MOST_SCANNED))
         except NodeUnavailable:
             unreachable.add(node)
 
 
-def _shown(queue: str, node: str, letter: DeadLetter) -> NamedDeadLetter:
+def _build_row(queue: str, node: str, letter: DeadLetter) -> NamedDeadLetter:
     at = datetime.fromtimestamp(letter.at_seconds, UTC)
     return NamedDeadLetter(Name(queue, node, letter.dead_id, letter.digest), letter, at)
 
@@ -384,5 +388,5 @@ def _shown(queue: str, node: str, letter: DeadLetter) -> NamedDeadLetter:
 @functools.lru_cache(maxsize=1_024)
 def _client(url: str) -> redis.Redis:
     return redis.Redis.from_url(
-        logged_in(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
+        add_login(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
     )

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from console.accounts.access import Actor, actor_of, named
+from console.accounts.access import Actor, actor_of, add_request_id
 from console.audit import audit_log
 from queues.files.csv_text import csv_lines
 from workers.coordination import keyset
@@ -19,7 +19,9 @@ ROWS = 2_000
 CSV, JSON_LINES = "text/csv; charset=utf-8", "application/x-ndjson"
 
 
-def streamed(request: HttpRequest, pieces: Iterator[str], name: str, content_type: str) -> HttpResponseBase:
+def stream_download(
+    request: HttpRequest, pieces: Iterator[str], name: str, content_type: str
+) -> HttpResponseBase:
     """The pieces as a download of that file name, made as fast as they are taken; a HEAD gets the headers."""
     response: HttpResponseBase
     if asks_for_headers(request):
@@ -50,7 +52,7 @@ async def _asynchronous(pieces: Iterator[str]) -> AsyncIterator[str]:
         await sync_to_async(pieces.close)()  # type: ignore[attr-defined]
 
 
-def noted(
+def record_export(
     request: HttpRequest, what: str, pages: Iterable[Sequence[Any]], **more: Any
 ) -> Iterator[Sequence[Any]]:
     """The pages, with two entries in the audit: who begins to export what by which filter, written before
@@ -60,13 +62,15 @@ def noted(
     if asks_for_headers(request):
         return iter(())
     actor = caller(request)
-    target, after = request.path[:200], {"filter": asked(request), **more}
+    target, after = request.path[:200], {"filter": format_query(request), **more}
     if audit_log.record(actor, f"export.{what}", target, after=after) is None:
         return iter(pages)
-    return _counted(actor, what, target, pages)
+    return _count_pages(actor, what, target, pages)
 
 
-def _counted(actor: Actor, what: str, target: str, pages: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+def _count_pages(
+    actor: Actor, what: str, target: str, pages: Iterable[Sequence[Any]]
+) -> Iterator[Sequence[Any]]:
     rows, whole = 0, False
     try:
         for page in pages:
@@ -80,10 +84,10 @@ def _counted(actor: Actor, what: str, target: str, pages: Iterable[Sequence[Any]
 def caller(request: HttpRequest) -> Actor:
     """Who asks: of the API a token or a person, of a page a person."""
     actor = getattr(request, "auth", None)
-    return named(request, actor) if isinstance(actor, Actor) else actor_of(request)
+    return add_request_id(request, actor) if isinstance(actor, Actor) else actor_of(request)
 
 
-def asked(request: HttpRequest) -> dict[str, str]:
+def format_query(request: HttpRequest) -> dict[str, str]:
     """The query, short enough for an entry."""
     return {name[:40]: str(value)[:200] for name, value in list(request.GET.items())[:20]}
 
@@ -112,8 +116,8 @@ def export(
     format: str,
 ) -> HttpResponseBase:
     """Pages of documents with the keys of `header`, as `csv` or as `json` (lines)."""
-    listed = noted(request, name, map(list, pages))
+    listed = record_export(request, name, map(list, pages))
     if format == "csv":
         table = ([list(document.values()) for document in page] for page in listed)
-        return streamed(request, csv_lines(header, table), f"{name}.csv", CSV)
-    return streamed(request, json_lines(listed), f"{name}.jsonl", JSON_LINES)
+        return stream_download(request, csv_lines(header, table), f"{name}.csv", CSV)
+    return stream_download(request, json_lines(listed), f"{name}.jsonl", JSON_LINES)

@@ -45,11 +45,11 @@ def change(
         made, after["retained"] = _retain(actor, alert_id, retained, now), retained
     if made is None:
         raise BadInput("severity", "is missing; give severity, roles, mitigated or retained.")
-    _noted(actor, alert_id, after)
+    _record_change(actor, alert_id, after)
     return made
 
 
-def retained_data(alert_id: int) -> Keep | None:
+def find_retained_range(alert_id: int) -> Keep | None:
     """The time range of which retention deletes nothing; None: it deletes all."""
     return Keep.objects.filter(reason=_reason(alert_id)).first()
 
@@ -58,7 +58,7 @@ def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incid
     """Said again of one that was open, it reaches to its end, or to now. Also of one that is explained by now
     they can be let go.
     """
-    incident = incidents.locked(alert_id) if retained else incidents.locked_begun(alert_id)
+    incident = incidents.lock_incident(alert_id) if retained else incidents.lock_started_incident(alert_id)
     gone, _ = Keep.objects.filter(reason=_reason(alert_id)).delete()
     if retained:
         since, until = incidents.span(incident.alert, now)
@@ -77,7 +77,7 @@ def write_review(actor: Actor, alert_id: int, *, text: str, revision: int, now: 
     """The review in Markdown; the audit notes that it was written, the review itself is beside it."""
     demand(actor, CHANGE, queues_of_alert(alert_id))
     made = incidents.write_review(alert_id, actor.user, text.replace("\r\n", "\n"), revision, now)
-    _noted(actor, alert_id, {"review": made.review_revision, "characters": len(made.review)})
+    _record_change(actor, alert_id, {"review": made.review_revision, "characters": len(made.review)})
     return made
 
 
@@ -88,7 +88,7 @@ def add_follow_up(
     """Something to be done after it."""
     demand(actor, CHANGE, queues_of_alert(alert_id))
     made = incidents.add_follow_up(alert_id, actor.user, text, owner, due_on, now)
-    _noted(actor, alert_id, {"follow_up": made.pk, "text": made.text, "owner": made.owner})
+    _record_change(actor, alert_id, {"follow_up": made.pk, "text": made.text, "owner": made.owner})
     return made
 
 
@@ -97,9 +97,9 @@ def set_follow_up(actor: Actor, alert_id: int, number: int, *, done: bool, now: 
     """Done, or open again."""
     demand(actor, CHANGE, queues_of_alert(alert_id))
     made = incidents.set_follow_up(alert_id, number, actor.user, done, now)
-    _noted(actor, alert_id, {"follow_up": made.pk, "done": done})
+    _record_change(actor, alert_id, {"follow_up": made.pk, "done": done})
     return made
 
 
-def _noted(actor: Actor, alert_id: int, after: Mapping[str, object]) -> None:
+def _record_change(actor: Actor, alert_id: int, after: Mapping[str, object]) -> None:
     audit_log.record(actor, CHANGE, f"alert {alert_id}", after=dict(after))

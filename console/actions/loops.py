@@ -15,7 +15,7 @@ from django.db import transaction
 from console.accounts.access import Actor, demand
 from console.actions.shorter_stop import demand_later_end
 from console.audit import audit_log
-from console.display.override_words import ending_of, short
+from console.display.override_words import describe_end, short
 from controllers import catalog
 from queues import projection
 from queues.errors import BadInput
@@ -23,7 +23,7 @@ from queues.models import Node
 from workers.coordination.transaction_locks import lock_until_commit
 from workers.models import Loop, Override
 from workers.steering import overrides, plant_settings, undoing
-from workers.steering.expiry import Expiry, in_minutes
+from workers.steering.expiry import Expiry, parse_minutes
 from workers.steering.scope import Scope
 
 NEVER_SAID = Expiry()
@@ -71,7 +71,7 @@ def override_thresholds(
     order = sorted(changed, key=lambda key: (key == "toobusy") == (changed[key] < held[key]))
     put = functools.partial(_put, actor, "node.thresholds", reason=reason, now=now)
     # As whoever ends one locks them: the overrides, the projection's turn, and the audit's last.
-    list(overrides.in_force(now).filter(node=node).select_for_update(of=("self",)))
+    list(overrides.list_active(now).filter(node=node).select_for_update(of=("self",)))
     projection.lock_revision()
     made = []
     for key in order:
@@ -131,19 +131,21 @@ def extend_override(
     control: redis.Redis | None = None,
 ) -> Override:
     """Let an override run `minutes` longer, or until a time; never more than the setting's days from now."""
-    demand(actor, "override.extend", queues_of_scope(Scope.of(override)))
+    demand(actor, "override.extend", queues_of_scope(Scope.build(override)))
     _read_anew(override)
     before = override.expires_at
     if expires_at is None:
         most = timedelta(days=plant_settings.value("override.maximum_days"))
-        expires_at = (before or now) + in_minutes(minutes, most)
+        expires_at = (before or now) + parse_minutes(minutes, most)
     elif minutes is not None:
         raise BadInput("expires_at", "takes minutes or a time, one of the two.")
     elif before is not None and overrides.holds(override, now) and expires_at <= before:
-        raise BadInput("expires_at", f"is no later: it runs {ending_of(override)} as it is; end it instead.")
+        raise BadInput(
+            "expires_at", f"is no later: it runs {describe_end(override)} as it is; end it instead."
+        )
     overrides.extend(override, now=now, expires_at=expires_at, control=control)
     span = {"expires_at": _iso(before)}, {"expires_at": _iso(override.expires_at)}
-    audit_log.record(actor, "override.extend", str(Scope.of(override)), before=span[0], after=span[1])
+    audit_log.record(actor, "override.extend", str(Scope.build(override)), before=span[0], after=span[1])
     return override
 
 
@@ -154,7 +156,7 @@ def end_override(
     """End an override now; False when it was over already, and then nothing is noted. Ending one goes back to
     the usual, so that it may be done without a reason.
     """
-    demand(actor, "override.end", queues_of_scope(Scope.of(override)))
+    demand(actor, "override.end", queues_of_scope(Scope.build(override)))
     reason = overrides.read_reason(reason) if reason.strip() else ""
     _read_anew(override)
     if not overrides.holds(override, now):
@@ -163,7 +165,7 @@ def end_override(
     audit_log.record(
         actor,
         "override.end",
-        str(Scope.of(override)),
+        str(Scope.build(override)),
         reason=reason,
         before={override.name: override.value, "expires_at": _iso(override.expires_at)},
         after={override.name: override.instead_of},
@@ -185,15 +187,15 @@ def undo_override(
     """Take back what a person set, with what was set with it: what that ended is in force again as long as it
     would have run. Nothing when it was over already.
     """
-    for each in (override, *undoing.set_together(override, now)):
-        demand(actor, "override.undo", queues_of_scope(Scope.of(each)))
+    for row in (override, *undoing.set_together(override, now)):
+        demand(actor, "override.undo", queues_of_scope(Scope.build(row)))
     undone = undoing.undo(override, by=actor.user, now=now, control=control)
     for ended, again in undone:
         after = {ended.name: ended.instead_of}
         if again is not None:
             after = {ended.name: again.value, "expires_at": _iso(again.expires_at), "owner": str(again.owner)}
         before = {ended.name: ended.value, "expires_at": _iso(ended.expires_at)}
-        audit_log.record(actor, "override.undo", str(Scope.of(ended)), before=before, after=after)
+        audit_log.record(actor, "override.undo", str(Scope.build(ended)), before=before, after=after)
     return undone
 
 
@@ -234,9 +236,9 @@ def set_mode(
 def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -> None:
     if not reason.strip():
         raise BadInput("reason", "is missing; say in a sentence why.")
-    held = [each for each in overrides.on(loop, now) if each.name == "mode"]
-    if wide := [each for each in held if each.loop_id is None]:
-        where = f"{Scope.of(wide[-1])} by {wide[-1].owner}"
+    held = [each for each in overrides.list_for_loop(loop, now) if each.name == "mode"]
+    if wide := [override_ for override_ in held if override_.loop_id is None]:
+        where = f"{Scope.build(wide[-1])} by {wide[-1].owner}"
         raise BadInput("mode", f"is held on {where}; end that override, or set {mode} for a time.")
     for override in held:
         overrides.end(override, by=actor.user, now=now)
@@ -251,10 +253,10 @@ def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -
 
 def demand_not_overridden(loop: Loop, name: str, field: str, now: datetime) -> None:
     """What somebody sets for good would be said to hold, and not hold, while an override stands before it."""
-    held = [each for each in overrides.on(loop, now) if each.name == name]
+    held = [each for each in overrides.list_for_loop(loop, now) if each.name == name]
     if held:
         newest, owner = held[-1], held[-1].owner.get_username()
-        by = f"with {short(newest.value)} on {Scope.of(newest)} by {owner} {ending_of(newest)}"
+        by = f"with {short(newest.value)} on {Scope.build(newest)} by {owner} {describe_end(newest)}"
         raise BadInput(field, f"is overridden {by}; end that override first.")
 
 

@@ -37,7 +37,7 @@ TABLES = Path(declaration.__file__).parents[1] / "applications"
 LONGEST_NOTE = 300
 
 
-def checked(text: str) -> Application:
+def parse_application(text: str) -> Application:
     """The application of a text. Raises BadInput naming the field and its line, also for a queue that is not
     there or not of its kind.
     """
@@ -55,7 +55,7 @@ def checked(text: str) -> Application:
 def _check_readers(wanted: Application, control: redis.Redis) -> None:
     """Raises BadInput for a queue that another application reads, or is to."""
     active = PipelineVersion.objects.filter(active=True).values_list("application", "text")
-    at_work = {name: row.text for name, row in Declarations(control).at_work().items()}
+    at_work = {name: row.text for name, row in Declarations(control).load_running().items()}
     for other, text in sorted({**at_work, **dict(active)}.items()):
         if other != wanted.name:
             check_readers(wanted, other, queues_of_text(text))
@@ -70,12 +70,12 @@ def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool
         )
 
 
-def checked_for(actor: Actor, text: str) -> Application:
+def parse_application_for(actor: Actor, text: str) -> Application:
     """`checked`; that a text reached for what nobody may have is noted in the audit."""
     try:
-        return checked(text)
+        return parse_application(text)
     except Forbidden as error:
-        audit_log.refused(actor, "pipeline.declare", error.field, error.message[:LONGEST_NOTE])
+        audit_log.record_refusal(actor, "pipeline.declare", error.field, error.message[:LONGEST_NOTE])
         raise
 
 
@@ -88,7 +88,7 @@ def declare(
     """
     admit(actor, "pipeline.declare")
     why = read_reason(reason)
-    wanted = checked_for(actor, text)
+    wanted = parse_application_for(actor, text)
     name = wanted.name
     _check_readers(wanted, control)
     with transaction.atomic():
@@ -145,10 +145,10 @@ def set_tasks(
     """
     demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     why = read_reason(reason)
-    running = _declared(application, control)
+    running = _load_running(application, control)
     if operator not in {each.name for each in running.graph.operators}:
         raise BadInput("operator", f"{operator} is no operator of {application}.")
-    Controls().changed({"tasks": {operator: tasks}})
+    Controls().apply_changes({"tasks": {operator: tasks}})
     try:
         plant_control.take_by_hand(actor, LOCAL, control, minutes)
     except PlantHeld as error:
@@ -173,7 +173,7 @@ def hold_criterion(
     if expiry.endless:
         demand(actor, "override.endless", _queues_of_named(actor, application, control))
     why = read_reason(reason)
-    until = expiry.at(now)
+    until = expiry.compute(now)
     _check_criterion(application, name, control)
     held = {
         "value": value,
@@ -188,7 +188,7 @@ def hold_criterion(
 def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis) -> None:
     """The criterion has, or follows, its own value again. Raises BadInput where nobody holds it."""
     demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
-    if name not in _steered(application, "held_criteria", control):
+    if name not in _read_steered(application, "held_criteria", control):
         raise BadInput("criterion", f"{name} of {application} is held by nobody.")
     _steer(actor, application, "held_criteria", name, None, "", control)
 
@@ -213,9 +213,9 @@ def start(actor: Actor, application: str, reason: str, control: redis.Redis) -> 
 def _order(actor: Actor, application: str, what: str, reason: str, control: redis.Redis) -> PipelineOrder:
     demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     why = read_reason(reason)
-    _declared(application, control)
+    _load_running(application, control)
     orders = Orders(control)
-    before = orders.of(application)
+    before = orders.load(application)
     if before.stopped == (what == "stop") and what != "restart":
         is_so = "stopped already" if before.stopped else "not stopped"
         raise BadInput("application", f"{application} is {is_so}.")
@@ -235,27 +235,27 @@ def _queues_replaced(name: str, before: PipelineVersion | None, control: redis.R
     of its own file.
     """
     known = Declarations(control)
-    at_work = known.at_work().get(name)
-    texts = {before.text if before else None, at_work.text if at_work else None, known.shipped(name)}
-    found = [application_of_text(text, TABLES, name) for text in texts if text]
-    return sorted({queue for each in found for queue in queues_of(each)})
+    at_work = known.load_running().get(name)
+    texts = {before.text if before else None, at_work.text if at_work else None, known.load_shipped(name)}
+    applications = [application_of_text(text, TABLES, name) for text in texts if text]
+    return sorted({queue for application_ in applications for queue in queues_of(application_)})
 
 
 def _queues_of_named(actor: Actor, application: str, control: redis.Redis) -> list[str] | None:
     """Of what is at work; asked for only where the actor is limited to some."""
-    return None if actor.queues is None else queues_of(_declared(application, control))
+    return None if actor.queues is None else queues_of(_load_running(application, control))
 
 
 def _check_criterion(application: str, name: str, control: redis.Redis) -> None:
-    known = _declared(application, control).controls.criteria
+    known = _load_running(application, control).controls.criteria
     if name not in known:
         names = ", ".join(sorted(known)) or "none"
         raise BadInput("criterion", f"{name} is no criterion of {application}; there are {names}.")
 
 
-def _declared(application: str, control: redis.Redis) -> Application:
+def _load_running(application: str, control: redis.Redis) -> Application:
     """What is at work. Raises BadInput where the application is not."""
-    found = Declarations(control).at_work().get(application)
+    found = Declarations(control).load_running().get(application)
     if found is None:
         raise BadInput("application", f"{application} is not at work.")
     return application_of_text(found.text, TABLES, application)
@@ -265,16 +265,16 @@ def _steer(
     actor: Actor, application: str, control_name: str, name: str, value: Any, why: str, control: redis.Redis
 ) -> None:
     """Under this name of a control that is by name; None takes it away."""
-    from_before = _steered(application, control_name, control)
+    from_before = _read_steered(application, control_name, control)
     target = f"{application}/{name}"
     noted = {"before": {name: from_before.get(name)}, "after": {name: value}}
     with audit_log.attempt(actor, "pipeline.steer", target, reason=why, **noted):
         steer_named(control, application, control_name, {name: value}, from_before)
 
 
-def _steered(application: str, control_name: str, control: redis.Redis) -> dict[str, Any]:
+def _read_steered(application: str, control_name: str, control: redis.Redis) -> dict[str, Any]:
     """What is in force of a control that is by name: as steered, else as declared."""
     found = steer(control, application, {}).get(control_name)
     if found is not None:
         return dict(found)
-    return dict(_declared(application, control).controls.to_document()[control_name])
+    return dict(_load_running(application, control).controls.to_document()[control_name])

@@ -221,9 +221,9 @@ def intervene(
     demand(actor, "plant.scale")
     why, row, now = read_reason(reason), _row(plant), timezone.now()
     chosen = intervention_named(row, kind)
-    until = (Expiry(minutes=minutes).at(now) if chosen.lasting else None) or now
-    with adapters.bounded(row) as bounded:
-        intervention = interventions.prepared(
+    until = (Expiry(minutes=minutes).compute(now) if chosen.lasting else None) or now
+    with adapters.open_bounded(row) as bounded:
+        intervention = interventions.prepare_intervention(
             control,
             plant,
             bounded,
@@ -250,14 +250,14 @@ def undo_intervention(
     before = {"kind": kind, "subject": subject, "value": due.value}
     with (
         audit_log.attempt(actor, "plant.undo", plant, reason=why, before=before),
-        adapters.bounded(row) as bounded,
+        adapters.open_bounded(row) as bounded,
     ):
         interventions.undo(control, plant, bounded, due, now)
 
 
 def intervention_named(row: RegisteredPlant, name: str) -> InterventionKind:
     """Raises BadInput that names those there are."""
-    known = {each.name: each for each in adapters.kind_named(row.kind).interventions}
+    known = {intervention.name: intervention for intervention in adapters.kind_named(row.kind).interventions}
     if name not in known:
         raise BadInput("kind", f"takes {', '.join(known) or 'none at this plant'}, not {name[:40]!r}.")
     return known[name]

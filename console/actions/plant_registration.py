@@ -72,7 +72,7 @@ def register(
     row = RegisteredPlant.objects.filter(name=name).first() or RegisteredPlant(name=name, owner=actor.user)
     row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
     row.options = {key: value for key, value in options.items() if value}
-    with audit_log.noting_refused(actor, "plant.register", name, ADDRESS_FIELDS):
+    with audit_log.audit_refusals(actor, "plant.register", name, ADDRESS_FIELDS):
         adapters.check(row)
     is_another = before is None or before.place != row.place
     if before is not None and is_another:
@@ -83,8 +83,10 @@ def register(
         row.save()
         # Before the audit: its turn is the last lock, for everybody.
         begun = _begin_anew(actor, name) if is_another else []
-        was = described(before) if before else None
-        audit_log.record(actor, "plant.register", name, reason=why, before=was, after=described(row))
+        was = describe_registration(before) if before else None
+        audit_log.record(
+            actor, "plant.register", name, reason=why, before=was, after=describe_registration(row)
+        )
         for loop in begun:
             if loop.mode != Loop.Mode.ADVISE:
                 modes = {"mode": loop.mode}, {"mode": Loop.Mode.ADVISE.value}
@@ -98,7 +100,9 @@ def _demand_unchanged(before: RegisteredPlant, digest: str) -> None:
     now = RegisteredPlant.objects.select_for_update().filter(pk=before.pk).first()
     if now is None:
         raise BadInput("name", f"{before.name} was removed meanwhile; add it again.")
-    demand_unchanged(before.name, described(now), digest or digest_of(described(before)))
+    demand_unchanged(
+        before.name, describe_registration(now), digest or digest_of(describe_registration(before))
+    )
 
 
 def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
@@ -107,7 +111,7 @@ def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
     """
     now = timezone.now()
     loops = list(Loop.objects.filter(target__plant=plant).order_by("name"))
-    for held in overrides.in_force(now).filter(loop__in=loops):
+    for held in overrides.list_active(now).filter(loop__in=loops):
         overrides.end(held, by=actor.user, now=now)
     Loop.objects.filter(pk__in=[loop.pk for loop in loops]).update(mode=Loop.Mode.ADVISE, state=None)
     for loop in loops:
@@ -127,11 +131,13 @@ def inspect(
         name=UNNAMED, kind=kind, url=url.strip(), secret_environment=secret_environment.strip()
     )
     row.options = {key: value for key, value in options.items() if value}
-    with audit_log.noting_refused(actor, "plant.register", UNNAMED, ADDRESS_FIELDS):
+    with audit_log.audit_refusals(actor, "plant.register", UNNAMED, ADDRESS_FIELDS):
         adapters.check(row)
-    audit_log.record(actor, "plant.inspect", f"{kind} {row.url}".strip()[:200], after=described(row))
+    audit_log.record(
+        actor, "plant.inspect", f"{kind} {row.url}".strip()[:200], after=describe_registration(row)
+    )
     try:
-        return adapters.kind_named(kind).inspected(adapters.address_of(row))
+        return adapters.kind_named(kind).run_inspection(adapters.address_of(row))
     except (PlantSilent, PlantConfused) as error:
         raise BadInput("url", str(error).removeprefix(f"{UNNAMED} ")) from error
 
@@ -146,18 +152,18 @@ def remove(actor: Actor, name: str, reason: str) -> Registration:
     _refuse_while_in_force(name)
     with transaction.atomic():
         RegisteredPlant.objects.filter(pk=row.pk).delete()
-        audit_log.record(actor, "plant.remove", name, reason=why, before=described(row))
+        audit_log.record(actor, "plant.remove", name, reason=why, before=describe_registration(row))
     # Only now: a loop that holds it once more lets it go itself (`adapters.plant_named`).
     return Registration(row, adapters.let_go(row))
 
 
 def _refuse_while_in_force(name: str) -> None:
     """It is undone by the way that leads there now."""
-    if in_force := interventions.in_force(control_server(), name):
+    if in_force := interventions.list_active(control_server(), name):
         raise BadInput("name", f"{name} has what people did there ({in_force[0].field}); undo it first.")
 
 
-def described(row: RegisteredPlant) -> dict[str, object]:
+def describe_registration(row: RegisteredPlant) -> dict[str, object]:
     """How a plant is reached, for the audit."""
     return {
         "kind": row.kind,

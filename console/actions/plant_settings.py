@@ -40,9 +40,9 @@ class ShownSetting:
     changed_at: datetime | None
 
 
-def setting_rows() -> list[ShownSetting]:
+def list_setting_rows() -> list[ShownSetting]:
     """Each setting of the plant."""
-    changed = plant_settings.changed()
+    changed = plant_settings.list_changes()
     return [
         ShownSetting(
             name=each.name,
@@ -92,7 +92,7 @@ def change_own(
     parameter = catalog.parameter(law, name)
     try:
         checked = parameter.default if value is None else parameter.check(value, "value")
-        before, changed = _changed(row, name, checked, value is None)
+        before, changed = _change_setting(row, name, checked, value is None)
     except BadInput as error:
         raise BadInput("value", error.message) from None
     demand_not_overridden(row, name, "value", now)
@@ -106,18 +106,20 @@ def change_own(
 
 def _demand_agreement(row: Loop, changed: Mapping[str, Any], now: datetime) -> None:
     """Beside an own value that contradicts them none of the overrides in force would count any more."""
-    held = overrides.on(row, now)
+    held = overrides.list_for_loop(row, now)
     if overrides.conflict(row, held, now):
         return
     row = copy(row)
     for column, values in changed.items():
         setattr(row, column, values)
     if why := overrides.conflict(row, held, now):
-        names = ", ".join(f"{each.name} {short(each.value)} by {each.owner.get_username()}" for each in held)
+        names = ", ".join(
+            f"{other.name} {short(other.value)} by {other.owner.get_username()}" for other in held
+        )
         raise BadInput("value", f"contradicts what is overridden ({names}): {why}. End that override first.")
 
 
-def _changed(row: Loop, name: str, value: Any, back: bool) -> tuple[Any, dict[str, Any]]:
+def _change_setting(row: Loop, name: str, value: Any, back: bool) -> tuple[Any, dict[str, Any]]:
     """What it was, and the column as it will be; checked as a whole."""
     law, key = catalog.law(row.law), name.removeprefix("guard.")
     column = "guard" if name.startswith("guard.") else "parameters"

@@ -19,36 +19,36 @@ PLACES = ("before", "after")  # where somebody read, no part of a filter
 def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilter:
     """Keep a query under a name; one of the same name is replaced. Raises BadInput naming the field."""
     demand(actor, "account.change")
-    name, kept = name.strip(), _without_place(query)
+    name, kept = name.strip(), _remove_position(query)
     if page not in SavedFilter.Page.values:
         raise BadInput("page", f"takes {' or '.join(SavedFilter.Page.values)}, not {page[:40]!r}.")
     if not 1 <= len(name) <= LONGEST_NAME:
         raise BadInput("name", f"takes 1 to {LONGEST_NAME} characters.")
     if not 1 <= len(kept) <= LONGEST_QUERY:
         raise BadInput("query", f"takes a filter of 1 to {LONGEST_QUERY:,} characters; choose one first.")
-    others = of(user, page).exclude(name=name)
+    others = list_filters(user, page).exclude(name=name)
     if others.count() >= MOST:
         raise BadInput("name", f"is one too many: {MOST} filters are kept for a page. Remove one first.")
-    found, _ = SavedFilter.objects.update_or_create(user=user, page=page, name=name, defaults={"query": kept})
-    audit_log.record(actor, "filter.save", str(found), after={"page": page, "name": name, "query": kept})
-    return found
+    row, _ = SavedFilter.objects.update_or_create(user=user, page=page, name=name, defaults={"query": kept})
+    audit_log.record(actor, "filter.save", str(row), after={"page": page, "name": name, "query": kept})
+    return row
 
 
 @transaction.atomic
 def remove(actor: Actor, user: Any, number: int) -> None:
     """Forget one of one's own. Raises BadInput where there is none."""
     demand(actor, "account.change")
-    found = SavedFilter.objects.filter(user=user, pk=number).first()
-    if found is None:
+    row = SavedFilter.objects.filter(user=user, pk=number).first()
+    if row is None:
         raise BadInput("filter", "is none of yours.")
-    audit_log.record(actor, "filter.remove", str(found), before={"query": found.query})
-    found.delete()
+    audit_log.record(actor, "filter.remove", str(row), before={"query": row.query})
+    row.delete()
 
 
-def of(user: Any, page: str) -> QuerySet[SavedFilter]:
+def list_filters(user: Any, page: str) -> QuerySet[SavedFilter]:
     """A person's filters of a page, by name."""
     return SavedFilter.objects.filter(user=user, page=page).order_by("name")
 
 
-def _without_place(query: str) -> str:
+def _remove_position(query: str) -> str:
     return urlencode([(name, value) for name, value in parse_qsl(query) if name not in PLACES])

@@ -44,7 +44,7 @@ def agreement(
     before: the values that are in force, which are not asked about again. Raises BadInput naming the value,
     and notes the proposal; to be called outside of the change's transaction, or the note is rolled back.
     """
-    short = shortened(job, parameters, before or {})
+    short = list_shortened(job, parameters, before or {})
     if not short:
         return {}
     mark = _mark(action, name, parameters)
@@ -63,7 +63,7 @@ def agreement(
     )
 
 
-def shortened(job: str, parameters: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, int]:
+def list_shortened(job: str, parameters: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, int]:
     """The values under the floor that are lower than what is in force."""
     if job != JOB:
         return {}
@@ -92,28 +92,28 @@ def person(actor: Actor) -> str:
     return actor.user.get_username() if actor.user else actor.name
 
 
-def waiting(name: str, now: datetime) -> list[AuditEntry]:
+def list_waiting(name: str, now: datetime) -> list[AuditEntry]:
     """Proposals about a task that somebody else may still agree with, the newest first."""
     found = AuditEntry.objects.filter(action=PROPOSED, target=name, at__gt=now - VALID).order_by("-sequence")
     return [entry for entry in found if not _is_used(entry)]
 
 
 def _proposals(name: str, mark: str, now: datetime) -> list[AuditEntry]:
-    return [entry for entry in waiting(name, now) if entry.after["mark"] == mark]
+    return [entry for entry in list_waiting(name, now) if entry.after["mark"] == mark]
 
 
 def _is_used(entry: AuditEntry) -> bool:
     later = AuditEntry.objects.filter(sequence__gt=entry.sequence, target=entry.target)
-    documents = (each.after for each in later if isinstance(each.after, dict))
+    documents = (proposal.after for proposal in later if isinstance(proposal.after, dict))
     return any(document.get(USED) == entry.sequence for document in documents)
 
 
 def _mark(action: str, name: str, parameters: Mapping[str, Any]) -> str:
     """The very same: of the same task, with the same values, however they are written."""
     values = {
-        each.name: _whole(each, parameters[each.name])
-        for each in retention.PARAMETERS
-        if each.name in parameters
+        parameter.name: _whole(parameter, parameters[parameter.name])
+        for parameter in retention.PARAMETERS
+        if parameter.name in parameters
     }
     return hashlib.sha256(json.dumps([action, name, values], sort_keys=True).encode()).hexdigest()
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from console.display.override_words import ending_of
+from console.display.override_words import describe_end
 from queues.errors import BadInput
 from workers.steering import overrides
 from workers.steering.expiry import Expiry
@@ -11,10 +11,12 @@ from workers.steering.scope import Scope
 
 def demand_later_end(scope: Scope, name: str, value: str, expiry: Expiry, now: datetime, field: str) -> None:
     """Raise BadInput of `field` where the same stop would end sooner than it does now."""
-    rows = overrides.in_force(now).filter(name=name, **scope.fields()).select_related("owner")
-    longer = next((each for each in overrides.soonest_first(rows).reverse() if each.value == value), None)
-    asked = expiry.at(now)
+    rows = overrides.list_active(now).filter(name=name, **scope.fields()).select_related("owner")
+    longer = next(
+        (override_ for override_ in overrides.soonest_first(rows).reverse() if override_.value == value), None
+    )
+    asked = expiry.compute(now)
     if longer is None or asked is None or (longer.expires_at is not None and asked >= longer.expires_at):
         return
-    by = f"{ending_of(longer)} by {longer.owner.get_username()} ({longer.reason[:200]})"
+    by = f"{describe_end(longer)} by {longer.owner.get_username()} ({longer.reason[:200]})"
     raise BadInput(field, f"{name} of {scope} is {longer.value} {by}; extend or end that one.")

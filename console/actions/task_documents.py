@@ -95,22 +95,22 @@ class RunParameter:
 
 def task_document(task: Task, now: datetime) -> dict[str, Any]:
     """As JSON."""
-    return asdict(described_task(task, now))
+    return asdict(describe_task(task, now))
 
 
 def run_document(run: Run) -> dict[str, Any]:
     """As JSON."""
-    return asdict(described_run(run))
+    return asdict(describe_run(run))
 
 
 def chunk_document(chunk: Chunk) -> dict[str, Any]:
     """As JSON."""
-    return asdict(described_chunk(chunk))
+    return asdict(describe_chunk(chunk))
 
 
-def described_task(task: Task, now: datetime) -> DescribedTask:
+def describe_task(task: Task, now: datetime) -> DescribedTask:
     """The task as it is."""
-    declared, trouble = _declared(task)
+    declared, trouble = _find_job(task)
     last_start = task.runs.filter(owner=None).order_by("-created_at").values_list("created_at", flat=True)
     next_at = timetable.next_at(task.periodic, last_start.first(), now) if task.enabled else None
     return DescribedTask(
@@ -129,7 +129,7 @@ def described_task(task: Task, now: datetime) -> DescribedTask:
         deadline=None if task.deadline is None else f"{task.deadline:%H:%M}",
         enabled=task.enabled,
         digest=digest_of(audit_document(task)),
-        runs=[described_run(run) for run in last_runs(task, LAST_RUNS)],
+        runs=[describe_run(run) for run in last_runs(task, LAST_RUNS)],
     )
 
 
@@ -151,7 +151,7 @@ def last_runs(task: Task, count: int) -> Sequence[Run]:
     return list(task.runs.select_related("owner", "task").order_by("-created_at", "-pk")[:count])
 
 
-def described_run(run: Run) -> DescribedRun:
+def describe_run(run: Run) -> DescribedRun:
     """The run as it is."""
     seconds = (run.ended_at - run.started_at).total_seconds() if run.started_at and run.ended_at else None
     return DescribedRun(
@@ -187,19 +187,21 @@ def command_of(run: Run) -> str:
 
 def parameters_of(task: Task) -> dict[str, Any]:
     """Every parameter of its job: the task's own value, else the default; none where the job is gone."""
-    declared, _ = _declared(task)
-    return {each.name: _value(task, each) for each in (declared.parameters if declared else ())}
+    declared, _ = _find_job(task)
+    return {
+        parameter.name: _value(task, parameter) for parameter in (declared.parameters if declared else ())
+    }
 
 
-def described_chunk(chunk: Chunk) -> DescribedChunk:
+def describe_chunk(chunk: Chunk) -> DescribedChunk:
     """The chunk as it is."""
-    return DescribedChunk(**{each.name: getattr(chunk, each.name) for each in fields(DescribedChunk)})
+    return DescribedChunk(**{field.name: getattr(chunk, field.name) for field in fields(DescribedChunk)})
 
 
 def parameter_rows(task: Task) -> list[RunParameter]:
     """What a run of the task takes; nothing of a task whose job doesn't import."""
-    declared, _ = _declared(task)
-    return [_parameter(task, each) for each in (declared.parameters if declared else ())]
+    declared, _ = _find_job(task)
+    return [_parameter(task, parameter) for parameter in (declared.parameters if declared else ())]
 
 
 def _parameter(task: Task, declared: JobParameter) -> RunParameter:
@@ -214,7 +216,7 @@ def _parameter(task: Task, declared: JobParameter) -> RunParameter:
     )
 
 
-def _declared(task: Task) -> tuple[Job | None, str]:
+def _find_job(task: Task) -> tuple[Job | None, str]:
     """The task's job, or why there is none."""
     try:
         return catalog.job(task.job), ""

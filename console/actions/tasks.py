@@ -69,7 +69,7 @@ def cancel(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
     """End an open run. What is done stays, and it may be resumed."""
     demand(actor, "task.cancel", queues_of(run.parameters))
     why = read_reason(reason)
-    return _changed(actor, "task.cancel", run, runs.cancel(run, now), why)
+    return _record_change(actor, "task.cancel", run, runs.cancel(run, now), why)
 
 
 @transaction.atomic
@@ -77,7 +77,7 @@ def resume(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
     """Go on with a failed or cancelled run."""
     demand(actor, "task.resume", queues_of(run.parameters))
     why = read_reason(reason)
-    return _changed(actor, "task.resume", run, runs.resume(run, now), why)
+    return _record_change(actor, "task.resume", run, runs.resume(run, now), why)
 
 
 def change(actor: Actor, name: str, definition: WantedTask, reason: str, digest: str = "") -> Task:
@@ -128,7 +128,7 @@ def define(actor: Actor, name: str, definition: WantedTask, reason: str) -> Task
 def _check_own(actor: Actor, name: str, job: str) -> None:
     """Raises BadInput, before anything is imported, for code that people may not name."""
     if job.startswith(OWN):
-        with audit_log.noting_refused(actor, "task.define", name, ("job",)):
+        with audit_log.audit_refusals(actor, "task.define", name, ("job",)):
             own_code.check_path(job.removeprefix(OWN), "job")
 
 
@@ -149,7 +149,7 @@ def _define(name: str, definition: WantedTask, single_instance: bool | None) -> 
     )
 
 
-def _changed(actor: Actor, action: str, before: Run, after: Run, reason: str) -> Run:
+def _record_change(actor: Actor, action: str, before: Run, after: Run, reason: str) -> Run:
     states = {"before": {"state": before.state}, "after": {"state": after.state}}
     audit_log.record(actor, action, f"run {after.pk} of {after.task.name}", reason=reason, **states)
     return after
@@ -160,4 +160,4 @@ def queues_of(parameters: Mapping[str, Any]) -> list[str] | None:
     if parameters.get("queue"):
         return [str(parameters["queue"])]
     names = parameters.get("queues")
-    return [str(each) for each in names] if isinstance(names, list | tuple) and names else None
+    return [str(name) for name in names] if isinstance(names, list | tuple) and names else None

@@ -143,15 +143,15 @@ def _problems(method: str) -> dict[int, Any]:
 
 def urls() -> Any:
     """The API's addresses."""
-    return _asking(api)
+    return _wrap_endpoint(api)
 
 
 def control_urls() -> Any:
     """The addresses of the control API of the plants."""
-    return _asking(plant_control.api)
+    return _wrap_endpoint(plant_control.api)
 
 
-def _asking(of: NinjaAPI) -> Any:
+def _wrap_endpoint(of: NinjaAPI) -> Any:
     """Endpoints ask for themselves who calls, and answer 401, not a login page."""
     patterns, application, namespace = of.urls
     for pattern in patterns:

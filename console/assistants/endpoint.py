@@ -64,15 +64,15 @@ def _actor(scope: dict[str, Any]) -> Actor:
     headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
     address = (scope.get("client") or (None,))[0]
     try:
-        found = token_failures.actor_of(bearer_of(headers.get("authorization")), timezone.now(), address)
+        actor = token_failures.actor_of(bearer_of(headers.get("authorization")), timezone.now(), address)
     except token_failures.TooManyFailures as error:
         raise RequestRefused(429, str(error), error.seconds, "authorization") from None
     except DatabaseError:
         raise RequestRefused(503, UNANSWERED, 2, "") from None
-    if found is None:
+    if actor is None:
         raise RequestRefused(401, NO_TOKEN, field="authorization")
-    claim_place(scope, found.user)
-    return found
+    claim_place(scope, actor.user)
+    return actor
 
 
 async def _body(receive: Any) -> bytes | None:
@@ -91,11 +91,11 @@ def _once(body: bytes, receive: Any) -> Any:
     """What gives the body, and then whatever comes after it."""
     given = False
 
-    async def received() -> Any:
+    async def receive() -> Any:
         nonlocal given
         if given:
             return await receive()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return received
+    return receive

@@ -54,7 +54,7 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(method)
-    async def called(**given: Any) -> Any:
+    async def call(**given: Any) -> Any:
         try:
             return await database_sync_to_async(method)(**given)
         except Refused as error:
@@ -64,4 +64,4 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             raise ToolError(TOO_LONG if is_over_time(error) else AWAY) from error
 
-    return called
+    return call

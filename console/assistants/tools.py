@@ -53,7 +53,7 @@ class Tools:
             "age_seconds": age_seconds,
             "health": snapshot.get("health"),
             "totals": snapshot.get("totals"),
-            "not_well": [each for each in _states(snapshot).values() if each.get("severity") != "well"],
+            "not_well": [state for state in _states(snapshot).values() if state.get("severity") != "well"],
             "alerts": snapshot.get("alerts", []),
             "overrides": snapshot.get("overrides", []),
             "hands": snapshot.get("hands", []),
@@ -74,18 +74,18 @@ class Tools:
             "state": _states(snapshot)[key],
             "figures": self._figures(snapshot, kind, name),
             "loops": {each: row for each, row in loops.items() if name in row.get("target", {}).values()},
-            "alerts": [each for each in snapshot.get("alerts", []) if name in _labels(each).values()],
+            "alerts": [alert for alert in snapshot.get("alerts", []) if name in _labels(alert).values()],
         }
 
     def why(self, loop: str, decisions: int = 5) -> dict[str, Any]:
         """The last decisions of a loop, newest first, each with its action, its reason in a sentence, the
         terms behind it, what limited it, and whether it helped."""
-        found = self._ledger({"loop": loop}, decisions)
-        if not found:
+        entries = self._ledger({"loop": loop}, decisions)
+        if not entries:
             raise Refused(
                 f"loop: {loop} has decided nothing, or is not known; plant_state lists the subjects."
             )
-        return {"loop": loop, "decisions": found}
+        return {"loop": loop, "decisions": entries}
 
     def search_ledger(
         self,
@@ -100,7 +100,7 @@ class Tools:
     ) -> dict[str, Any]:
         """Decisions of all loops in the last hours, newest first, by words in their reason, by law, queue,
         node or verdict (effective, ineffective, harmful); acted: only those that did, or did not, act."""
-        since = _instant(self._since(hours))
+        since = _instant(self._compute_start(hours))
         chosen = {"text": text, "law": law, "queue": queue, "node": node, "verdict": verdict, "from": since}
         if acted is not None:
             chosen["acted"] = "true" if acted else "false"
@@ -113,7 +113,7 @@ class Tools:
         if alert is not None:
             answer: dict[str, Any] = self._get(f"/alerts/{int(alert)}/changes")
             return answer
-        span = {"from": _instant(self._since(hours)), "to": _instant(self._clock())}
+        span = {"from": _instant(self._compute_start(hours)), "to": _instant(self._clock())}
         return {
             "marks": self._get("/marks", span)["marks"],
             "overrides": self._get("/overrides")["overrides"],
@@ -165,18 +165,18 @@ class Tools:
     def _ledger(self, chosen: Mapping[str, Any], rows: int) -> list[dict[str, Any]]:
         query = {**chosen, "rows": max(1, min(int(rows), MOST_DECISIONS))}
         entries = self._get("/ledger", query)["entries"]
-        return [{name: each.get(name) for name in DECISION} for each in entries]
+        return [{name: entry.get(name) for name in DECISION} for entry in entries]
 
-    def _since(self, hours: float) -> float:
+    def _compute_start(self, hours: float) -> float:
         """So many hours ago, s since 1970."""
         if not 0 < hours <= MOST_HOURS:
             raise Refused(f"hours: takes more than 0 and at most {MOST_HOURS:,} (ten years).")
         return self._clock() - 3_600 * hours
 
     def _loop_id(self, name: str) -> int:
-        for each in self._get("/loops")["loops"]:
-            if each["name"] == name:
-                return int(each["id"])
+        for loop in self._get("/loops")["loops"]:
+            if loop["name"] == name:
+                return int(loop["id"])
         raise Refused(f"loop: {name} is not known; plant_state lists the subjects.")
 
     def _get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:

@@ -112,7 +112,9 @@ def attempt(
         raise
 
 
-def refused(actor: Author, action: str, target: str = "", reason: str = "", *, after: Any = None) -> None:
+def record_refusal(
+    actor: Author, action: str, target: str = "", reason: str = "", *, after: Any = None
+) -> None:
     """Note a refusal of a dangerous kind as `refused.{action}`, in a transaction of its own: the refused
     request's is rolled back, the entry stays. Equal ones and floods are folded (`console.audit.refusals`).
 
@@ -125,7 +127,7 @@ def refused(actor: Author, action: str, target: str = "", reason: str = "", *, a
 
 
 @contextmanager
-def noting_refused(actor: Author, action: str, target: str, fields: Collection[str]) -> Iterator[None]:
+def audit_refusals(actor: Author, action: str, target: str, fields: Collection[str]) -> Iterator[None]:
     """Note a `BadInput` that is raised within about one of these fields, or about any that reaches for what
     nobody may have (`Forbidden`), and let it pass.
     """
@@ -133,7 +135,7 @@ def noting_refused(actor: Author, action: str, target: str, fields: Collection[s
         yield
     except BadInput as error:
         if error.field in fields or isinstance(error, Forbidden):
-            refused(actor, action, target, f"{error.field} {error.message}")
+            record_refusal(actor, action, target, f"{error.field} {error.message}")
         raise
 
 

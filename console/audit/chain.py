@@ -47,11 +47,11 @@ def append(**fields: Any) -> AuditEntry:
         entry = AuditEntry(at=timezone.now(), sequence=sequence, previous=previous, **fields)
         entry.digest = digest_of(content_of(entry), sequence, previous, settings.WEIR_AUDIT_KEYS[0])
         entry.save(force_insert=True)
-        transaction.on_commit(lambda: _witnessed(sequence, entry.digest), robust=True)
+        transaction.on_commit(lambda: _write_witness(sequence, entry.digest), robust=True)
     return entry
 
 
-def _witnessed(sequence: int, digest: str) -> None:
+def _write_witness(sequence: int, digest: str) -> None:
     """What somebody did is on the disk before anybody says that it is done. SQLite's commits get there with
     the next checkpoint (settings: NORMAL): a host that loses its power would take them back, and its audit
     would be shorter than the control server has seen it.
@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_key(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -118,8 +118,8 @@ def is_genuine(content: Mapping[str, Any], sequence: int, previous: str, digest:
     documents = {name: _as_written(content[name]) for name in ("before", "after")}
     try:
         return any(
-            _is_digest(canonical(each, sequence, previous), digest)
-            for each in (content, {**content, **documents})
+            _is_digest(canonical(candidate, sequence, previous), digest)
+            for candidate in (content, {**content, **documents})
         )
     except (TypeError, ValueError, AttributeError):
         return False  # what stands there was never written by `append`
@@ -127,7 +127,7 @@ def is_genuine(content: Mapping[str, Any], sequence: int, previous: str, digest:
 
 def _is_digest(covered: bytes, digest: str) -> bool:
     made = (hmac.new(key, covered, hashlib.sha256).hexdigest() for key in settings.WEIR_AUDIT_KEYS)
-    return any(hmac.compare_digest(each, digest) for each in made)
+    return any(hmac.compare_digest(character, digest) for character in made)
 
 
 def _as_written(value: Any) -> Any:
@@ -137,13 +137,13 @@ def _as_written(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _as_written(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_as_written(each) for each in value]
+        return [_as_written(item) for item in value]
     if isinstance(value, int) and EXACT < abs(value) < LARGEST and int(Decimal(repr(float(value)))) == value:
         return float(value)
     return value
 
 
-def chained(rows: Iterable[Any], sequence: int = 0, previous: str = ORIGIN) -> Iterable[Any]:
+def chain_rows(rows: Iterable[Any], sequence: int = 0, previous: str = ORIGIN) -> Iterable[Any]:
     """The rows (of any model with an entry's fields) with sequence, previous and digest set, one after the
     other: for the migration that chains what is there.
     """

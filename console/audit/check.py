@@ -76,9 +76,9 @@ class Verdict:
             "heads": self.heads,
             "last": {"sequence": self.last.sequence, "digest": self.last.digest},
             "seconds": round(self.seconds, 3),
-            "findings": [asdict(each) for each in self.findings[:MOST_FINDINGS]],
+            "findings": [asdict(finding) for finding in self.findings[:MOST_FINDINGS]],
             "findings_count": len(self.findings),
-            "accepted": [asdict(each) for each in self.accepted[:MOST_FINDINGS]],
+            "accepted": [asdict(finding) for finding in self.accepted[:MOST_FINDINGS]],
         }
 
 
@@ -110,17 +110,17 @@ class Checker:
         heads, findings = self._heads()
         ends = AuditEntry.objects.aggregate(first=Min("sequence"), last=Max("sequence"))
         last = ends["last"] or 0
-        findings += list(_before_the_first(ends["first"]))
+        findings += list(_load_previous_digest(ends["first"]))
         counts = self._walk(last, began, findings)
         tip = Head(
             last, AuditEntry.objects.filter(sequence=last).values_list("digest", flat=True).first() or ORIGIN
         )
-        findings += list(_against(heads, tip))
-        findings += list(_unprotected())
+        findings += list(_compare_heads(heads, tip))
+        findings += list(_find_unprotected())
         # Of those that were there: what somebody does meanwhile is for the next check.
         entries = AuditEntry.objects.filter(sequence__lte=last).count()
         findings += list(_too_many(entries, last))
-        open_ones, accepted = _sorted_out(findings)
+        open_ones, accepted = _sort_findings(findings)
         return Verdict(
             entries=entries,
             findings=open_ones,
@@ -145,7 +145,7 @@ class Checker:
             if known is not None and known.fingerprint == print_now and known.before == before:
                 counts["compared"] += rows
             else:
-                known = _verified(first, end, before, print_now)
+                known = _verify_range(first, end, before, print_now)
                 self._blocks[number] = known
                 counts["verified"] += rows
             findings += known.findings
@@ -190,14 +190,14 @@ _FINGERPRINTS = {
 }
 
 
-def _verified(first: int, last: int, before: str, print_now: str) -> _Block:
+def _verify_range(first: int, last: int, before: str, print_now: str) -> _Block:
     findings: list[Finding] = []
     end = before
-    for each in _judged(_read(first, last), first, last, before):
-        if isinstance(each, Finding):
-            findings.append(each)
+    for judge_row in _judge_rows(_read(first, last), first, last, before):
+        if isinstance(judge_row, Finding):
+            findings.append(judge_row)
         else:
-            end = each
+            end = judge_row
     return _Block(print_now, before, end, findings)
 
 
@@ -217,13 +217,15 @@ def _read_one(key: int, sequence: int) -> dict[str, Any]:
         return {"pk": key, "sequence": sequence, "digest": "", "unreadable": True}
 
 
-def _judged(rows: Iterable[dict[str, Any]], first: int, last: int, before: str) -> Iterator[Finding | str]:
+def _judge_rows(
+    rows: Iterable[dict[str, Any]], first: int, last: int, before: str
+) -> Iterator[Finding | str]:
     """What is wrong with the rows, and after each its digest. `before` "": unknown."""
     expected, key = first, 0
     for row in rows:
         sequence = row["sequence"]
         if sequence > expected:
-            yield _missing(expected, sequence - 1)
+            yield _find_missing(expected, sequence - 1)
             before = ""
         if sequence < expected:
             yield Finding("inserted", sequence, f"Entry {sequence} is there twice.", str(row["pk"]))
@@ -231,7 +233,7 @@ def _judged(rows: Iterable[dict[str, Any]], first: int, last: int, before: str) 
         expected, before, key = sequence + 1, row["digest"], row["pk"]
         yield row["digest"]
     if expected <= last:
-        yield _missing(expected, last)
+        yield _find_missing(expected, last)
 
 
 def _faults(row: dict[str, Any], before: str, key: int) -> Iterator[Finding]:
@@ -255,12 +257,12 @@ def _faults(row: dict[str, Any], before: str, key: int) -> Iterator[Finding]:
         yield Finding("reordered", sequence, f"Entry {about} has changed places.", f"{row['pk']}")
 
 
-def _missing(first: int, last: int) -> Finding:
+def _find_missing(first: int, last: int) -> Finding:
     which = f"Entry {first} is" if first == last else f"Entries {first} to {last} are"
     return Finding("missing", first, f"{which} missing.", str(last))
 
 
-def _before_the_first(first: int | None) -> Iterator[Finding]:
+def _load_previous_digest(first: int | None) -> Iterator[Finding]:
     if first is not None and first < 1:
         yield Finding(
             "inserted", first, f"Entries were inserted before the first: the chain begins at 1, not {first}."
@@ -272,7 +274,7 @@ def _too_many(entries: int, last: int) -> Iterator[Finding]:
         yield Finding("inserted", last, f"{entries} rows are there, and the chain has {last}.", str(entries))
 
 
-def _against(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
+def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
     """Heads that were stated and are not there."""
     longest = max(heads, key=lambda head: head.sequence, default=tip)
     if longest.sequence > tip.sequence:
@@ -295,13 +297,13 @@ def _digests_at(sequences: set[int]) -> Iterator[tuple[int, str]]:
         yield from chosen.values_list("sequence", "digest")
 
 
-def _unprotected() -> Iterator[Finding]:
+def _find_unprotected() -> Iterator[Finding]:
     with connection.cursor() as cursor:
-        for name in append_only.missing(connection.vendor, cursor):
+        for name in append_only.list_missing(connection.vendor, cursor):
             yield Finding("unprotected", 0, f"The trigger {name} that protects the audit is gone.", name)
 
 
-def _sorted_out(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+def _sort_findings(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     """(open, accepted by an administrator at the host: `manage.py audit accept`). A forged head is put aside
     when it is accepted, so that one which is there is another.
     """

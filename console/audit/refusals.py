@@ -64,7 +64,7 @@ def note(refusal: Refusal) -> None:
 
 
 @contextmanager
-def collected(asked: str) -> Iterator[None]:
+def collect_refusals(asked: str) -> Iterator[None]:
     """What is refused within is written at the end, whatever was rolled back. `asked`: the target of a
     refusal that names none, such as `POST /plants/register`.
     """
@@ -96,7 +96,7 @@ def refusals_recorded(get_response: Callable[..., Any]) -> Callable[..., Any]:
         return asynchronously
 
     def synchronously(request: HttpRequest) -> HttpResponse:
-        with collected(f"{request.method} {request.path}"):
+        with collect_refusals(f"{request.method} {request.path}"):
             response: HttpResponse = get_response(request)
         return response
 
@@ -130,4 +130,4 @@ def _write(refusal: Refusal, asked: str = "") -> None:
 
 def _plain(text: str, longest: int) -> str:
     """Without what a database refuses: an address or a name may be made of anything."""
-    return "".join(each if each.isprintable() else "?" for each in text[:longest])
+    return "".join(character if character.isprintable() else "?" for character in text[:longest])

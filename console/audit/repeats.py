@@ -100,7 +100,7 @@ def spend_budget(action: str, account: str) -> None:
     """Take one entry from the account's budget. Raises RateLimited. A control server that does not
     answer stops nobody.
     """
-    key = keys.QUOTA.of(f"audit:{account}")
+    key = keys.QUOTA.build(f"audit:{account}")
     rate, burst_seconds = 1 / SECONDS_FOR_ONE, MAX_AT_ONCE * SECONDS_FOR_ONE
     try:
         wait_ms = control().eval(script("control/take_quota"), 1, key, rate, 1, burst_seconds, 1, 0, 1)

@@ -14,7 +14,7 @@ from console.audit import witness
 from console.audit.check import Checker, Verdict
 from console.connections.control_server import control
 from queues import keys
-from queues.stored_document import encoded, typed
+from queues.stored_document import convert, encode_document
 from workers.documents.alerts import AuditVerdict
 
 logger = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ class AuditWatch:
         said = verdict.document()
         said["findings"] = said["findings"][:MOST_SAID]
         try:
-            document = typed(AuditVerdict, {"at": now.timestamp(), **said})
-            control().set(keys.AUDIT_VERDICT, encoded(document))
+            document = convert(AuditVerdict, {"at": now.timestamp(), **said})
+            control().set(keys.AUDIT_VERDICT, encode_document(document))
         except redis.RedisError as error:
             logger.warning("What the audit's check found could not be said: %s", error)
         return verdict

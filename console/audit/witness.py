@@ -47,7 +47,11 @@ def send_head(sequence: int, digest: str) -> None:
     """
     try:
         control().eval(
-            script("control/keep_audit_head"), 1, keys.AUDIT_HEAD, sequence, _sealed(Head(sequence, digest))
+            script("control/keep_audit_head"),
+            1,
+            keys.AUDIT_HEAD,
+            sequence,
+            _seal_head(Head(sequence, digest)),
         )
     except redis.RedisError as error:
         logger.debug("The control server did not receive audit entry %s: %s", sequence, error)
@@ -71,7 +75,7 @@ def keep(folder: Path, head: Head) -> None:
         file.seek(max(0, end - LONGEST_LINE))
         tail = file.read()
         file.truncate(end - len(tail) + tail.rfind(b"\n") + 1)
-        file.write(_sealed(head).encode() + b"\n")
+        file.write(_seal_head(head).encode() + b"\n")
 
 
 def heads_on_disk(folder: Path, lines: int | None = None) -> list[Head]:
@@ -93,7 +97,7 @@ def put_aside(folder: Path, now: datetime) -> None:
         path.rename(folder / f"audit-heads-until-{now:%Y%m%dT%H%M%S}.jsonl")
 
 
-def _sealed(head: Head) -> str:
+def _seal_head(head: Head) -> str:
     return json.dumps({"sequence": head.sequence, "digest": head.digest, "seal": _seal(head, _keys()[0])})
 
 

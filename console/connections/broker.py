@@ -29,12 +29,12 @@ class BrokerSettings:
 
 def settings_of(url: str) -> BrokerSettings:
     """Raises BadInput naming REDIS_URL."""
-    found = sentinels_of(url)
-    if found is None:
+    sentinels = sentinels_of(url)
+    if sentinels is None:
         return BrokerSettings(url, options=PATIENCE)
     options = {
-        "master_name": found.name,
-        "sentinel_kwargs": found.sentinel_options,
+        "master_name": sentinels.name,
+        "sentinel_kwargs": sentinels.sentinel_options,
         **PATIENCE,
     }
-    return BrokerSettings(found.broker_url, TRANSPORT, options)
+    return BrokerSettings(sentinels.broker_url, TRANSPORT, options)

@@ -25,7 +25,7 @@ def _client(url: str) -> redis.Redis:
     return connect(url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None)
 
 
-def stored_snapshot() -> Snapshot | None:
+def load_snapshot() -> Snapshot | None:
     """The newest snapshot; None when there is none. Raises RedisError, BadDocument."""
     stored = control().get(keys.SNAPSHOT)
     return Snapshot.from_json(stored) if stored else None
@@ -33,10 +33,10 @@ def stored_snapshot() -> Snapshot | None:
 
 def live_snapshot() -> Snapshot:
     """The newest snapshot where it is of now, for who is not given its time: else nothing is seen."""
-    found = latest_snapshot()
-    if found is None or found.at is None or abs(time.time() - found.at) > LIVE_SECONDS:
+    snapshot = latest_snapshot()
+    if snapshot is None or snapshot.at is None or abs(time.time() - snapshot.at) > LIVE_SECONDS:
         return NOTHING_SEEN
-    return found
+    return snapshot
 
 
 def latest_snapshot() -> Snapshot | None:
@@ -44,6 +44,6 @@ def latest_snapshot() -> Snapshot | None:
     answer: what can be said without it is.
     """
     try:
-        return stored_snapshot()
+        return load_snapshot()
     except (redis.RedisError, BadDocument):
         return None

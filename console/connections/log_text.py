@@ -35,15 +35,15 @@ def end_of(log: Path, most_bytes: int) -> str:
     return text.partition("\n")[2] if begin else text
 
 
-def without_secrets(text: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
+def mask_secrets(text: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
     """The text with a sign in place of what is secret in this environment, and of what looks like it."""
-    text = without_words(text, _secrets(environment))
+    text = mask_words(text, _secrets(environment))
     address, bearer, token, named = PATTERNS
     text = token.sub(HIDDEN, bearer.sub(HIDDEN, address.sub(f"{HIDDEN}@", text)))
     return named.sub(lambda found: found[1] + HIDDEN, text)
 
 
-def without_words(text: str, words: Iterable[str]) -> str:
+def mask_words(text: str, words: Iterable[str]) -> str:
     """The text with a sign in place of each of these words, as they are and as JSON and addresses write
     them. The longest first: one may hold another.
     """
@@ -55,17 +55,17 @@ def without_words(text: str, words: Iterable[str]) -> str:
 def _forms(word: str) -> set[str]:
     """Also the word that an address means which has it percent-encoded."""
     plain = {word, unquote(word)}
-    coded = {quote(each, safe=safe) for each in plain for safe in ("", "/", "!$&'()*+,;=")}
-    coded |= {PERCENT.sub(lambda found: found[0].lower(), each) for each in coded}
-    in_json = {json.dumps(each, ensure_ascii=ascii)[1:-1] for each in plain for ascii in (True, False)}
-    return {each for each in plain | coded | in_json if len(each) >= SHORTEST}
+    coded = {quote(form, safe=safe) for form in plain for safe in ("", "/", "!$&'()*+,;=")}
+    coded |= {PERCENT.sub(lambda found: found[0].lower(), form) for form in coded}
+    in_json = {json.dumps(form, ensure_ascii=ascii)[1:-1] for form in plain for ascii in (True, False)}
+    return {form for form in plain | coded | in_json if len(form) >= SHORTEST}
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
-    declared = {each.name for each in variables.DECLARED if each.secret}
+    declared = {variable.name for variable in variables.DECLARED if variable.secret}
     families = (variables.PASSWORD_PREFIX, variables.SECRET_PREFIX)
     for name, value in environment.items():
         if name in declared or name.startswith(families) or variables.SECRET_NAME.match(name):
             words = [value, *value.split(), value.rpartition("@")[0].rpartition(":")[2]]
-            words += [found[1] for each in [value, *words] if (found := PASSWORD.search(each))]
+            words += [match[1] for text in [value, *words] if (match := PASSWORD.search(text))]
             yield from (word for word in words if len(word) >= SHORTEST)

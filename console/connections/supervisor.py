@@ -15,7 +15,7 @@ from xmlrpc.client import Fault, ServerProxy
 import msgspec
 from supervisor.xmlrpc import SupervisorTransport, UnixStreamHTTPConnection
 
-from console.connections.log_text import end_of, without_secrets
+from console.connections.log_text import end_of, mask_secrets
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
 
@@ -106,12 +106,12 @@ def is_suspended(pid: int) -> bool:
 def process(name: str) -> ProcessRow:
     """One process. Raises BadInput for a name that is none, NoSupervisor."""
     rows = processes()
-    found = next((row for row in rows if row.name == name), None)
-    if found is None:
+    process_row = next((row for row in rows if row.name == name), None)
+    if process_row is None:
         raise BadInput(
             "process", f"{name[:40]} is no process here; {', '.join(row.name for row in rows)} are."
         )
-    return found
+    return process_row
 
 
 def log_lines(name: str) -> list[str]:
@@ -121,7 +121,7 @@ def log_lines(name: str) -> list[str]:
     """
     log = Path(variables.DATA.text()) / "logs" / f"{process(name).name}.log"
     with suppress(FileNotFoundError):  # it is just being put aside for a new one
-        return without_secrets(end_of(log, LOG_BYTES)).splitlines()[-LOG_LINES:]
+        return mask_secrets(end_of(log, LOG_BYTES)).splitlines()[-LOG_LINES:]
     return []
 
 
@@ -129,17 +129,17 @@ def restart(name: str, at_once: bool) -> ProcessRow:
     """Have a process end, which the supervisor then starts again; start one that does not run. It finishes
     what it is at, unless it is to end `at_once`: then it is killed with its children. Answers what it was.
     """
-    found = process(name)
-    if found.pid is None:
+    process_row = process(name)
+    if process_row.pid is None:
         with suppress(Fault):  # it has just started by itself
-            _ask("startProcess", _address(found), False)
+            _ask("startProcess", _address(process_row), False)
     else:
         with suppress(ProcessLookupError):  # it has just ended
             if at_once:
-                os.killpg(found.pid, signal.SIGKILL)  # the supervisor gives each a group of its own
+                os.killpg(process_row.pid, signal.SIGKILL)  # the supervisor gives each a group of its own
             else:
-                os.kill(found.pid, signal.SIGTERM)
-    return found
+                os.kill(process_row.pid, signal.SIGTERM)
+    return process_row
 
 
 def _address(found: ProcessRow) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from controllers.framework.reason import counted, percent
-from queues.stored_document import typed
+from queues.stored_document import convert
 from workers.control.first_reports import LEAST_SECONDS
 from workers.documents.loops import FirstReportFigures
 from workers.models import FirstReport
@@ -28,15 +28,15 @@ class ShownReport:
 
 def report_of(loop: int) -> ShownReport | None:
     """None before there is one."""
-    found = FirstReport.objects.filter(loop=loop).first()
-    if found is None or found.since == found.until:
+    report = FirstReport.objects.filter(loop=loop).first()
+    if report is None or report.since == report.until:
         return None
-    figures = None if found.figures is None else typed(FirstReportFigures, found.figures)
+    figures = None if report.figures is None else convert(FirstReportFigures, report.figures)
     return ShownReport(
-        since=found.since,
-        until=found.until,
-        sentences=_too_little() if figures is None else [_tasks(figures), _waiting(figures)],
-        assumed=() if figures is None else _assumed(figures),
+        since=report.since,
+        until=report.until,
+        sentences=_too_little() if figures is None else [_tasks(figures), _describe_waiting(figures)],
+        assumed=() if figures is None else _describe_assumptions(figures),
         figures=figures,
     )
 
@@ -56,7 +56,7 @@ def _tasks(figures: FirstReportFigures) -> str:
     return f"{said}: {abs(change):.2f} {'more' if change > 0 else 'less'}{share}."
 
 
-def _waiting(figures: FirstReportFigures) -> str:
+def _describe_waiting(figures: FirstReportFigures) -> str:
     was, advised = figures.waiting_event_seconds, figures.advised_waiting_event_seconds
     if was is None or advised is None:
         return "Waiting: not measured by this loop."
@@ -73,7 +73,7 @@ def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value < 10 else f"{value:,.0f} s"
 
 
-def _assumed(figures: FirstReportFigures) -> list[str]:
+def _describe_assumptions(figures: FirstReportFigures) -> list[str]:
     minutes = figures.measured_seconds / MINUTE_SECONDS
     pauses = (
         f", each with a pause of {figures.pause_seconds:g} s that is not in it"

@@ -17,11 +17,11 @@ LOOPS_OF_HOSTS, AT_A_PLANT = f"{LAW.name}/", "/plant:"
 
 def worst(snapshot: Snapshot) -> str:
     """The worst alert's title, else the subject of the worst finding; "" where nothing is wrong."""
-    alerts = [each for each in snapshot.alerts if each.under is None and each.title]
+    alerts = [alert for alert in snapshot.alerts if alert.under is None and alert.title]
     if alerts:
-        return title_of(max(alerts, key=lambda each: _badness(each.severity)))
-    subjects = [each.subject for each in snapshot.health.findings if each.subject]
-    return _named(subjects[0]) if subjects else ""
+        return title_of(max(alerts, key=lambda state: _badness(state.severity)))
+    subjects = [finding.subject for finding in snapshot.health.findings if finding.subject]
+    return _name_subject(subjects[0]) if subjects else ""
 
 
 def title_of(alert: AlertStatus) -> str:
@@ -39,7 +39,7 @@ def _badness(severity: str) -> int:
     return next((place for place, name in enumerate(SEVERITIES) if name == severity), 0)
 
 
-def _named(subject: str) -> str:
+def _name_subject(subject: str) -> str:
     """`Node n1` of `node/n1`."""
     kind, _, name = subject.partition("/")
     is_hidden = kind in HIDDEN_NAMES or _is_of_a_host(name)

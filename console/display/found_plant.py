@@ -9,19 +9,23 @@ def sentences(plant: FoundPlant) -> list[str]:
     """What stands there, what could be steered, what would only be seen, what it would need."""
     settable = [part for part in plant.parts if part.fixed is None]
     fixed = [part for part in plant.parts if part.fixed is not None]
-    steer = f"Weir can set: {_listed([_range(part) for part in settable])}." if settable else ""
+    steer = f"Weir can set: {_format_names([_range(part) for part in settable])}." if settable else ""
     nothing = "" if settable else "Weir can set nothing there as it is."
-    seen = f"Weir would only observe: {_listed([f'{part.name} ({part.fixed})' for part in fixed])}."
+    seen = f"Weir would only observe: {_format_names([f'{part.name} ({part.fixed})' for part in fixed])}."
     every = [
-        _ended(plant.what),
-        *map(_ended, plant.said),
-        *(f"For {name} there are: {_listed(values)}." for name, values in plant.choices.items() if values),
+        _end_sentence(plant.what),
+        *map(_end_sentence, plant.said),
+        *(
+            f"For {name} there are: {_format_names(values)}."
+            for name, values in plant.choices.items()
+            if values
+        ),
         steer,
         nothing,
         seen if fixed else "",
-        *(f"It would need: {_ended(need)}" for need in plant.needs),
+        *(f"It would need: {_end_sentence(need)}" for need in plant.needs),
     ]
-    return [each for each in every if each]
+    return [sentence for sentence in every if sentence]
 
 
 def _range(part: FoundPart) -> str:
@@ -31,10 +35,10 @@ def _range(part: FoundPart) -> str:
     return f"{part.name} ({now}, {part.minimum:,} to {part.maximum:,})"
 
 
-def _listed(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _ended(sentence: str) -> str:
+def _end_sentence(sentence: str) -> str:
     return sentence if sentence[-1:] in ".!?" else f"{sentence}."

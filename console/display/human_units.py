@@ -17,7 +17,7 @@ class HumanUnit:
     name: str
     factor: float = 1.0
 
-    def of(self, value: Any) -> Any:
+    def convert(self, value: Any) -> Any:
         """A value of the law in this unit, without what turning it adds (7.000000000000001 %); what is no
         number stays as it is.
         """
@@ -55,5 +55,5 @@ class HumanValues:
 def human_values(unit: str, kind: str, **values: Any) -> HumanValues:
     """Values of a parameter that has this unit and is of this kind."""
     human = human_unit(unit, kind)
-    turned = {name: human.of(value) for name, value in values.items()}
+    turned = {name: human.convert(value) for name, value in values.items()}
     return HumanValues(unit=human.name, factor=human.factor, **turned)

@@ -8,7 +8,7 @@ from workers.models import Override
 from workers.steering.expiry import time_words
 
 
-def ending_of(override: Override) -> str:
+def describe_end(override: Override) -> str:
     """When an override reverts, as a sentence ends."""
     end = override.expires_at
     return f"until {time_words(end, override.created_at)}" if end else "until somebody ends it"
@@ -16,7 +16,7 @@ def ending_of(override: Override) -> str:
 
 def instead_words(overrides: Iterable[Override]) -> str:
     """What newer overrides stand before, in words."""
-    rows = [row for each in overrides for row in each.replaces]
+    rows = [row for override in overrides for row in override.replaces]
     words = [
         f"{row['owner']}'s {short(row['value'])} on {row['scope']}{' (ended)' if row['ended'] else ''}"
         for row in rows
@@ -29,11 +29,11 @@ def title_of(override: Override) -> str:
     return override.name.replace("_", " ").capitalize()
 
 
-def over_words(ended: Override, again: Override | None = None) -> str:
+def describe_ended(ended: Override, again: Override | None = None) -> str:
     """That an override is over, and what is in force in its place."""
     if again is not None:
         value, owner = short(again.value), again.owner.get_username()
-        return f"{title_of(ended)} is {value} again, by {owner} {ending_of(again)}."
+        return f"{title_of(ended)} is {value} again, by {owner} {describe_end(again)}."
     back = "" if ended.instead_of is None else f": back to {short(ended.instead_of)}"
     return f"{title_of(ended)} ended{back}."
 

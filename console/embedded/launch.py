@@ -115,7 +115,7 @@ def choose_ports(plant: EmbeddedServers, names: list[str]) -> None:
     plant.keep()
 
 
-def embedded_servers(plant: EmbeddedServers) -> list[Process]:
+def start_servers(plant: EmbeddedServers) -> list[Process]:
     """The servers that ./run brings: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
     names = [] if variables.REDIS_URL.is_set() else ["control"]
     names += [] if variables.NODES.is_set() else NODES
@@ -124,15 +124,15 @@ def embedded_servers(plant: EmbeddedServers) -> list[Process]:
         variables.PROCESS[variables.REDIS_URL.name] = plant.url("control")
     if "n1" in names:
         variables.PROCESS[variables.NODES.name] = " ".join(f"{name}={plant.url(name)}" for name in NODES)
-    return [embedded_server(plant, name) for name in names]
+    return [start_server(plant, name) for name in names]
 
 
-def embedded_server(plant: EmbeddedServers, name: str) -> Process:
+def start_server(plant: EmbeddedServers, name: str) -> Process:
     command = server_process(plant.data / "servers" / name, plant.ports[name], plant.password)
     return Process(name, tuple(command), stop_seconds=8, first=True)
 
 
-def restored(backup: Path) -> bool:
+def restore_backup(backup: Path) -> bool:
     """Whether the plant is now as the backup has it; why not is on standard error. In a process of its own:
     it begins with the signing key of the backup.
     """
@@ -146,7 +146,7 @@ def wait_for_servers(seconds: float = 30.0) -> None:
     it answers that it loads or, while it reads large blocks, nothing.
     """
     urls = [variables.REDIS_URL.text(), *parse_nodes(variables.NODES.text()).values()]
-    deadline, loaded_by = (time.monotonic() + each for each in (seconds, LOADING_SECONDS))
+    deadline, loaded_by = (time.monotonic() + limit for limit in (seconds, LOADING_SECONDS))
     said = False
     for url in urls:
         while True:
@@ -214,8 +214,8 @@ def stop_on_signal(signum: int, frame: FrameType | None) -> None:
 
 def ignore_signals() -> None:
     """While the plant stops: another signal would cut that short, and leave the plant running."""
-    for each in STOPPING:
-        signal.signal(each, signal.SIG_IGN)
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def set_environment(data: Path) -> None:
@@ -322,7 +322,7 @@ def main(arguments: list[str]) -> int:
     let_in(page)
     for signum in STOPPING:
         signal.signal(signum, stop_on_signal)
-    servers = [] if options.prepare else embedded_servers(EmbeddedServers(data))
+    servers = [] if options.prepare else start_servers(EmbeddedServers(data))
     if options.prepare:
         with Preparation(seed=False) as preparation:
             preparation.wait_until_migrated()
@@ -336,7 +336,7 @@ def main(arguments: list[str]) -> int:
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()
-        if options.restore and not restored(options.restore):
+        if options.restore and not restore_backup(options.restore):
             return 1
         supervisor.start_pipeline()
         with Preparation(seed=True) as preparation:

@@ -24,12 +24,12 @@ def end_leftovers(data: Path) -> int:
     """Ends every process of the folder's plant, its supervisor first: it would start the others again. The
     servers are asked last, so that they keep what the others still write. Returns how many there were.
     """
-    supervisors, left = _supervisors(data), _left_over(data)
+    supervisors, left = _supervisors(data), _find_leftovers(data)
     for supervisor in supervisors:
         with suppress(psutil.NoSuchProcess):
             supervisor.kill()
     psutil.wait_procs(supervisors, timeout=STOP_SECONDS)
-    left += [process for process in _left_over(data) if process not in left]
+    left += [process for process in _find_leftovers(data) if process not in left]
     servers = [process for process in left if _name(process) in NAMES]
     _end([process for process in left if process not in servers])
     _end(servers)
@@ -39,11 +39,13 @@ def end_leftovers(data: Path) -> int:
 def _supervisors(data: Path) -> list[psutil.Process]:
     configuration = str(data / "supervisor.conf")
     return [
-        each for each in psutil.process_iter(["cmdline"]) if configuration in (each.info["cmdline"] or ())
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if configuration in (process.info["cmdline"] or ())
     ]
 
 
-def _left_over(data: Path) -> list[psutil.Process]:
+def _find_leftovers(data: Path) -> list[psutil.Process]:
     """What a supervisor of this folder started, and what that started."""
     seen = psutil.process_iter(["environ", "cmdline", "cwd", "name"])
     found = [each for each in seen if _was_supervised(each.info, data) or _is_server(each.info, data)]

@@ -23,19 +23,19 @@ class PageAddress:
     @property
     def probed(self) -> str:
         """The address by which this machine asks the page."""
-        return f"http://{_bracketed(WILDCARDS.get(self.host, self.host))}:{self.port}"
+        return f"http://{_bracket_host(WILDCARDS.get(self.host, self.host))}:{self.port}"
 
     @property
     def announced(self) -> str:
         """The address for people."""
         name = "localhost" if self.host == LOOPBACK else self.host
         name = socket.gethostname() if self.host in WILDCARDS else name
-        return f"http://{_bracketed(name)}:{self.port}/"
+        return f"http://{_bracket_host(name)}:{self.port}/"
 
     def names(self) -> list[str]:
         """The host names that may be asked for, beside those of the loopback address."""
-        found = [self.host] if self.host not in WILDCARDS else [*_names(), *_addresses()]
-        return list(dict.fromkeys(map(_bracketed, found)))
+        hosts = [self.host] if self.host not in WILDCARDS else [*_names(), *_addresses()]
+        return list(dict.fromkeys(map(_bracket_host, hosts)))
 
     def is_free(self) -> bool:
         """Whether the page can listen there: the address is this machine's, and nobody has the port."""
@@ -64,5 +64,5 @@ def _addresses() -> Iterator[str]:
                 yield row.address
 
 
-def _bracketed(host: str) -> str:
+def _bracket_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -70,9 +70,9 @@ def migrate_and_collect() -> None:
 
 def refuse_a_newer_database() -> None:
     """What a newer version has written is not for this one to change."""
-    from console.storage.migrations import of_a_newer_version
+    from console.storage.migrations import list_newer_migrations
 
-    if newer := of_a_newer_version():
+    if newer := list_newer_migrations():
         raise SystemExit(
             f"The database is of a newer Weir (it has {newer[0]}); install that version. Nothing was changed."
         )

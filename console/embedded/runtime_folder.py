@@ -47,11 +47,11 @@ class RuntimeFolder:
 def remove_of_dead_launchers() -> int:
     """How many folders were removed."""
     with os.scandir(tempfile.gettempdir()) as entries:
-        named = [each.path for each in entries if NAME.fullmatch(each.name)]
-    return sum(map(_removed, named))
+        named = [entry.path for entry in entries if NAME.fullmatch(entry.name)]
+    return sum(map(_remove_folder, named))
 
 
-def _removed(path: str) -> bool:
+def _remove_folder(path: str) -> bool:
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:  # gone, a link, or another's
@@ -71,7 +71,7 @@ def _removed(path: str) -> bool:
 
 def _names(folder: int) -> list[str]:
     with os.scandir(folder) as entries:
-        return [each.name for each in entries]
+        return [entry.name for entry in entries]
 
 
 def _is_of_a_dead_launcher(folder: int) -> bool:

@@ -26,7 +26,7 @@ from queues.topology import Topology
 from workers.alerts.rules.shipped import ensure_rules
 from workers.batch import task_definitions
 from workers.control import schedule
-from workers.control.kinds.registry import seeded
+from workers.control.kinds.registry import list_seeded_laws
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.models import Task
@@ -61,7 +61,7 @@ def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS
         seed_nodes(parse_nodes(variables.NODES.text(environment)))
         seed_queues()
     topology = projection.project(server, overrides.node_thresholds(timezone.now()))
-    ensure_loops(Present(topology, server), seeded())
+    ensure_loops(Present(topology, server), list_seeded_laws())
     schedule.ensure_schedule()
     seed_retention()
     task_definitions.ensure_tasks()
@@ -87,7 +87,7 @@ def seed_administrator(data: Path, password: str | None = None) -> None:
     if User.objects.filter(Q(groups__name="administrator") | Q(username=FIRST_ADMINISTRATOR)).exists():
         return
     if password:
-        _validated(password)
+        _validate_password(password)
     else:
         password = secrets.token_urlsafe(12)
         _keep_first_login(data / FIRST_LOGIN, password)
@@ -95,7 +95,7 @@ def seed_administrator(data: Path, password: str | None = None) -> None:
     administrator.groups.add(Group.objects.get(name="administrator"))
 
 
-def _validated(password: str) -> None:
+def _validate_password(password: str) -> None:
     try:
         validate_password(password)
     except ValidationError as error:

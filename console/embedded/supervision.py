@@ -173,7 +173,7 @@ class Supervisor:
         for line in self.said:
             if match := EXITED.search(line):
                 down.add(match[1])
-                self.ended(match[1], match[2])
+                self.record_exit(match[1], match[2])
                 yield f"{match[1]} ended ({match[2]}); starting it again"
             elif (match := SPAWNED.search(line)) and match[1] in down:
                 self.back(match[1])
@@ -182,7 +182,7 @@ class Supervisor:
             elif match := GAVE_UP.search(line):
                 yield f"{match[1]} does not start; see {self.data}/logs/{match[1]}.log"
 
-    def ended(self, name: str, how: str) -> None:
+    def record_exit(self, name: str, how: str) -> None:
         """Note how a process ended, for the page of processes."""
         self.ends[name] = msgspec.structs.replace(self._end(name), ended_at=time.time(), how=how)
         self._note_again()

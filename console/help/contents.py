@@ -54,10 +54,10 @@ class HelpGroup:
     pages: tuple[HelpPage, ...]
     groups: tuple["HelpGroup", ...] = ()
 
-    def every_page(self) -> Iterator[HelpPage]:
+    def list_pages(self) -> Iterator[HelpPage]:
         yield from self.pages
         for group in self.groups:
-            yield from group.every_page()
+            yield from group.list_pages()
 
 
 @cache
@@ -67,7 +67,7 @@ def pages() -> dict[str, HelpPage]:
     written = {
         file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in folder.rglob("*.md")
     }
-    made = {**written, **reference.made()}
+    made = {**written, **reference.build_pages()}
     return {source: HelpPage(source, text) for source, text in sorted(made.items())}
 
 
@@ -79,37 +79,41 @@ def pictures() -> dict[str, Path]:
 
 
 @cache
-def by_address() -> dict[str, HelpPage]:
+def index_by_address() -> dict[str, HelpPage]:
     return {page.address: page for page in pages().values()}
 
 
 @cache
 def parts() -> tuple[HelpGroup, ...]:
     """The table of contents: the parts, then what lies in docs/ itself, its index first."""
-    found = pages()
-    loose = ordered(found[INDEX], (page for page in found.values() if "/" not in page.source))
-    return (*(part(name) for name in PARTS), HelpGroup(found[INDEX].title, tuple(loose)))
+    pages_by_source = pages()
+    loose = order_pages(
+        pages_by_source[INDEX], (page for page in pages_by_source.values() if "/" not in page.source)
+    )
+    return (*(part(name) for name in PARTS), HelpGroup(pages_by_source[INDEX].title, tuple(loose)))
 
 
 def part(name: str) -> HelpGroup:
     """A part: its own pages, and a group for each folder in it."""
-    found = [page for page in pages().values() if page.source.startswith(f"{name}/")]
+    pages_of_part = [page for page in pages().values() if page.source.startswith(f"{name}/")]
     index = pages()[f"{name}/{INDEX}"]
-    own = ordered(index, (page for page in found if page.source.count("/") == 1))
-    folders = dict.fromkeys(page.source.split("/")[1] for page in found if page.source.count("/") == 2)
+    own = order_pages(index, (page for page in pages_of_part if page.source.count("/") == 1))
+    folders = dict.fromkeys(
+        page.source.split("/")[1] for page in pages_of_part if page.source.count("/") == 2
+    )
     places = {source: at for at, source in enumerate(index.links())}
-    groups = [group(f"{name}/{folder}", found) for folder in folders]
-    groups.sort(key=lambda each: places.get(each.pages[0].source, len(places)))
+    groups = [group(f"{name}/{folder}", pages_of_part) for folder in folders]
+    groups.sort(key=lambda group_: places.get(group_.pages[0].source, len(places)))
     return HelpGroup(index.title, tuple(own), tuple(groups))
 
 
 def group(folder: str, listed: Iterable[HelpPage]) -> HelpGroup:
     index = pages()[f"{folder}/{INDEX}"]
     own = [page for page in listed if page.source.startswith(f"{folder}/")]
-    return HelpGroup(index.title, tuple(ordered(index, own)))
+    return HelpGroup(index.title, tuple(order_pages(index, own)))
 
 
-def ordered(index: HelpPage, listed: Iterable[HelpPage]) -> list[HelpPage]:
+def order_pages(index: HelpPage, listed: Iterable[HelpPage]) -> list[HelpPage]:
     """The index, what it links in its order, then the others by title."""
     places = {source: at for at, source in enumerate([index.source, *dict.fromkeys(index.links())])}
     return sorted(listed, key=lambda page: (places.get(page.source, len(places)), page.title))
@@ -119,7 +123,7 @@ def search(words: str) -> list[HelpPage]:
     """The pages that hold all these words: those with one in the title first, then by how often."""
     wanted = words.casefold().split()
     scored = [(_score(page, wanted), page) for page in pages().values()]
-    return [page for score, page in sorted(scored, key=lambda each: (-each[0], each[1].title)) if score]
+    return [page for score, page in sorted(scored, key=lambda hit: (-hit[0], hit[1].title)) if score]
 
 
 def _score(page: HelpPage, wanted: list[str]) -> int:
@@ -133,8 +137,8 @@ def navigation() -> list[Any]:
     """The same, as MkDocs takes it."""
     *folders, loose = parts()
     first, *others = [page.source for page in loose.pages]
-    return [{"Weir": first}, *(_entry(each) for each in folders), *others]
+    return [{"Weir": first}, *(_entry(folder) for folder in folders), *others]
 
 
 def _entry(of: HelpGroup) -> dict[str, list[Any]]:
-    return {of.title: [*(page.source for page in of.pages), *(_entry(each) for each in of.groups)]}
+    return {of.title: [*(page.source for page in of.pages), *(_entry(group_) for group_ in of.groups)]}

@@ -24,8 +24,8 @@ ROOTS: tuple[tuple[type[StoredDocument], str], ...] = (
     (ReportedHost, keys.HOSTS),
     (ReportedProducer, keys.PRODUCERS),
     (PipelineReport, keys.PIPELINE),
-    (ControlValues, keys.PIPELINE_CONTROLS.of("{application}")),
-    (PlantHolder, keys.HOLDER.of("{plant}")),
+    (ControlValues, keys.PIPELINE_CONTROLS.build("{application}")),
+    (PlantHolder, keys.HOLDER.build("{plant}")),
     (AuditVerdict, keys.AUDIT_VERDICT),
     (PlanDocument, ""),
 )
@@ -54,8 +54,8 @@ def kinds() -> Iterator[inspect.StructType]:
 def parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
     """The types of documents in a field's type."""
     if isinstance(kind, inspect.UnionType):
-        for each in kind.types:
-            yield from parts_of(each)
+        for event_type in kind.types:
+            yield from parts_of(event_type)
     elif isinstance(kind, inspect.ListType):
         yield from parts_of(kind.item_type)
     elif isinstance(kind, inspect.DictType):
@@ -64,14 +64,14 @@ def parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
         yield kind
 
 
-def in_words(kind: inspect.Type) -> str:
+def describe_type(kind: inspect.Type) -> str:
     """A type as people say it; a document as a link to its table."""
     if isinstance(kind, inspect.UnionType):
-        return " or ".join(in_words(each) for each in kind.types)
+        return " or ".join(describe_type(event_type) for event_type in kind.types)
     if isinstance(kind, inspect.ListType):
-        return f"list of {in_words(kind.item_type)}"
+        return f"list of {describe_type(kind.item_type)}"
     if isinstance(kind, inspect.DictType):
-        return f"{in_words(kind.value_type)} by name"
+        return f"{describe_type(kind.value_type)} by name"
     if isinstance(kind, inspect.StructType):
         return f"[{kind.cls.__name__}](#{kind.cls.__name__.lower()})"
     return WORDS.get(type(kind), type(kind).__name__)
@@ -80,10 +80,10 @@ def in_words(kind: inspect.Type) -> str:
 def rows_of(kind: inspect.StructType) -> Iterator[tuple[str, str, str]]:
     """A row for each field: its JSON key, what it is, and what is read where an older process left it out."""
     for field in kind.fields:
-        yield f"`{field.encode_name}`", in_words(field.type), _default(field)
+        yield f"`{field.encode_name}`", describe_type(field.type), _default(field)
 
 
-def said_of(kind: inspect.StructType) -> str:
+def describe_document(kind: inspect.StructType) -> str:
     """Its sentences, and where it is stored."""
     places: dict[type, str] = dict(ROOTS)
     stored = places.get(kind.cls)

@@ -32,7 +32,7 @@ NUMERIC = ("number", "integer", "numbers", "table")
 
 
 @cache
-def made() -> Mapping[str, str]:
+def build_pages() -> Mapping[str, str]:
     """Every generated page: source → Markdown."""
     laws = {f"reference/laws/{name}.md": law_page(law) for name, law in LAWS.items()}
     return {
@@ -49,7 +49,7 @@ def made() -> Mapping[str, str]:
         "reference/plant-settings.md": plant_settings(),
         "reference/environment.md": environment(),
         "reference/keys.md": server_keys(),
-        "reference/documents.md": stored_documents(),
+        "reference/documents.md": list_stored_documents(),
         "understand/map.md": house_map(),
         "glossary.md": glossary.build_page(),
     }
@@ -131,12 +131,12 @@ def parameters(declared: Sequence[Parameter], defaults: Mapping[str, object] | N
     """A table of declared values; `defaults` stand in for their own."""
     rows = (
         (
-            f"`{each.name}`",
-            each.help,
-            _value((defaults or {}).get(each.name, each.default), each),
-            _takes(each),
+            f"`{parameter.name}`",
+            parameter.help,
+            _value((defaults or {}).get(parameter.name, parameter.default), parameter),
+            _takes(parameter),
         )
-        for each in declared
+        for parameter in declared
     )
     return table(("Name", "Meaning", "Default", "Takes"), rows)
 
@@ -156,7 +156,7 @@ def _takes(declared: Parameter) -> str:
     if declared.kind in NUMERIC:
         numbers = f"{number(declared.minimum)} to {number(declared.maximum)}"
         return numbers if declared.unit in ("1", numbers) else f"{numbers} {declared.unit}".strip()
-    inner = ", ".join(f"`{each.name}`" for each in declared.items)
+    inner = ", ".join(f"`{item.name}`" for item in declared.items)
     said = declared.takes().removeprefix("takes ")
     return f"{said}: {inner}" if inner and declared.kind != "map" else said
 
@@ -185,8 +185,14 @@ def alert_rules() -> str:
 
 def conditions() -> str:
     rows = (
-        (f"`{each.name}`", each.help, each.unit or "-", each.label or "the plant", each.source)
-        for each in CONDITIONS.values()
+        (
+            f"`{condition.name}`",
+            condition.help,
+            condition.unit or "-",
+            condition.label or "the plant",
+            condition.source,
+        )
+        for condition in CONDITIONS.values()
     )
     return "# Alert conditions\n\n" + table(("Condition", "Meaning", "Unit", "Of each", "Reads"), rows)
 
@@ -211,9 +217,9 @@ def rule_functions() -> str:
 
 def scenarios() -> str:
     told = (
-        f"## {each.name}\n\n{each.about}\n\nLaws: {', '.join(each.laws)}. "
-        f"Metrics: {', '.join(each.metrics)}.\n\n{parameters(each.settings)}"
-        for each in SCENARIOS.values()
+        f"## {scenario.name}\n\n{scenario.about}\n\nLaws: {', '.join(scenario.laws)}. "
+        f"Metrics: {', '.join(scenario.metrics)}.\n\n{parameters(scenario.settings)}"
+        for scenario in SCENARIOS.values()
     )
     return "# Scenarios of the lab\n\n`manage.py lab run NAME` runs one.\n\n" + "\n".join(told)
 
@@ -221,7 +227,7 @@ def scenarios() -> str:
 def commands() -> str:
     """What each command's module says of itself; it is read, not imported."""
     console = Path(__file__).resolve().parents[1]
-    files = [each for each in console.glob("**/management/commands/*.py") if each.stem != "__init__"]
+    files = [path for path in console.glob("**/management/commands/*.py") if path.stem != "__init__"]
     told = {file.stem: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
     rows = (
         (f"`{name}`", " ".join((text or "").split("\n\n")[0].split())) for name, text in sorted(told.items())
@@ -265,11 +271,11 @@ def server_keys() -> str:
     )
 
 
-def stored_documents() -> str:
+def list_stored_documents() -> str:
     """Every type of document that processes give each other (`console.help.documents`)."""
     heads = ("Key", "Value", "Where it is left out")
     tables = (
-        f"## {kind.cls.__name__}\n\n{documents.said_of(kind)}\n\n{table(heads, documents.rows_of(kind))}"
+        f"## {kind.cls.__name__}\n\n{documents.describe_document(kind)}\n\n{table(heads, documents.rows_of(kind))}"
         for kind in documents.kinds()
     )
     return (

@@ -27,12 +27,12 @@ class RenderedPage:
 
 
 @cache
-def rendered(source: str, base: str) -> RenderedPage:
+def render_markdown(source: str, base: str) -> RenderedPage:
     """The page of that source. base: the address of Help, which links and pictures begin with."""
     page = pages()[source]
     markdown = Markdown(extensions=[*EXTENSIONS, InFrame(page, base)])
     body = markdown.convert(page.text.partition("\n")[2])
-    headings = tuple((each["id"], each["name"]) for each in markdown.toc_tokens)  # type: ignore[attr-defined]
+    headings = tuple((toc_token["id"], toc_token["name"]) for toc_token in markdown.toc_tokens)  # type: ignore[attr-defined]
     # It comes from our own files, none of which a visitor can write.
     return RenderedPage(mark_safe(body), headings)
 
@@ -83,10 +83,10 @@ class Wide(Treeprocessor):
         for parent in list(root.iter()):
             for place, child in enumerate(list(parent)):
                 if child.tag in WIDE:
-                    parent[place] = self._scrolling(child)
+                    parent[place] = self._make_scrollable(child)
 
     @staticmethod
-    def _scrolling(child: Element) -> Element:
+    def _make_scrollable(child: Element) -> Element:
         box = Element("div", {"class": "scroll", "tabindex": "0", "role": "group"})
         box.set("aria-label", WIDE[child.tag])
         box.tail, child.tail = child.tail, None

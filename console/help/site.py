@@ -31,6 +31,6 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
     """The pages that no file holds."""
     from console.help import reference
 
-    for source, text in reference.made().items():
+    for source, text in reference.build_pages().items():
         files.append(File.generated(config, source, content=text))
     return files

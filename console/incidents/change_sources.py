@@ -14,7 +14,7 @@ from django.db.models import Count, Max, Q, QuerySet
 
 from console.display.override_words import short
 from console.models import AuditEntry, Mark
-from console.timeline.happenings import ended_at
+from console.timeline.happenings import compute_end
 from console.timeline.restarts import PLANT, restarts
 from controllers.framework.reason import counted
 from workers.history.appearances import Appearance, appearances
@@ -75,16 +75,20 @@ class FoundChange:
     over_at: datetime | None = None
 
 
-def found_changes(
+def find_changes(
     since: datetime, until: datetime, data: Path, slack: timedelta = timedelta(0)
 ) -> list[FoundChange]:
     """Of all sources; those of people and of other hosts, whose clocks differ, as much as `slack` later."""
     late = until + slack
-    rows = [*recorded_changes(since, late, data), *_appeared(since, late, data), *_loop_actions(since, until)]
+    rows = [
+        *find_recorded_changes(since, late, data),
+        *_find_appearances(since, late, data),
+        *_loop_actions(since, until),
+    ]
     return [row for row in rows if since <= row.at <= late]
 
 
-def recorded_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
+def find_recorded_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
     """What people and parts did, the oldest first; without the snapshots, which take seconds to read, and
     without loops, whose actions stand with their effect.
     """
@@ -92,7 +96,7 @@ def recorded_changes(since: datetime, until: datetime, data: Path) -> list[Found
         *_overrides(since, until),
         *_plans(since, until),
         *_declarations(since, until),
-        *_audited(since, until),
+        *_find_audited(since, until),
         *_marks(since, until),
         *_restarts(since, until, data),
     ]
@@ -110,10 +114,10 @@ def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
     for row in rows:
         act = row.name, short(row.value), row.owner_id, row.reason
         begun.setdefault((*act, _minute(row.created_at)), []).append(row)
-        if (end := ended_at(row)) is not None:
-            ended.setdefault((*act, _minute(end), *_how_it_ended(row)), []).append(row)
+        if (end := compute_end(row)) is not None:
+            ended.setdefault((*act, _minute(end), *_explain_end(row)), []).append(row)
     for together in begun.values():
-        ends = [end for row in together if (end := ended_at(row)) is not None]
+        ends = [end for row in together if (end := compute_end(row)) is not None]
         yield FoundChange(
             kind=f"override {together[0].name}",
             at=together[-1].created_at,
@@ -123,10 +127,10 @@ def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
             **_places_of(together, of_laws),
         )
     for together in ended.values():
-        how, who = _how_it_ended(together[0])
+        how, who = _explain_end(together[0])
         yield FoundChange(
             kind="override ended",
-            at=min(end for row in together if (end := ended_at(row)) is not None),
+            at=min(end for row in together if (end := compute_end(row)) is not None),
             words=f"{_override_words(together)} {how}",
             by=who,
             **_places_of(together, of_laws),
@@ -139,13 +143,13 @@ def _minute(at: datetime) -> datetime:
 
 def _places_of(together: Sequence[Override], of_laws: dict[str, list[str]]) -> dict[str, Any]:
     """What was set together: its parts, and the rows that it is."""
-    parts = frozenset[str]().union(*(_parts_of_override(each, of_laws) for each in together))
-    numbers = sorted(each.pk for each in together)
+    parts = frozenset[str]().union(*(_parts_of_override(override, of_laws) for override in together))
+    numbers = sorted(override.pk for override in together)
     ref = f"override:{numbers[0]}" if len(numbers) == 1 else f"overrides:{','.join(map(str, numbers))}"
     return {"parts": parts, "ref": ref}
 
 
-def _how_it_ended(override: Override) -> tuple[str, str]:
+def _explain_end(override: Override) -> tuple[str, str]:
     """(how, who ended it); nobody did where it reached its time, also where that was noted later."""
     at, until = override.ended_at, override.expires_at
     if at is None or (until is not None and until <= at):
@@ -154,10 +158,10 @@ def _how_it_ended(override: Override) -> tuple[str, str]:
 
 
 def _loops_of_laws() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    loops: dict[str, list[str]] = {}
     for name, law in Loop.objects.values_list("name", "law"):
-        found.setdefault(law, []).append(name)
-    return found
+        loops.setdefault(law, []).append(name)
+    return loops
 
 
 def _parts_of_override(override: Override, of_laws: dict[str, list[str]]) -> frozenset[str]:
@@ -173,15 +177,15 @@ def _parts_of_override(override: Override, of_laws: dict[str, list[str]]) -> fro
 
 
 def _override_words(together: Sequence[Override]) -> str:
-    first, places = together[0], sorted(str(Scope.of(each)) for each in together)
+    first, places = together[0], sorted(str(Scope.build(override)) for override in together)
     named, more = ", ".join(places[:MOST_VALUES]), len(places) - MOST_VALUES
     where = f"{named} and {more} more" if more > 0 else named
     return f"Override {first.name.replace('_', ' ')} {short(first.value)} on {where}"
 
 
 def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    found = Plan.objects.filter(started_at__range=(since, until)).order_by("-started_at")
-    for plan in found.select_related("owner")[:MOST_ROWS]:
+    plans = Plan.objects.filter(started_at__range=(since, until)).order_by("-started_at")
+    for plan in plans.select_related("owner")[:MOST_ROWS]:
         if plan.owner is None and not plan.law:
             continue  # a recovery: it answers the loss of a node, which is found by itself
         assert plan.started_at is not None
@@ -198,8 +202,8 @@ def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
 
 
 def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    found = PipelineVersion.objects.filter(created_at__range=(since, until)).select_related("owner")
-    for version in found.order_by("-created_at")[:MOST_ROWS]:
+    versions = PipelineVersion.objects.filter(created_at__range=(since, until)).select_related("owner")
+    for version in versions.order_by("-created_at")[:MOST_ROWS]:
         yield FoundChange(
             kind="declaration",
             at=version.created_at,
@@ -211,23 +215,23 @@ def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
         )
 
 
-def _audited(since: datetime, until: datetime) -> Iterator[FoundChange]:
+def _find_audited(since: datetime, until: datetime) -> Iterator[FoundChange]:
     """What was tried, and failed, has changed nothing. Tasks that one sets of a plant again and again, as
     controllers do, are one change, at the newest.
     """
-    rows, failed = audited(since, until).order_by("-at"), _failed(since, until)
+    rows, failed = query_audited(since, until).order_by("-at"), _list_failures(since, until)
     for entry in rows.exclude(action=SCALED)[:MOST_ROWS]:
         if entry.pk not in failed:
-            yield _of_entry(entry)
+            yield _build_change(entry)
     scaled: dict[tuple[str, str], list[AuditEntry]] = {}
     for entry in rows.filter(action=SCALED)[:MOST_ROWS]:
         if entry.pk not in failed:
             scaled.setdefault((entry.actor, entry.target), []).append(entry)
     for newest, *others in scaled.values():
-        yield _of_entry(newest, len(others))
+        yield _build_change(newest, len(others))
 
 
-def _of_entry(entry: AuditEntry, before: int = 0) -> FoundChange:
+def _build_change(entry: AuditEntry, before: int = 0) -> FoundChange:
     return FoundChange(
         kind=entry.action,
         at=entry.at,
@@ -238,7 +242,7 @@ def _of_entry(entry: AuditEntry, before: int = 0) -> FoundChange:
     )
 
 
-def _failed(since: datetime, until: datetime) -> set[int]:
+def _list_failures(since: datetime, until: datetime) -> set[int]:
     """Entries of what was tried and failed. A failure is of the newest such try of the same person: what had
     been done before it stays done.
     """
@@ -257,7 +261,7 @@ def _failed(since: datetime, until: datetime) -> set[int]:
     return found
 
 
-def audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:
+def query_audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:
     """Audited changes of a time that may change how the plant works. Of the settings those alone of a loop
     and of what producers may publish: a price, a session's length or the day of the report disturbs nothing.
     """
@@ -305,8 +309,8 @@ def _is_short(value: Any) -> bool:
 
 def _marks(since: datetime, until: datetime) -> Iterator[FoundChange]:
     """Notes are none: they say, and change nothing."""
-    found = Mark.objects.filter(at__range=(since, until), removed_at=None).exclude(kind=Mark.Kind.NOTE)
-    for mark in found.order_by("-at")[:MOST_ROWS]:
+    marks = Mark.objects.filter(at__range=(since, until), removed_at=None).exclude(kind=Mark.Kind.NOTE)
+    for mark in marks.order_by("-at")[:MOST_ROWS]:
         words = f"{mark.get_kind_display()}: {mark.title}"
         by = mark.source or mark.author
         parts, ref = frozenset(mark.parts), f"mark:{mark.pk}"
@@ -314,12 +318,12 @@ def _marks(since: datetime, until: datetime) -> Iterator[FoundChange]:
 
 
 def _restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
-    for each in restarts(data, since, until)[-MOST_ROWS:]:
-        how = f" after {each.how}" if each.how else ""
-        name = "Weir" if each.name == PLANT else each.name
-        words = f"{name} started{how}" if each.name == PLANT else f"Process {name} started again{how}"
-        parts = frozenset({"pipeline"} if each.name == "pipeline" else _node_of_process(each.name))
-        yield FoundChange(kind="restart", at=each.at, parts=parts, words=words)
+    for restart in restarts(data, since, until)[-MOST_ROWS:]:
+        how = f" after {restart.how}" if restart.how else ""
+        name = "Weir" if restart.name == PLANT else restart.name
+        words = f"{name} started{how}" if restart.name == PLANT else f"Process {name} started again{how}"
+        parts = frozenset({"pipeline"} if restart.name == "pipeline" else _node_of_process(restart.name))
+        yield FoundChange(kind="restart", at=restart.at, parts=parts, words=words)
 
 
 def _node_of_process(name: str) -> Iterable[str]:
@@ -338,10 +342,10 @@ def _loop_actions(since: datetime, until: datetime) -> Iterator[FoundChange]:
             .values("loop__name", "loop__law")
             .annotate(count=Count("pk"), newest=Max("pk"), newest_at=Max("at"))
         )
-        yield from _of_loops(list(groups[:MOST_ROWS]), kind)
+        yield from _group_loop_changes(list(groups[:MOST_ROWS]), kind)
 
 
-def _of_loops(groups: Sequence[dict[str, Any]], kind: str) -> Iterator[FoundChange]:
+def _group_loop_changes(groups: Sequence[dict[str, Any]], kind: str) -> Iterator[FoundChange]:
     newest = [row["newest"] for row in groups]
     reasons = dict(LedgerEntry.objects.filter(pk__in=newest).values_list("pk", "reason"))
     for row in groups:
@@ -358,16 +362,16 @@ def _of_loops(groups: Sequence[dict[str, Any]], kind: str) -> Iterator[FoundChan
         )
 
 
-def _appeared(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
-    for each in appearances(data, since.timestamp(), until.timestamp()):
-        kind = each.part.partition("/")[0]
+def _find_appearances(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
+    for appearance in appearances(data, since.timestamp(), until.timestamp()):
+        kind = appearance.part.partition("/")[0]
         yield FoundChange(
-            kind=f"{kind} {each.how}",
-            at=datetime.fromtimestamp(each.at, UTC),
-            parts=frozenset({each.part}),
-            words=_appearance_words(each),
-            ref=f"part:{each.part}",
-            times=each.times,
+            kind=f"{kind} {appearance.how}",
+            at=datetime.fromtimestamp(appearance.at, UTC),
+            parts=frozenset({appearance.part}),
+            words=_appearance_words(appearance),
+            ref=f"part:{appearance.part}",
+            times=appearance.times,
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from django.db.models import Count
 from django.db.models.functions import TruncMinute
 
-from console.incidents.change_sources import FoundChange, audited, found_changes
+from console.incidents.change_sources import FoundChange, find_changes, query_audited
 from console.models import AuditEntry, Mark
 from console.timeline.restarts import restarts
 from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, ranked
@@ -81,7 +81,7 @@ def is_incident(alert: Alert) -> bool:
 def changes_of(alert: Alert) -> list[IncidentChange]:
     """What was found last, the likeliest cause first; nothing before the first search."""
     kept = Incident.objects.filter(alert=alert).values_list("changes", flat=True).first()
-    return [IncidentChange.from_document(each) for each in kept or ()]
+    return [IncidentChange.from_document(change) for change in kept or ()]
 
 
 def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange]:
@@ -91,10 +91,10 @@ def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange
     if not _is_young(alert, now) and (kept_before := changes_of(alert)) and _has_no_snapshot(alert, data):
         Incident.objects.filter(alert=alert).update(changes_at=now)
         return kept_before
-    found = search_changes(alert, data)
-    kept = [each.document() for each in found[:MOST_STORED]]
+    changes = search_changes(alert, data)
+    kept = [change.document() for change in changes[:MOST_STORED]]
     Incident.objects.update_or_create(alert=alert, defaults={"changes": kept, "changes_at": now})
-    return found
+    return changes
 
 
 def _has_no_snapshot(alert: Alert, data: Path) -> bool:
@@ -104,18 +104,18 @@ def _has_no_snapshot(alert: Alert, data: Path) -> bool:
 def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     """All of the REACH before its onset, the likeliest cause first; nothing is kept."""
     onset = onset_of(alert)
-    around = found_changes(onset - REACH, onset, data, timedelta(seconds=SLACK_SECONDS))
-    found = [each for each in around if not is_the_incident(each, alert)]
+    around = find_changes(onset - REACH, onset, data, timedelta(seconds=SLACK_SECONDS))
+    changes = [change for change in around if not is_the_incident(change, alert)]
     snapshot = _snapshot(data, onset)
     steps = steps_upstream(alert, snapshot)
-    kinds = Counter(each.kind for each in found)
+    kinds = Counter(change.kind for change in changes)
     records = kind_records(alert.condition, kinds, alert.pk, onset, data)
     plain = [
-        PlantChange(each.kind, each.at.timestamp(), each.parts, each.times, _is_over(each, onset))
-        for each in found
+        PlantChange(change.kind, change.at.timestamp(), change.parts, change.times, _is_over(change, onset))
+        for change in changes
     ]
     rows = ranked(plain, onset.timestamp(), steps, records)
-    return [_row(found[each.place], each.steps, each.delay_seconds, each.weight, records) for each in rows]
+    return [_row(changes[row.place], row.steps, row.delay_seconds, row.weight, records) for row in rows]
 
 
 def _is_over(change: FoundChange, onset: datetime) -> bool:
@@ -164,15 +164,15 @@ def kind_records(
         .values_list("changes", flat=True)[:MOST_INCIDENTS]
     )
     incidents = list(kept)[::-1]
-    before = _counted_once(incidents)
+    before = _count_once(incidents)
     chances = _chances(onset, data)
     return {
-        kind: KindRecord(before[kind], len(incidents), chances.get(kind) or _assumed(kind, count))
+        kind: KindRecord(before[kind], len(incidents), chances.get(kind) or _estimate_usual(kind, count))
         for kind, count in kinds.items()
     }
 
 
-def _counted_once(incidents: Iterable[list[dict[str, Any]]]) -> Counter[str]:
+def _count_once(incidents: Iterable[list[dict[str, Any]]]) -> Counter[str]:
     """Kind → how many incidents had a change of it upstream, the oldest incident first: NEAR_STEPS away at
     most, as in a small plant all is upstream of all, and a deploy at another queue says nothing of deploys
     here. One change counts for the first that it came before: of five incidents in one night it is not five
@@ -191,7 +191,7 @@ def _is_near(steps: int | None) -> bool:
     return steps is not None and steps <= NEAR_STEPS
 
 
-def _assumed(kind: str, count: int) -> float:
+def _estimate_usual(kind: str, count: int) -> float:
     """More where it has happened several times of late: the third time that a node came is no news."""
     assumed = APPEARANCE_CHANCES.get(kind.rpartition(" ")[2], APPEARANCE_CHANCE)
     return max(assumed, _chance(count, REACH, PRIOR))
@@ -233,14 +233,14 @@ def _chances(onset: datetime, data: Path) -> dict[str, float]:
     for name, count in _override_acts(since, onset).items():
         counts[f"override {name}"] += count
         counts["override ended"] += count
-    for kind, count in _counted(Plan.objects.filter(started_at__range=(since, onset)), "kind"):
+    for kind, count in _count_by_column(Plan.objects.filter(started_at__range=(since, onset)), "kind"):
         counts[f"plan {kind}"] += count
     counts["declaration"] = PipelineVersion.objects.filter(created_at__range=(since, onset)).count()
-    counts.update(dict(_counted(audited(since, onset), "action")))
+    counts.update(dict(_count_by_column(query_audited(since, onset), "action")))
     marks = Mark.objects.filter(at__range=(since, onset), removed_at=None)
-    counts.update(dict(_counted(marks, "kind")))
+    counts.update(dict(_count_by_column(marks, "kind")))
     counts["restart"] = len(restarts(data, since, onset))
-    observed = _observed(onset, RECORD_DAYS)
+    observed = _compute_record_length(onset, RECORD_DAYS)
     return {
         **{kind: _chance(count, observed, PRIOR) for kind, count in counts.items()},
         **_loop_chances(onset),
@@ -257,10 +257,10 @@ def _override_acts(since: datetime, until: datetime) -> Counter[str]:
 
 
 def _chance(count: int, observed: timedelta, prior: timedelta) -> float:
-    return chance_of(count, *(each.total_seconds() for each in (REACH, observed, prior)))
+    return chance_of(count, *(period.total_seconds() for period in (REACH, observed, prior)))
 
 
-def _observed(onset: datetime, most: timedelta) -> timedelta:
+def _compute_record_length(onset: datetime, most: timedelta) -> timedelta:
     """How long a record is: since the plant's first audited act."""
     first = AuditEntry.objects.order_by("pk").values_list("at", flat=True).first()
     return most if first is None else min(most, max(onset - first, timedelta()))
@@ -270,7 +270,7 @@ def _loop_chances(onset: datetime) -> dict[str, float]:
     done = LedgerEntry.objects.filter(
         at__range=(onset - LOOPS_RECORD, onset), acted=True, mode__in=Loop.ACTING
     )
-    observed, found = _observed(onset, LOOPS_RECORD), dict[str, float]()
+    observed, found = _compute_record_length(onset, LOOPS_RECORD), dict[str, float]()
     for row in done.order_by().values("loop__law", "verdict").annotate(count=Count("pk")):
         harmful = row["verdict"] == LedgerEntry.Verdict.HARMFUL
         kind = f"{'harmful' if harmful else 'loop'} {row['loop__law']}"
@@ -278,7 +278,7 @@ def _loop_chances(onset: datetime) -> dict[str, float]:
     return found
 
 
-def _counted(rows: Any, column: str) -> Sequence[tuple[str, int]]:
+def _count_by_column(rows: Any, column: str) -> Sequence[tuple[str, int]]:
     found: Sequence[tuple[str, int]] = rows.order_by().values_list(column).annotate(Count("pk"))
     return found
 
@@ -291,16 +291,16 @@ def is_due(alert: Alert, now: datetime) -> bool:
         return True
     if alert.resolved_at is not None:
         return searched_at < alert.resolved_at
-    fired_at = _fired_at(alert)
+    fired_at = _find_firing_time(alert)
     is_first = fired_at is not None and searched_at - fired_at < SOON
     return _is_young(alert, now) and now - searched_at >= (SOON if is_first else SEARCH_EVERY)
 
 
-def _fired_at(alert: Alert) -> datetime | None:
+def _find_firing_time(alert: Alert) -> datetime | None:
     """The last time."""
     return came_back_at(alert) or alert.fired_at
 
 
 def _is_young(alert: Alert, now: datetime) -> bool:
-    fired_at = _fired_at(alert)
+    fired_at = _find_firing_time(alert)
     return fired_at is not None and now - fired_at < YOUNG

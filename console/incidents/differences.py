@@ -18,9 +18,9 @@ from workers.history.stretches import (
     ReadBudget,
     Stretch,
     TooMuchToRead,
+    count_with_snapshots,
     figures_of,
     fold_rare,
-    with_snapshots,
 )
 
 SHORTEST, LONGEST, LONGEST_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
@@ -57,7 +57,7 @@ def stretches_of(since: datetime, until: datetime, against: str) -> tuple[Stretc
         raise BadInput("to", f"takes a time from 1 minute to {days} after from.")
     here = Stretch(float(int(since.timestamp())), float(int(until.timestamp())))
     shift = SHIFTS[against].total_seconds() if against in SHIFTS else here.until - here.since
-    return here, here.moved(shift)
+    return here, here.shift(shift)
 
 
 def compare(since: datetime, until: datetime, against: str, queue: str, data: Path) -> Comparison:
@@ -73,23 +73,23 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise ComparisonRuns("from", "waits for another comparison; try again in a few seconds.")
     try:
-        return _compared(here, there, queue, data, counted)
+        return _compare_stretches(here, there, queue, data, counted)
     finally:
         _ONE_AT_A_TIME.release()
 
 
-def _compared(
+def _compare_stretches(
     here: Stretch, there: Stretch, queue: str, data: Path, counted: StretchCounts | None
 ) -> Comparison:
     budget = ReadBudget()
     if counted is None:
         # An archive has all keys, a sample the most frequent: of a queue that is archived in one alone, what
         # was sampled in both is compared.
-        both = here.archived_queues(data) & there.archived_queues(data)
+        both = here.list_archived_queues(data) & there.list_archived_queues(data)
         ours, theirs = (figures_of(stretch, data, queue, budget, both) for stretch in (here, there))
     else:
-        ours = with_snapshots(counted.here, here, data, queue, budget)
-        theirs = with_snapshots(counted.there, there, data, queue, budget)
+        ours = count_with_snapshots(counted.here, here, data, queue, budget)
+        theirs = count_with_snapshots(counted.there, there, data, queue, budget)
     counts = {
         name: fold_rare(ours.counts.get(name, {}), theirs.counts.get(name, {}))
         for name in sorted({*ours.counts, *theirs.counts})

@@ -10,7 +10,7 @@ from pathlib import Path
 from django.urls import reverse
 from django.utils import timezone
 
-from console.incidents.change_sources import recorded_changes
+from console.incidents.change_sources import find_recorded_changes
 from console.incidents.changes import changes_of
 from controllers.diagnosis.changes import SLACK_SECONDS
 from controllers.framework.reason import counted
@@ -37,24 +37,24 @@ class IncidentEvent:
 def timeline_of(alert: Alert, data: Path) -> list[IncidentEvent]:
     """All of them."""
     people = _newest(changes_meanwhile(alert, data), MOST_MEANWHILE, "change")
-    rows = [*_before(alert), *_events(alert), *_explained(alert), *_loops(alert), *people]
+    rows = [*_list_causes(alert), *_events(alert), *_list_explained(alert), *_loops(alert), *people]
     return sorted(rows, key=lambda row: (row.at, row.kind))
 
 
 def _newest(rows: Sequence[IncidentEvent], most: int, what: str) -> Iterator[IncidentEvent]:
     """Of rows in their order the last, and before them how many there are more."""
     if (more := len(rows) - most) > 0:
-        yield _left_out(rows[more - 1].at, rows[more - 1].kind, more, what)
+        yield _describe_left_out(rows[more - 1].at, rows[more - 1].kind, more, what)
     yield from rows[-most:]
 
 
-def _left_out(at: datetime, kind: str, count: int, what: str) -> IncidentEvent:
+def _describe_left_out(at: datetime, kind: str, count: int, what: str) -> IncidentEvent:
     """At the last of them; it is nobody's act."""
     shown = "change" if kind == "person" else kind
     return IncidentEvent(at, shown, f"Left out here: {counted(count, what)}.")
 
 
-def _before(alert: Alert) -> Iterator[IncidentEvent]:
+def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:
     """The likeliest causes."""
     for each in changes_of(alert)[:MOST_BEFORE]:
         if each.steps is not None:
@@ -66,7 +66,7 @@ def _events(alert: Alert) -> Iterator[IncidentEvent]:
     rows = alert.events.select_related("by").order_by("at", "pk")
     more = max(0, rows.count() - MOST_EVENTS)
     if more:
-        yield _left_out(rows[FIRST_EVENTS + more - 1].at, "alert", more, "event")
+        yield _describe_left_out(rows[FIRST_EVENTS + more - 1].at, "alert", more, "event")
     for event in [*rows[:FIRST_EVENTS], *rows[FIRST_EVENTS + more :]]:
         by = event.by.get_username() if event.by else ""
         what = WORDS.get(Kind(event.kind), event.kind.capitalize())
@@ -75,7 +75,7 @@ def _events(alert: Alert) -> Iterator[IncidentEvent]:
         yield IncidentEvent(event.at, "note" if is_note else "alert", words, by)
 
 
-def _explained(alert: Alert) -> Iterator[IncidentEvent]:
+def _list_explained(alert: Alert) -> Iterator[IncidentEvent]:
     """Of what it explains: when it began and ended."""
     fired = alert.explained.filter(fired_at__isnull=False).order_by("-fired_at")
     found = list(fired[: MOST_MEANWHILE + 1])
@@ -83,7 +83,7 @@ def _explained(alert: Alert) -> Iterator[IncidentEvent]:
         last = found.pop().fired_at
         assert last is not None
         # Counted after they were read: some may have come to another incident since.
-        yield _left_out(last, "alert", max(1, fired.count() - MOST_MEANWHILE), "explained alert")
+        yield _describe_left_out(last, "alert", max(1, fired.count() - MOST_MEANWHILE), "explained alert")
     for each in found:
         url = reverse("alert", args=[each.pk])
         assert each.fired_at is not None
@@ -98,7 +98,7 @@ def _loops(alert: Alert) -> Iterator[IncidentEvent]:
         words = f"{entry.reason} ({entry.verdict})"
         yield IncidentEvent(entry.at, "loop", words, entry.loop.name, reverse("entry", args=[entry.pk]))
     if (more := response.outcome.count + response.outcome.before - len(response.entries)) > 0:
-        yield _left_out(min(each.at for each in response.entries), "loop", more, "action")
+        yield _describe_left_out(min(each.at for each in response.entries), "loop", more, "action")
     for plan in response.plans:
         words = f"Plan proposed: {plan.title} ({plan.get_state_display().lower()})"
         url = reverse("plan", args=[plan.pk])
@@ -112,6 +112,11 @@ def changes_meanwhile(alert: Alert, data: Path, until: datetime | None = None) -
     if end <= since:
         return []
     return [
-        IncidentEvent(each.at, "person" if each.by else "change", each.words, each.by)
-        for each in recorded_changes(since, end, data)
+        IncidentEvent(
+            recorded_change.at,
+            "person" if recorded_change.by else "change",
+            recorded_change.words,
+            recorded_change.by,
+        )
+        for recorded_change in find_recorded_changes(since, end, data)
     ]

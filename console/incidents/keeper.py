@@ -32,8 +32,8 @@ class ChangeKeeper:
         young = Q(resolved_at=None) & (Q(fired_at__gt=now - YOUNG) | Q(came_back__gt=0))
         # Each once before any again: of a storm the first may be why the others came.
         longest_ago = (F("incident__changes_at").asc(nulls_first=True), "-fired_at")
-        found = lately.filter(never | at_end | young).order_by(*longest_ago)[:MOST_SEEN]
-        due = [alert for alert in found if is_due(alert, now)][:MOST_PER_CHECK]
+        incidents = lately.filter(never | at_end | young).order_by(*longest_ago)[:MOST_SEEN]
+        due = [alert for alert in incidents if is_due(alert, now)][:MOST_PER_CHECK]
         for alert in due:
             keep_changes(alert, self._data, now)
         return len(due)

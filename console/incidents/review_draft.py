@@ -30,12 +30,12 @@ def draft(alert: Alert, data: Path) -> str:
     happened = timeline_of(alert, data)
     parts = (
         _head(alert),
-        _section("Impact", [_line(impact.recorded(alert)) or TO_WRITE]),
+        _section("Impact", [_line(impact.read_recorded_impact(alert)) or TO_WRITE]),
         _section("Times", _times(alert)),
         _section("What changed before", _changes(alert)),
         _section("What the control loops did", _loops(alert)),
-        _section("What helped", _helped(alert, data)),
-        _section("Timeline", [_happened(each) for each in happened]),
+        _section("What helped", _describe_remedies(alert, data)),
+        _section("Timeline", [_describe_event(event) for event in happened]),
         _section("What went well, what did not, where we were lucky", [TO_WRITE]),
         _section("Follow-ups", _follow_ups(alert)),
     )
@@ -48,12 +48,12 @@ TO_WRITE = "_To be written._"
 def _head(alert: Alert) -> str:
     incident = incidents.incident_of(alert)
     roles = ", ".join(f"{role} {_line(who)}" for role, who in sorted(incident.roles.items()) if who)
-    end = _at(alert.resolved_at) if alert.resolved_at else "now: still open"
+    end = _format_time(alert.resolved_at) if alert.resolved_at else "now: still open"
     sentence = _line(alert.worst_sentence or alert.sentence)
     rows = [
         f"- Severity: {incidents.severity_of(alert)}",
         f"- Alert {alert.pk}, rule {_line(alert.rule_name)}: {sentence or 'no sentence'}",
-        f"- From {_at(alert.began_at)} to {end}",
+        f"- From {_format_time(alert.began_at)} to {end}",
         f"- Roles: {roles or 'nobody was named'}",
     ]
     return "\n".join([f"# Review: {_line(alert.title)}", "", *rows])
@@ -73,20 +73,20 @@ def _times(alert: Alert) -> Iterator[str]:
 
 
 def _changes(alert: Alert) -> list[str]:
-    rows = [each for each in changes_of(alert) if each.steps is not None][:MOST_CHANGES]
+    rows = [change for change in changes_of(alert) if change.steps is not None][:MOST_CHANGES]
     if not rows and incidents.incident_of(alert).changes_at is None:
         return ["Changes before it have not been searched yet."]
     if not rows:
         return ["No change was found upstream in the 3 h before."]
-    found = []
+    lines = []
     for at, each in enumerate(rows, 1):
         by = f", by {_line(each.by)}" if each.by else ""
         before = (
             f"; such a change came before {each.before} of {each.incidents} earlier incidents of this kind"
         )
         record = before if each.incidents else ""
-        found.append(f"{at}. {_line(each.words)} ({formatted(each.delay_seconds, 'age')} before{by}{record})")
-    return found
+        lines.append(f"{at}. {_line(each.words)} ({formatted(each.delay_seconds, 'age')} before{by}{record})")
+    return lines
 
 
 def _loops(alert: Alert) -> Iterator[str]:
@@ -95,10 +95,10 @@ def _loops(alert: Alert) -> Iterator[str]:
     if response.entries:
         yield ""
     for entry in response.entries[:MOST_ACTIONS]:
-        yield f"- {_at(entry.at)} {_line(entry.loop.name)}: {_line(entry.reason)} ({entry.verdict})"
+        yield f"- {_format_time(entry.at)} {_line(entry.loop.name)}: {_line(entry.reason)} ({entry.verdict})"
 
 
-def _helped(alert: Alert, data: Path) -> list[str]:
+def _describe_remedies(alert: Alert, data: Path) -> list[str]:
     """What was judged effective, and what people did last before it was mitigated or over: they know."""
     end = incidents.incident_of(alert).mitigated_at or alert.resolved_at
     effective = history.effective_until(alert, end)
@@ -114,24 +114,24 @@ def _helped(alert: Alert, data: Path) -> list[str]:
 def _follow_ups(alert: Alert) -> list[str]:
     incident = incidents.incident_of(alert)
     rows = incident.follow_ups.order_by("pk") if incident.pk else []
-    found = [
-        f"- [{'x' if each.done_at else ' '}] {_line(each.text)}"
-        f"{f' ({_line(each.owner)})' if each.owner else ''}{f', due {each.due_on}' if each.due_on else ''}"
-        for each in rows
+    lines = [
+        f"- [{'x' if row.done_at else ' '}] {_line(row.text)}"
+        f"{f' ({_line(row.owner)})' if row.owner else ''}{f', due {row.due_on}' if row.due_on else ''}"
+        for row in rows
     ]
-    return found or ["None yet."]
+    return lines or ["None yet."]
 
 
-def _happened(event: IncidentEvent) -> str:
+def _describe_event(event: IncidentEvent) -> str:
     by = f" ({_line(event.by)})" if event.by else ""
-    return f"- {_at(event.at)} {_line(event.words)}{by}"
+    return f"- {_format_time(event.at)} {_line(event.words)}{by}"
 
 
 def _section(title: str, lines: Iterable[str]) -> str:
     return "\n".join([f"## {title}", "", *lines])
 
 
-def _at(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -52,18 +52,18 @@ class Boundary(MiddlewareMixin):
 
     def process_request(self, request: HttpRequest) -> HttpResponse | None:
         if not is_plain(request.path_info):
-            return refused(request, 404, "path", "There is nothing at this address.")
+            return build_refusal(request, 404, "path", "There is nothing at this address.")
         for name in HEADERS:
             if not is_plain(request.headers.get(name, "")):
-                return refused(request, 400, name, UNSTORABLE)
+                return build_refusal(request, 400, name, UNSTORABLE)
         for name, value in request.COOKIES.items():
             if not (is_plain(name) and is_plain(value)):
-                return refused(request, 400, "Cookie", UNSTORABLE)
+                return build_refusal(request, 400, "Cookie", UNSTORABLE)
         try:
             return _first_refusal(request, request.GET.lists())
         except TooManyFieldsSent:
             most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
-            return refused(request, 400, "query", f"takes at most {most:,} parameters.")
+            return build_refusal(request, 400, "query", f"takes at most {most:,} parameters.")
 
     def process_view(self, request: HttpRequest, *view: Any) -> HttpResponse | None:
         if request.method != "POST" or request.content_type not in FORMS or _reads_itself(request):
@@ -72,9 +72,9 @@ class Boundary(MiddlewareMixin):
             files = [(name, [file.name for file in held]) for name, held in request.FILES.lists()]
             return _first_refusal(request, chain(request.POST.lists(), files))
         except RequestDataTooBig:
-            return refused(request, 413, "body", "is larger than a form may be.")
+            return build_refusal(request, 413, "body", "is larger than a form may be.")
         except (SuspiciousOperation, MultiPartParserError, UnreadablePostError):
-            return refused(request, 400, "body", "is no form that can be read.")
+            return build_refusal(request, 400, "body", "is no form that can be read.")
 
 
 def _reads_itself(request: HttpRequest) -> bool:
@@ -87,13 +87,13 @@ def _first_refusal(
 ) -> HttpResponse | None:
     for name, values in fields:
         if not is_plain(name):
-            return refused(request, 422, "request", f"A field's name {UNSTORABLE}")
+            return build_refusal(request, 422, "request", f"A field's name {UNSTORABLE}")
         if not all(is_plain(value or "") for value in values):
-            return refused(request, 422, name, UNSTORABLE)
+            return build_refusal(request, 422, name, UNSTORABLE)
     return None
 
 
-def refused(request: HttpRequest, status: int, field: str, message: str) -> HttpResponse:
+def build_refusal(request: HttpRequest, status: int, field: str, message: str) -> HttpResponse:
     """JSON for a program (which `Problems` completes), a page for a person."""
     if is_for_a_program(request):
         body = orjson.dumps({"errors": {field[:100]: [message]}})

@@ -23,9 +23,9 @@ FLAGS = {"true": True, "false": False}
 Form = TypeVar("Form", bound="DataclassInstance")
 
 
-def filled_form(form: type[Form], values: Mapping[str, Any]) -> Form:
+def fill_form(form: type[Form], values: Mapping[str, Any]) -> Form:
     """The fields of a form with what is given of them; what is not stays empty."""
-    return form(**{each.name: values.get(each.name, "") for each in fields(form)})
+    return form(**{field.name: values.get(field.name, "") for field in fields(form)})
 
 
 def number_of(text: str, field: str) -> int | float:
@@ -55,7 +55,7 @@ def _read(text: str) -> float | str:
         return text.strip()
 
 
-def any_value(text: str, field: str) -> int | float | bool | str:
+def parse_any_value(text: str, field: str) -> int | float | bool | str:
     """What no declaration says the kind of: a number where it reads as one, true or false, else words."""
     words = text.strip()
     try:
@@ -84,14 +84,14 @@ def expiry_of(posted: Mapping[str, str]) -> Expiry:
 def time_of(text: str, field: str) -> datetime:
     """A time with its zone."""
     try:
-        found = parse_datetime(text)
+        parsed = parse_datetime(text)
     except ValueError:
-        found = None
-    if found is None:
+        parsed = None
+    if parsed is None:
         raise BadInput(field, f"takes a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}.")
-    if not is_representable(found):
+    if not is_representable(parsed):
         raise BadInput(field, TAKES)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def iso(moment: datetime) -> str:

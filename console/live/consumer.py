@@ -16,7 +16,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
 from console.accounts.access import Actor
-from console.accounts.connection import actor_of_connection, in_a_thread
+from console.accounts.connection import actor_of_connection, run_in_thread
 from console.live.fanout import fanout
 from console.live.listener import Listener
 from console.live.places import PLACES, NoPlace
@@ -56,10 +56,10 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         await self.accept()
         try:
             PLACES.enter(self)
-            if (actor := await self._allowed()) is None:
+            if (actor := await self._find_allowed_actor()) is None:
                 return
             PLACES.claim(self, actor.account.pk)
-            wanted = wanted_of(self.scope.get("query_string", b""))
+            wanted = parse_query(self.scope.get("query_string", b""))
         except NoPlace as limit:
             await self.close(limit.code, limit.reason)
             return
@@ -87,7 +87,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         self.closing = True
         PLACES.leave(self)
         with suppress(OSError):  # gone meanwhile
-            await super().close(code, _shortened(reason))
+            await super().close(code, _shorten_reason(reason))
 
     async def disconnect(self, code: int) -> None:
         PLACES.leave(self)
@@ -115,7 +115,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         while unanswered < MOST_UNANSWERED:
             await asyncio.sleep(self.recheck_seconds)
             try:
-                if await self._allowed() is None:
+                if await self._find_allowed_actor() is None:
                     return
                 unanswered = 0
             except Exception as error:  # whatever it is, nobody else would ask again
@@ -123,9 +123,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
                 unanswered += 1
         await self.close(UNANSWERED, "Whether you may still see this can't be asked; connect again.")
 
-    async def _allowed(self) -> Actor | None:
+    async def _find_allowed_actor(self) -> Actor | None:
         """Who may see; None when nobody may, and the socket is closed."""
-        actor: Actor = await in_a_thread(self._actor)()
+        actor: Actor = await run_in_thread(self._actor)()
         if actor.may("plant.view"):
             return actor
         if actor.user is None:
@@ -156,11 +156,11 @@ def _length(text: str | None, data: bytes | None) -> int:
     return len(text.encode()) if text is not None else len(data or b"")
 
 
-def _shortened(reason: str | None) -> str | None:
+def _shorten_reason(reason: str | None) -> str | None:
     return None if reason is None else reason.encode()[:LONGEST_REASON_BYTES].decode(errors="ignore")
 
 
-def wanted_of(query: bytes) -> dict[str, Any]:
+def parse_query(query: bytes) -> dict[str, Any]:
     """What the address asks for, as `Fanout.join` takes it. Raises BadInput for a view that there is not."""
     given = {name: values[-1] for name, values in parse_qs(query.decode("latin1")).items()}
     after = None

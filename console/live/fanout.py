@@ -20,7 +20,7 @@ from console.live.listener import Listener
 from console.live.message import LiveMessage
 from console.live.view import WHOLE, View
 from queues import keys
-from queues.control.connection import connected
+from queues.control.connection import open_connection
 from workers.documents.snapshot import SILENT_AFTER_SECONDS
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Fanout:
         # No await from here on: a delta can't come between the snapshot and the first place in the set.
         listener = Listener(view, packed)
         self._listeners.add(listener)
-        missed = None if after is None else self._since(after)
+        missed = None if after is None else self._list_deltas_since(after)
         if missed is None:
             self.send_snapshot(listener)
         for position, delta in missed or ():
@@ -106,7 +106,7 @@ class Fanout:
             return
         view = listener.view
         if view not in self._snapshots:
-            body = {"snapshot": view.narrowed(self._snapshot)}
+            body = {"snapshot": view.narrow(self._snapshot)}
             self._snapshots[view] = _message(self._position, body)
         listener.put(self._snapshots[view])
 
@@ -131,7 +131,7 @@ class Fanout:
     async def _follow(self) -> None:
         """Subscribe first and read the stored snapshot after, so that no message falls in between."""
         async with (
-            connected(
+            open_connection(
                 self._url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=TICK_SECONDS
             ) as client,
             client.pubsub() as subscription,
@@ -198,7 +198,7 @@ class Fanout:
         self._position, self._snapshot = position, snapshot
         self._snapshots.clear()
 
-    def _since(self, after: Position) -> list[tuple[Position, dict[str, Any]]] | None:
+    def _list_deltas_since(self, after: Position) -> list[tuple[Position, dict[str, Any]]] | None:
         """The deltas that lead from an instant to the newest, or None when they are not all here."""
         if self._position is None:
             return None
@@ -210,7 +210,7 @@ class Fanout:
 
     def _delta(self, position: Position, delta: dict[str, Any], view: View) -> LiveMessage:
         if (position, view) not in self._encoded:
-            self._encoded[position, view] = _message(position, {"delta": view.narrowed(delta)})
+            self._encoded[position, view] = _message(position, {"delta": view.narrow(delta)})
         return self._encoded[position, view]
 
     def _send_silence(self) -> None:

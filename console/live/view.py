@@ -66,7 +66,7 @@ class View:
     queue: str | None = None
     node: str | None = None
 
-    def narrowed(self, document: Document) -> Document:
+    def narrow(self, document: Document) -> Document:
         """A snapshot or a patch with what the view keeps; the document itself is not changed."""
         result = dict(document)
         if self.nodes is not None and document.get("nodes"):

@@ -59,27 +59,29 @@ class Operation:
 
 def operations(document: Mapping[str, Any]) -> list[Operation]:
     """Every operation of an OpenAPI document that a command line can send, by its words."""
-    found = []
+    operations_read = []
     for path, methods in document["paths"].items():
         for method, details in methods.items():
             body = _body(document, details)
             if path.startswith(PREFIX) and body is not None:
                 words = _words(path, method, methods)
                 query = {
-                    each["name"]: each["schema"]
-                    for each in details.get("parameters", ())
-                    if each["in"] == "query"
+                    parameter["name"]: parameter["schema"]
+                    for parameter in details.get("parameters", ())
+                    if parameter["in"] == "query"
                 }
                 summary = details.get("summary", "")
-                found.append(Operation(method.upper(), path, words, summary, query, body))
-    return sorted(found, key=lambda each: each.words)
+                operations_read.append(Operation(method.upper(), path, words, summary, query, body))
+    return sorted(operations_read, key=lambda operation: operation.words)
 
 
-def named(operations: Sequence[Operation], words: Sequence[str]) -> Operation:
+def find_operation(operations: Sequence[Operation], words: Sequence[str]) -> Operation:
     """The operation that words name: the one with the most words of its own. Raises BadInput."""
-    fitting = [each for each in operations if each.fits(words)]
+    fitting = [operation for operation in operations if operation.fits(words)]
     if not fitting:
-        near = [" ".join(each.words) for each in operations if words and each.words[0] == words[0]]
+        near = [
+            " ".join(operation.words) for operation in operations if words and operation.words[0] == words[0]
+        ]
         raise BadInput(
             "command",
             f"{' '.join(words)[:60]!r} is not known; "
@@ -106,7 +108,7 @@ def _body(document: Mapping[str, Any], details: Mapping[str, Any]) -> Mapping[st
         return {}
     schema = content.get("application/json", {}).get("schema", {})
     # A body that may be left out is either its schema or null.
-    schema = next((each for each in schema.get("anyOf", ()) if "$ref" in each), schema)
+    schema = next((option for option in schema.get("anyOf", ()) if "$ref" in option), schema)
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
     properties: Mapping[str, Any] | None = schema.get("properties")
@@ -115,7 +117,7 @@ def _body(document: Mapping[str, Any], details: Mapping[str, Any]) -> Mapping[st
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:
     choices = schema.get("anyOf", [schema])
-    return {each.get("type", "object") for each in choices} - {"null"}
+    return {choice.get("type", "object") for choice in choices} - {"null"}
 
 
 def _put(into: dict[str, Any], name: str, schema: Mapping[str, Any], text: str) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 from django.db import migrations, models
 
 from console.storage.append_only import protect, release
-from console.audit.chain import CONTENT, chained
+from console.audit.chain import CONTENT, chain_rows
 
 BATCH = 1_000
 
@@ -21,7 +21,7 @@ def chain(apps: Any, schema_editor: Any) -> None:
     """The entries of before, in the order of their ids: from here on they can't be altered unnoticed."""
     Entry = apps.get_model("console", "AuditEntry")
     batch = []
-    for row in chained(Entry.objects.order_by("pk").only(*CONTENT).iterator(BATCH)):
+    for row in chain_rows(Entry.objects.order_by("pk").only(*CONTENT).iterator(BATCH)):
         batch.append(row)
         if len(batch) == BATCH:
             Entry.objects.bulk_update(batch, ["sequence", "previous", "digest"], batch_size=100)

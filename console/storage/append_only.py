@@ -51,7 +51,7 @@ def release(vendor: str) -> tuple[str, ...]:
     return {"sqlite": sqlite, "postgresql": postgresql}[vendor]
 
 
-def missing(vendor: str, cursor: Any) -> list[str]:
+def list_missing(vendor: str, cursor: Any) -> list[str]:
     """The triggers that are not there, or are switched off."""
     if vendor == "sqlite":
         cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s", [TABLE])

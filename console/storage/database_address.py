@@ -13,7 +13,7 @@ from urllib.parse import quote
 import dj_database_url
 
 from queues import environment as variables
-from queues.control.address import HOST, parted
+from queues.control.address import HOST, split_url
 from queues.errors import BadInput
 
 POSTGRESQL = "django.db.backends.postgresql"
@@ -28,7 +28,7 @@ PATIENCE: dict[str, Any] = {
 }
 
 
-def of_file(path: Path) -> str:
+def build_file_url(path: Path) -> str:
     """The address of SQLite's file: in a folder's name `#`, `?` and `%` are no signs of an address."""
     return f"sqlite:///{quote(str(path))}"
 
@@ -37,38 +37,38 @@ def settings_of(url: str) -> dict[str, Any]:
     """An entry of DATABASES. Raises BadInput naming DATABASE_URL; the address is never quoted."""
     hosts = _hosts(url)
     try:
-        found: dict[str, Any] = dict(dj_database_url.parse(_with_first(url, hosts)))
+        found: dict[str, Any] = dict(dj_database_url.parse(_keep_first_host(url, hosts)))
     except (dj_database_url.ParseError, dj_database_url.UnknownSchemeError, ValueError):
-        raise _refused("takes postgres://user:password@host:5432/name, or sqlite:///file.") from None
+        raise _build_refusal("takes postgres://user:password@host:5432/name, or sqlite:///file.") from None
     if found["ENGINE"] != POSTGRESQL:
         if len(hosts) > 1:
-            raise _refused("takes several hosts for PostgreSQL only.")
+            raise _build_refusal("takes several hosts for PostgreSQL only.")
         return found
     given = found.get("OPTIONS", {})
     if len(hosts) > 1:
-        found["HOST"], found["PORT"] = (",".join(each) for each in zip(*map(_place, hosts), strict=True))
+        found["HOST"], found["PORT"] = (",".join(place) for place in zip(*map(_place, hosts), strict=True))
         given = {"target_session_attrs": "read-write", **given}
     found["OPTIONS"] = {**PATIENCE, **given}
     return found
 
 
 def _hosts(url: str) -> list[str]:
-    return parted(url)[1].rpartition("@")[2].split(",")
+    return split_url(url)[1].rpartition("@")[2].split(",")
 
 
-def _with_first(url: str, hosts: list[str]) -> str:
+def _keep_first_host(url: str, hosts: list[str]) -> str:
     """The same with one host, which is all that the parser knows."""
-    scheme, netloc, rest = parted(url)
+    scheme, netloc, rest = split_url(url)
     login, at, _ = netloc.rpartition("@")
     return f"{scheme}://{login}{at}{hosts[0]}{rest}" if len(hosts) > 1 else url
 
 
 def _place(host: str) -> tuple[str, str]:
-    found = HOST.fullmatch(host)
-    if found is None:
-        raise _refused("takes several servers as host:port, separated by commas.")
-    return found[1].strip("[]"), found[2] or DEFAULT_PORT
+    match = HOST.fullmatch(host)
+    if match is None:
+        raise _build_refusal("takes several servers as host:port, separated by commas.")
+    return match[1].strip("[]"), match[2] or DEFAULT_PORT
 
 
-def _refused(message: str) -> BadInput:
+def _build_refusal(message: str) -> BadInput:
     return BadInput(variables.DATABASE_URL.name, message)

@@ -6,7 +6,7 @@ from django.db.migrations.loader import MigrationLoader
 OURS = ("console", "queues", "workers")
 
 
-def of_a_newer_version() -> list[str]:
+def list_newer_migrations() -> list[str]:
     """Migrations of ours that the database has and this code has not, as console.0009_…; [] for none."""
     loader = MigrationLoader(connection)
     unknown = set(loader.applied_migrations) - set(loader.disk_migrations)

@@ -37,7 +37,7 @@ def unseal(sealed: str, purpose: str, owner: str = "") -> bytes:
         raise UnsealableError(f"{purpose} can't be read under this SECRET_KEY.") from error
 
 
-def keyed_digest(secret: str, purpose: str) -> str:
+def compute_keyed_digest(secret: str, purpose: str) -> str:
     """A digest that only who has SECRET_KEY can compute, for short secrets that are compared, never read."""
     return hashlib.blake2b(secret.encode(), key=_key(f"digest of {purpose}"), digest_size=32).hexdigest()
 

@@ -57,8 +57,8 @@ class SessionStore(DatabaseStore):
 
     def _is_alive(self, data: dict[str, Any]) -> bool:
         rows = apps.get_model("console", "UserSession").objects
-        found = rows.filter(digest=self.digest, seen_at__gt=idle_since(timezone.now()))
-        self.row = found.filter(user_id=data[SESSION_KEY]).first()
+        alive = rows.filter(digest=self.digest, seen_at__gt=idle_since(timezone.now()))
+        self.row = alive.filter(user_id=data[SESSION_KEY]).first()
         return self.row is not None
 
     def exists(self, session_key: str) -> bool:

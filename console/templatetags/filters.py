@@ -123,7 +123,7 @@ def lateness(entry: LedgerEntry) -> float:
 @register.filter
 def scope(override: Any) -> str:
     """What an override is on, in words."""
-    return str(Scope.of(override))
+    return str(Scope.build(override))
 
 
 @register.filter

@@ -117,7 +117,7 @@ def finding(snapshot: Any, kind: str, name: Any) -> SafeString:
     """All that is wrong with a subject, and what to do first, for its own page: a phone shows no titles."""
     row = at(states_of(snapshot), f"{kind}/{name}") if snapshot else None
     said = [at(row, "finding"), *(at(each, "sentence") for each in at(row, "also") or ()), at(row, "step")]
-    text = " ".join(each for each in said if each)
+    text = " ".join(sentence for sentence in said if sentence)
     return format_html(
         '<p class="card notice" data-bind="states.{}/{}" data-format="finding"{}>{}</p>',
         kind,

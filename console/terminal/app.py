@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 
 from console.api.request.calls import Calls, Refused, Unanswered
-from console.pages.frame.frame import calling
+from console.pages.frame.frame import list_calling_alerts
 from console.terminal.acts import Act
 from console.terminal.confirm import Confirm
 from console.terminal.freshness import ConnectionState, Seen, freshness
@@ -28,12 +28,12 @@ from console.terminal.rows import (
     STYLES,
     TerminalRow,
     TerminalTable,
-    bounded,
     ends_in,
     figures,
+    limit_rows,
 )
 from queues.nodes.node_state import NORMAL
-from queues.stored_document import typed
+from queues.stored_document import convert
 from workers.documents.snapshot import Snapshot
 
 EACH_SECONDS = 1.0
@@ -74,7 +74,7 @@ class Top(App[None]):
         super().__init__()
         self._calls, self._source, self._clock = calls, plain_text(source, 60), clock
         self.seen = Seen(clock())
-        self._rows: dict[str, list[TerminalRow]] = {each.name: [] for each in LISTINGS}
+        self._rows: dict[str, list[TerminalRow]] = {name.name: [] for name in LISTINGS}
         self._is_asking = False
 
     def compose(self) -> ComposeResult:
@@ -90,8 +90,8 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         self._base: Screen[Any] = self.screen  # below whatever asks something
-        for each in LISTINGS:
-            self._table(each.name).add_columns(*(cell(title) for title in each.columns))
+        for name in LISTINGS:
+            self._table(name.name).add_columns(*(cell(title) for title in name.columns))
         self._table(LISTINGS[0].name).focus()
         self.set_interval(EACH_SECONDS, self._ask)
         self.set_interval(TICK_SECONDS, self._show_age)
@@ -110,14 +110,14 @@ class Top(App[None]):
         before, rows = self.seen, self._rows
         try:
             answer = self._call("GET", "/api/v1/live", query=VIEW)
-            snapshot = typed(Snapshot, answer["snapshot"], "snapshot")
-            seen = before.with_snapshot(snapshot, self._calls.now(), self._clock())
+            snapshot = convert(Snapshot, answer["snapshot"], "snapshot")
+            seen = before.add_snapshot(snapshot, self._calls.now(), self._clock())
             now = plant_now(seen, self._clock())
-            rows = {each.name: bounded(each.rows(snapshot, now)) for each in LISTINGS}
+            rows = {name.name: limit_rows(name.rows(snapshot, now)) for name in LISTINGS}
         except Refused as error:
-            seen = before.with_error(str(error))
+            seen = before.add_error(str(error))
         except Exception as error:  # whatever it answers, it is asked again
-            seen = before.with_error(f"What the console answered is no snapshot ({type(error).__name__}).")
+            seen = before.add_error(f"What the console answered is no snapshot ({type(error).__name__}).")
         self.call_from_thread(self._saw, seen, rows)
 
     def _call(self, method: str, path: str, **given: Any) -> Any:
@@ -168,8 +168,8 @@ class Top(App[None]):
     def _open(self, snapshot: Snapshot) -> str:
         """Incidents that call for somebody, and what people have in force, with the time to the next end."""
         in_force = len(snapshot.overrides) + len(snapshot.hands)
-        words = f" · incidents {len(calling(snapshot))} · in force {in_force}"
-        ends = [each.expires_at for each in snapshot.overrides if each.expires_at is not None]
+        words = f" · incidents {len(list_calling_alerts(snapshot))} · in force {in_force}"
+        ends = [override.expires_at for override in snapshot.overrides if override.expires_at is not None]
         return (
             f"{words}, next ends in {ends_in(min(ends), plant_now(self.seen, self._clock()))}"
             if ends
@@ -178,8 +178,8 @@ class Top(App[None]):
 
     def _fill(self, rows: dict[str, list[TerminalRow]]) -> None:
         self._rows = rows
-        for each in LISTINGS:
-            self._refill(each, self._table(each.name), rows[each.name])
+        for name in LISTINGS:
+            self._refill(name, self._table(name.name), rows[name.name])
         self._show_detail()
 
     def _refill(self, listing: TerminalTable, table: DataTable[Text], rows: Sequence[TerminalRow]) -> None:
@@ -197,8 +197,8 @@ class Top(App[None]):
     def _show_detail(self) -> None:
         if not self._base.is_running:
             return
-        row = self._chosen()
-        self._write("detail", " ".join(plain_text(each) for each in row.details) if row else "")
+        row = self._get_selected()
+        self._write("detail", " ".join(plain_text(detail) for detail in row.details) if row else "")
         self.refresh_bindings()
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
@@ -211,10 +211,10 @@ class Top(App[None]):
         self._show_detail()
 
     def _table(self, name: str) -> DataTable[Text]:
-        found: DataTable[Text] = self._base.query_one(f"#table-{name}", DataTable)
-        return found
+        table: DataTable[Text] = self._base.query_one(f"#table-{name}", DataTable)
+        return table
 
-    def _shown(self) -> str:
+    def _list_visible_rows(self) -> str:
         return str(self._base.query_one(TabbedContent).active or LISTINGS[0].name)
 
     def _key_of(self, table: DataTable[Text]) -> str | None:
@@ -222,8 +222,8 @@ class Top(App[None]):
             return None
         return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
 
-    def _chosen(self) -> TerminalRow | None:
-        name = self._shown()
+    def _get_selected(self) -> TerminalRow | None:
+        name = self._list_visible_rows()
         key = self._key_of(self._table(name))
         return next((row for row in self._rows[name] if row.key == key), None)
 
@@ -232,7 +232,7 @@ class Top(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys are named only where they do something."""
         if action == "act":
-            row = self._chosen()
+            row = self._get_selected()
             return row is not None and parameters[0] in row.acts
         return True
 
@@ -241,24 +241,24 @@ class Top(App[None]):
         self._table(name).focus()
 
     def action_move(self, steps: int) -> None:
-        table = self._table(self._shown())
+        table = self._table(self._list_visible_rows())
         table.move_cursor(row=table.cursor_row + steps)
 
     def action_act(self, name: str) -> None:
-        row = self._chosen()
+        row = self._get_selected()
         if row is not None and name in row.acts:
             fresh = self._fresh()
             old = "" if fresh.is_live else fresh.sentence
-            self.push_screen(Confirm(row.acts[name], self._send, old), self._done)
+            self.push_screen(Confirm(row.acts[name], self._send, old), self._report_done)
 
-    def _done(self, act: Act | None) -> None:
+    def _report_done(self, act: Act | None) -> None:
         if act is not None:
             done = f"Done: {plain_text(act.title)}. It is shown once the plant says so."
             self.notify(done, markup=False)
             self._ask()
 
     def action_more(self) -> None:
-        row = self._chosen()
+        row = self._get_selected()
         if row is not None:
             title = " · ".join(each.plain for each in row.cells if each.plain)
             self.push_screen(More(title, row.details, self._changes_of(row)))

@@ -90,24 +90,24 @@ class Confirm(ModalScreen[Act | None]):
         try:
             self._send(self.act, why, minutes, self._key)
         except Unanswered:
-            app.call_from_thread(self._unanswered)
+            app.call_from_thread(self._report_no_answer)
         except Refused as error:
-            app.call_from_thread(self._refused, str(error))
+            app.call_from_thread(self._report_refusal, str(error))
         else:
-            app.call_from_thread(self._done)
+            app.call_from_thread(self._confirm)
 
-    def _done(self) -> None:
+    def _confirm(self) -> None:
         if self.is_current:
             self.dismiss(self.act)
         else:
             self._notify("Done all the same")
 
-    def _unanswered(self) -> None:
+    def _report_no_answer(self) -> None:
         self._is_sent = False
         if self.is_current:
             self._say(UNKNOWN_WHETHER)
 
-    def _refused(self, words: str) -> None:
+    def _report_refusal(self, words: str) -> None:
         # What was refused was not done: what is corrected is another request.
         self._key = uuid.uuid4().hex
         self._is_sent = self._may_be_done = False

@@ -22,7 +22,7 @@ class Seen:
     answered_at: float | None = None
     error: str = ""
 
-    def with_snapshot(self, snapshot: Snapshot, console_now: float, now: float) -> "Seen":
+    def add_snapshot(self, snapshot: Snapshot, console_now: float, now: float) -> "Seen":
         """After an answer. Its age is at most what the console's clock says, and at most the time since an
         older one was still the newest. One that is known grows old by our own clock: the console's may be
         behind the observer's, or have been set back.
@@ -35,7 +35,7 @@ class Seen:
                 age = min(age, now - self.answered_at)
         return replace(self, snapshot=snapshot, aged_at=now, age_seconds=age, answered_at=now, error="")
 
-    def with_error(self, error: str) -> "Seen":
+    def add_error(self, error: str) -> "Seen":
         """After a call that failed: what is shown stays, and grows old."""
         return replace(self, error=error)
 

@@ -58,13 +58,13 @@ class More(ModalScreen[None]):
 
 def change_lines(answer: Any) -> list[str]:
     """The likeliest changes before an incident, a line each."""
-    found = answer["changes"]
-    if not found:
+    changes = answer["changes"]
+    if not changes:
         reach = formatted(answer["reach_seconds"], "age")
         return [f"Nothing changed at it or upstream of it in the {reach} before."]
     return [
         "Changed before it, the likeliest cause first:",
-        *(_change_line(each) for each in found[:MOST_CHANGES]),
+        *(_change_line(change) for change in changes[:MOST_CHANGES]),
     ]
 
 

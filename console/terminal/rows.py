@@ -61,16 +61,16 @@ def worst_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
     states = states_of(snapshot)
     return [
         TerminalRow(
-            each.subject,
+            subject.subject,
             (
-                state_cell(each.state, each.word, each.stale),
-                cell(f"{each.kind} {each.name}"),
-                cell(each.finding or ""),
+                state_cell(subject.state, subject.word, subject.stale),
+                cell(f"{subject.kind} {subject.name}"),
+                cell(subject.finding or ""),
             ),
-            details=[text for text in (each.finding, states[each.subject].step) if text],
-            acts=_acts_of(snapshot, each.kind, each.name),
+            details=[text for text in (subject.finding, states[subject.subject].step) if text],
+            acts=_acts_of(snapshot, subject.kind, subject.name),
         )
-        for each in worst_first(snapshot)
+        for subject in worst_first(snapshot)
     ]
 
 
@@ -88,7 +88,7 @@ def _acts_of(snapshot: Snapshot, kind: str, name: str) -> dict[str, Act]:
 
 def incident_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
     """Without alerts that another explains: they are of its incident."""
-    return [_incident(each, now) for each in snapshot.alerts if each.under is None]
+    return [_incident(alert, now) for alert in snapshot.alerts if alert.under is None]
 
 
 def _incident(alert: AlertStatus, now: float) -> TerminalRow:
@@ -112,10 +112,10 @@ def _incident(alert: AlertStatus, now: float) -> TerminalRow:
 def loop_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
     """The worst first, as pages list them."""
     states = states_of(snapshot)
-    order = [each.name for each in worst_first(snapshot) if each.kind == "loop"]
+    order = [subject.name for subject in worst_first(snapshot) if subject.kind == "loop"]
     names = [*order, *sorted(snapshot.loops.keys() - set(order))]
-    found = {name: states.get(f"loop/{name}") for name in names if name in snapshot.loops}
-    return [_loop(snapshot, name, state.finding if state else "") for name, state in found.items()]
+    rows = {name: states.get(f"loop/{name}") for name in names if name in snapshot.loops}
+    return [_loop(snapshot, name, state.finding if state else "") for name, state in rows.items()]
 
 
 def _loop(snapshot: Snapshot, name: str, finding: str) -> TerminalRow:
@@ -134,13 +134,13 @@ def _loop(snapshot: Snapshot, name: str, finding: str) -> TerminalRow:
 
 
 def queue_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
-    order = [each.name for each in worst_first(snapshot) if each.kind == "queue"]
+    order = [subject.name for subject in worst_first(snapshot) if subject.kind == "queue"]
     return [_queue(snapshot, name, snapshot.queues[name]) for name in order]
 
 
 def _queue(snapshot: Snapshot, name: str, queue: QueueStatus) -> TerminalRow:
     state = states_of(snapshot)[f"queue/{name}"]
-    paused = ", ".join(f"{each.part} by {each.by}" for each in queue.pauses)
+    paused = ", ".join(f"{pause.part} by {pause.by}" for pause in queue.pauses)
     trend = f" {queue.trend}" if queue.trend in ("rising", "falling") else ""
     return TerminalRow(
         name,
@@ -160,8 +160,8 @@ def _queue(snapshot: Snapshot, name: str, queue: QueueStatus) -> TerminalRow:
 
 def force_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
     """What people set: overrides, the soonest to end first, and what has no override of its own."""
-    hands = [_hand(each, now) for each in snapshot.hands]
-    return [*(_override(each, now) for each in snapshot.overrides), *hands]
+    hands = [_hand(hand, now) for hand in snapshot.hands]
+    return [*(_override(override, now) for override in snapshot.overrides), *hands]
 
 
 def _override(override: OverrideStatus, now: float) -> TerminalRow:
@@ -194,7 +194,7 @@ def ends_in(until: float | None, now: float) -> str:
     return "no end" if until is None else formatted(max(0.0, until - now), "countdown")
 
 
-def bounded(rows: list[TerminalRow]) -> list[TerminalRow]:
+def limit_rows(rows: list[TerminalRow]) -> list[TerminalRow]:
     """No more than a terminal can draw each second, one row a subject; how many more there are is said."""
     once = list({row.key: row for row in rows}.values())
     if len(once) <= MOST_ROWS:

@@ -51,14 +51,14 @@ class Bar:
         """What its sign and label take."""
         return stretch * (LABEL_SHARE + CHARACTER_SHARE * len(self.label))
 
-    def taken(self, stretch: float = 1.0) -> tuple[float, float]:
+    def compute_extent(self, stretch: float = 1.0) -> tuple[float, float]:
         """From where to where the bar and its label reach."""
         if self.before:
             return self.begin - self.room(stretch), self.end
         return self.begin, max(self.end, self.label_begin + self.room(stretch))
 
 
-def in_rows(bars: Iterable[Bar]) -> list[Bar]:
+def arrange_in_rows(bars: Iterable[Bar]) -> list[Bar]:
     """The bars in rows, for a wide screen and for a phone."""
     bars = list(bars)
     rows = _rows(bars, 1.0, MOST_ROWS)
@@ -76,7 +76,7 @@ def _rows(bars: Sequence[Bar], stretch: float, most: int) -> list[int]:
     ends: list[float] = []
     rows = []
     for bar in bars:
-        begin, end = bar.taken(stretch)
+        begin, end = bar.compute_extent(stretch)
         free = next((row for row, taken in enumerate(ends) if taken <= begin), len(ends))
         row = min(free, most - 1)
         if row == len(ends):

@@ -9,7 +9,7 @@ import redis
 
 from console.actions.exports import ROWS
 from console.actions.timeline import marks
-from console.timeline.happenings import alerts_in, ended_at, overrides_in
+from console.timeline.happenings import alerts_in, compute_end, overrides_in
 from console.timeline.strips import PATHS, state_path
 from console.timeline.window import Window
 from queues.errors import BadInput
@@ -43,7 +43,7 @@ def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]
         # Where a window begins: one that lies across would come in both slices.
         stop = min((begin + SLICE_ROWS * step) // step * step, end)
         found = metric_history.columns(control, data, begin, stop, series, range_seconds=window.seconds)
-        columns = [_written(name, found[name]) for name in series]
+        columns = [_write_column(name, found[name]) for name in series]
         rows = zip(map(_instant, found["at"]), *columns, strict=True)
         # The end of a slice is the begin of the next, with which the window before it comes along.
         within = [begin <= (at or 0.0) < stop or at == stop == end for at in found["at"]]
@@ -51,7 +51,7 @@ def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]
         begin = stop
 
 
-def _written(name: str, column: Sequence[float | None]) -> Sequence[Any]:
+def _write_column(name: str, column: Sequence[float | None]) -> Sequence[Any]:
     if not name.endswith(".state"):
         return column
     return [None if place is None else STATES[int(place)] for place in column]
@@ -68,7 +68,7 @@ def _pages(rows: Iterator[Sequence[Any]]) -> Iterator[Rows]:
 
 def _events(window: Window) -> Iterator[Sequence[Any]]:
     """Marks, alerts, overrides, and each decision that acted; kind after kind, the oldest first."""
-    for mark in marks.between(window.since, window.until):
+    for mark in marks.list_between(window.since, window.until):
         yield mark.at, mark.until, mark.kind, "", mark.title, "", mark.author, mark.text
     yield from _alerts(window)
     yield from _overrides(window)
@@ -76,16 +76,25 @@ def _events(window: Window) -> Iterator[Sequence[Any]]:
 
 
 def _alerts(window: Window) -> Iterator[Sequence[Any]]:
-    found = alerts_in(window).iterator(ROWS)
-    for each in found:
-        fired, resolved = each.fired_at, each.resolved_at
-        yield fired, resolved, "alert", each.rule_name, each.title, each.severity, "", each.sentence
+    alerts = alerts_in(window).iterator(ROWS)
+    for alert in alerts:
+        fired, resolved = alert.fired_at, alert.resolved_at
+        yield fired, resolved, "alert", alert.rule_name, alert.title, alert.severity, "", alert.sentence
 
 
 def _overrides(window: Window) -> Iterator[Sequence[Any]]:
-    for each in overrides_in(window).iterator(ROWS):
-        what, who = f"{each.name} {each.value}", each.owner.get_username()
-        yield each.created_at, ended_at(each), "override", str(Scope.of(each)), what, "", who, each.reason
+    for override in overrides_in(window).iterator(ROWS):
+        what, who = f"{override.name} {override.value}", override.owner.get_username()
+        yield (
+            override.created_at,
+            compute_end(override),
+            "override",
+            str(Scope.build(override)),
+            what,
+            "",
+            who,
+            override.reason,
+        )
 
 
 def _decisions(window: Window) -> Iterator[Sequence[Any]]:

@@ -16,7 +16,7 @@ from console.display.formats import compact, words
 from console.display.severity_states import SEVERITY_STATES
 from console.input.form_values import iso
 from console.models import Mark
-from console.timeline.bars import Bar, in_rows
+from console.timeline.bars import Bar, arrange_in_rows
 from console.timeline.restarts import PLANT, Restart, restarts
 from console.timeline.window import Window
 from queues.nodes.node_state import BUSY
@@ -66,7 +66,7 @@ def lanes_of(window: Window, loops: Collection[int] | None = None) -> list[Timel
     """A lane per law that acted (of these loops; None: of all), in the order of their names."""
     width = max(1, round(window.seconds / BUCKETS))
     counted = (
-        _of(loops)
+        _group_loops(loops)
         .filter(verdict__in=ACTED, at__gte=window.since, at__lte=window.until)
         .annotate(place=Epoch("at") / width, law=F("loop__law"))
         .values("law", "place", "verdict")
@@ -81,10 +81,10 @@ def lanes_of(window: Window, loops: Collection[int] | None = None) -> list[Timel
     lanes: dict[str, list[Triangle]] = {}
     for (law, place), rows in groups.items():
         lanes.setdefault(law, []).append(_triangle(window, law, place * width, width, rows, reasons))
-    return [TimelineLane(law, found, sum(each.count for each in found)) for law, found in lanes.items()]
+    return [TimelineLane(law, bars, sum(bar.count for bar in bars)) for law, bars in lanes.items()]
 
 
-def _of(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:
+def _group_loops(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:
     return LedgerEntry.objects.all() if loops is None else LedgerEntry.objects.filter(loop__in=loops)
 
 
@@ -111,7 +111,7 @@ def _triangle(
     if count == 1:
         number = rows[0]["newest"]
         return Triangle(share, worst, 1, reverse("entry", args=[number]), reasons.get(number, ""))
-    ends = [datetime.fromtimestamp(each, UTC) for each in (begin, begin + width)]
+    ends = [datetime.fromtimestamp(edge, UTC) for edge in (begin, begin + width)]
     asked = {"law": law, "acted": 1, "from": iso(ends[0]), "to": iso(ends[1])}
     told = ", ".join(f"{row['count']} {row['verdict']}" for row in rows)
     return Triangle(
@@ -141,10 +141,10 @@ def guard_events(window: Window, loop: int) -> list[GuardedStretch]:
         .annotate(count=Sum(F("folded_ticks") + 1), newest_at=Max("at"))
         .order_by("place", "limited_by")
     )
-    return [_guarded(loop, row, width) for row in counted]
+    return [_list_limited(loop, row, width) for row in counted]
 
 
-def _guarded(loop: int, row: dict[str, Any], width: int) -> GuardedStretch:
+def _list_limited(loop: int, row: dict[str, Any], width: int) -> GuardedStretch:
     limit, count = row["limited_by"], row["count"]
     begin, end = (datetime.fromtimestamp(row["place"] * width + more, UTC) for more in (0, width))
     asked = {"loop": loop, "limited_by": limit, "from": iso(begin), "to": iso(end)}
@@ -165,24 +165,26 @@ def _newest(found: QuerySet[Any], end: str, show: Callable[[Any], Bar]) -> Newes
     """end: the field that says when it ended; what has none goes on."""
     rows = list(found.order_by(F(end).desc(nulls_first=True), "-pk")[:MOST_BARS])
     count = len(rows) if len(rows) < MOST_BARS else found.count()
-    return NewestBars(in_rows(sorted(map(show, rows), key=lambda bar: bar.at)), count)
+    return NewestBars(arrange_in_rows(sorted(map(show, rows), key=lambda bar: bar.at)), count)
 
 
 def marks_of(window: Window) -> NewestBars:
-    found = marks.between(window.since, window.until).annotate(end=Coalesce("until", "at"))
+    found = marks.list_between(window.since, window.until).annotate(end=Coalesce("until", "at"))
     return _newest(found, "end", lambda mark: _mark(window, mark))
 
 
 def _mark(window: Window, mark: Mark) -> Bar:
-    begin, end = window.shown(mark.at, mark.until or mark.at)
+    begin, end = window.clip(mark.at, mark.until or mark.at)
     title = f"{mark.title}, by {mark.author}{'. ' + mark.text if mark.text else ''}"
     return Bar(begin, end, mark.kind, mark.title, title, mark.at, mark.until)
 
 
 def restarts_of(window: Window, data: Path) -> NewestBars:
     """Processes that started again."""
-    found = restarts(data, window.since, window.until)
-    return NewestBars(in_rows([_restart(window, each) for each in found[-MOST_BARS:]]), len(found))
+    starts = restarts(data, window.since, window.until)
+    return NewestBars(
+        arrange_in_rows([_restart(window, start) for start in starts[-MOST_BARS:]]), len(starts)
+    )
 
 
 def _restart(window: Window, restart: Restart) -> Bar:
@@ -202,19 +204,19 @@ def overrides_in(window: Window) -> QuerySet[Override]:
     """Those that were in force at some instant of the window; without an end they are still."""
     lasted = Q(expires_at=None) | Q(expires_at__gte=window.since)
     touches = Q(ended_at=None) | Q(ended_at__gte=window.since)
-    found = Override.objects.filter(lasted, touches, created_at__lte=window.until)
-    return found.select_related("loop", "node", "owner").order_by("created_at")
+    overrides = Override.objects.filter(lasted, touches, created_at__lte=window.until)
+    return overrides.select_related("loop", "node", "owner").order_by("created_at")
 
 
-def ended_at(override: Override) -> datetime | None:
+def compute_end(override: Override) -> datetime | None:
     """When it ended or is to end; None: when somebody ends it."""
     return min((each for each in (override.ended_at, override.expires_at) if each), default=None)
 
 
 def _override(window: Window, override: Override) -> Bar:
-    ends = ended_at(override)
-    begin, end = window.shown(override.created_at, min(ends or window.until, window.until))
-    label = f"{words(Scope.of(override))}: {words(override.name)} {compact(override.value)}"
+    ends = compute_end(override)
+    begin, end = window.clip(override.created_at, min(ends or window.until, window.until))
+    label = f"{words(Scope.build(override))}: {words(override.name)} {compact(override.value)}"
     title = f"{label}, {override.owner.get_username()}: {override.reason}"
     return Bar(begin, end, "override", label, title, override.created_at, ends, _address(override))
 
@@ -232,8 +234,8 @@ def _address(override: Override) -> str:
 
 def alerts_of(window: Window) -> NewestBars:
     """Alerts that fired and were open in the window; one that another explains is part of it."""
-    found = alerts_in(window).filter(under=None)
-    return _newest(found, "resolved_at", lambda alert: _alert(window, alert))
+    alerts = alerts_in(window).filter(under=None)
+    return _newest(alerts, "resolved_at", lambda alert: _alert(window, alert))
 
 
 def alerts_in(window: Window) -> QuerySet[Alert]:
@@ -243,7 +245,7 @@ def alerts_in(window: Window) -> QuerySet[Alert]:
 
 def _alert(window: Window, alert: Alert) -> Bar:
     assert alert.fired_at is not None  # only what has fired is shown
-    begin, end = window.shown(alert.fired_at, min(alert.resolved_at or window.until, window.until))
+    begin, end = window.clip(alert.fired_at, min(alert.resolved_at or window.until, window.until))
     state = SEVERITY_STATES.get(alert.severity, BUSY)
     title, url = f"{alert.title}. {alert.sentence}".strip(), reverse("alert", args=[alert.pk])
     return Bar(begin, end, "alert", alert.title, title, alert.fired_at, alert.resolved_at, url, state)

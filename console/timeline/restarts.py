@@ -35,21 +35,21 @@ def has_log(data: Path) -> bool:
 
 def restarts(data: Path, since: datetime, until: datetime) -> list[Restart]:
     """The oldest first. All processes that start with the supervisor are one: Weir itself."""
-    found: list[Restart] = []
+    starts: list[Restart] = []
     for name in (OLDER_LOG, LOG):
         path = data / "logs" / name
         try:
             changed_ns = path.stat().st_mtime_ns
         except OSError:
             continue
-        found += _read(path, changed_ns)
-    return [each for each in _without_starts(found) if since <= each.at <= until]
+        starts += _read(path, changed_ns)
+    return [drop_start for drop_start in _drop_starts(starts) if since <= drop_start.at <= until]
 
 
 @lru_cache(maxsize=4)
 def _read(path: Path, changed_ns: int) -> tuple[Restart, ...]:
     """All starts in a log, read once while the file is as it was."""
-    found: list[Restart] = []
+    starts: list[Restart] = []
     ended: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         match = LINE.match(line)
@@ -57,15 +57,15 @@ def _read(path: Path, changed_ns: int) -> tuple[Restart, ...]:
             continue
         at = datetime.strptime(match["at"], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
         if match["whole"]:
-            found.append(Restart(PLANT, at))
+            starts.append(Restart(PLANT, at))
         elif name := match["spawned"]:
-            found.append(Restart(name, at, ended.pop(name, "")))
+            starts.append(Restart(name, at, ended.pop(name, "")))
         else:
             ended[match["exited"]] = match["how"]
-    return tuple(found)
+    return tuple(starts)
 
 
-def _without_starts(starts: list[Restart]) -> list[Restart]:
+def _drop_starts(starts: list[Restart]) -> list[Restart]:
     """Less the first start of each process after the supervisor's own."""
     seen: set[str] = set()
     kept = []

@@ -23,9 +23,9 @@ class RolloutMarks:
         """Raises what the database raises."""
         for plant, row in snapshot.plants.items():
             for part, revision in storable(row.revisions).items() if row.state == SEEN else ():
-                before = self._before.get((plant, part)) or _marked(plant, part, revision)
+                before = self._before.get((plant, part)) or _find_marked_revision(plant, part, revision)
                 # Another observer may have worked meanwhile, and have marked it.
-                if before not in ("", revision) and _marked(plant, part, revision) != revision:
+                if before not in ("", revision) and _find_marked_revision(plant, part, revision) != revision:
                     _mark(plant, part, revision, before, datetime.fromtimestamp(snapshot.at or 0.0, UTC))
                 self._before[plant, part] = revision
 
@@ -40,7 +40,7 @@ def _mark(plant: str, part: str, revision: str, before: str, now: datetime) -> N
     )
 
 
-def _marked(plant: str, part: str, revision: str) -> str:
+def _find_marked_revision(plant: str, part: str, revision: str) -> str:
     """The revision of the newest mark, "" where there is none. Of a long one the mark has the beginning
     alone: one that would be marked by the same title is the same.
     """

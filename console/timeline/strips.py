@@ -121,7 +121,7 @@ def state_path(node: str) -> str:
 def figures_of(window: Window, archived: Mapping[str, Column], nodes: Sequence[str]) -> Figures:
     """From columns as `metric_history` gives them. Nodes keep their order; of many, the worst are shown."""
     hole: float = HOLE_STEPS * step_seconds(window.seconds)
-    at = [float(each) for each in archived["at"] if each is not None]
+    at = [float(at_seconds) for at_seconds in archived["at"] if at_seconds is not None]
     times_of_rows = np.array(at)
     rows = [
         _node(window, node, list(_bands(window, times_of_rows, archived[state_path(node)], hole)))
@@ -191,14 +191,14 @@ def _bands(window: Window, times: NDArray[np.float64], states: Column, hole: flo
     np.fmax.at(cells, places, known)
     last = places[~np.isnan(known)].max(initial=-1)
     begin = 0
-    for end in [*_changes(_filled(cells[: last + 1], hole / window.seconds * CELLS)), last + 1]:
+    for end in [*_changes(_fill_gaps(cells[: last + 1], hole / window.seconds * CELLS)), last + 1]:
         state = cells[begin] if begin < end else np.nan
         if not np.isnan(state):
             yield Band(begin / CELLS, end / CELLS, STATES[int(state)])
         begin = end
 
 
-def _filled(cells: NDArray[np.float64], most: float) -> NDArray[np.float64]:
+def _fill_gaps(cells: NDArray[np.float64], most: float) -> NDArray[np.float64]:
     """In place: each unknown cell as the last known one, if that is at most so many cells before."""
     known = np.where(np.isnan(cells), -1, np.arange(len(cells)))
     before = np.maximum.accumulate(known) if len(cells) else known

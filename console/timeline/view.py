@@ -106,11 +106,11 @@ def plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:
     if window.live and window.at is None:
         snapshot = newest
     else:
-        snapshot = _kept(data, window.shown_at.timestamp())
+        snapshot = _load_kept(data, window.shown_at.timestamp())
     return PlantAt(window, snapshot, happenings.last_decision(window.shown_at))
 
 
-def _kept(data: Path, at_seconds: float) -> Snapshot | None:
+def _load_kept(data: Path, at_seconds: float) -> Snapshot | None:
     try:
         return snapshot_at(data, at_seconds)
     except (BadDocument, OSError):  # one instant that is damaged hides nothing else of the window

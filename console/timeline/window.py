@@ -56,16 +56,16 @@ class Window:
         """Where an instant lies: 0 at the begin, 1 at the end."""
         return (shown_at - self.since).total_seconds() / self.seconds
 
-    def shown(self, begin: datetime, end: datetime) -> tuple[float, float]:
+    def clip(self, begin: datetime, end: datetime) -> tuple[float, float]:
         """Where the part of a range lies that is inside the window."""
         return max(0.0, self.share(begin)), min(1.0, self.share(end))
 
-    def moved(self, shares: float, now: datetime) -> "Window":
+    def shift(self, shares: float, now: datetime) -> "Window":
         """The same length, earlier or later by so many lengths, but never beyond now."""
         until = min(self.until + shares * (self.until - self.since), now)
         return Window(until - (self.until - self.since), until)
 
-    def zoomed(self, factor: float, now: datetime) -> "Window":
+    def zoom(self, factor: float, now: datetime) -> "Window":
         """Around the time shown (without one, the middle), `factor` times as long."""
         middle = self.at or self.since + (self.until - self.since) / 2
         length = min(max((self.until - self.since) * factor, LEAST), timedelta(minutes=MOST_MINUTES))
@@ -82,15 +82,15 @@ def window_of(query: Mapping[str, str], now: datetime) -> Window:
         return (
             Window(now - timedelta(minutes=minutes), now, minutes)
             if at is None
-            else _around(at, minutes, now)
+            else _build_around(at, minutes, now)
         )
     if since is None or until is None:
         missing = "from" if since is None else "to"
         raise BadInput(missing, "is missing; a range has a begin and an end.")
-    return _fixed(since, min(until, now), at)
+    return _build_fixed(since, min(until, now), at)
 
 
-def _fixed(since: datetime, until: datetime, at: datetime | None) -> Window:
+def _build_fixed(since: datetime, until: datetime, at: datetime | None) -> Window:
     if until <= since:
         raise BadInput("to", "is not after from; a range ends after it begins.")
     if until - since > timedelta(minutes=MOST_MINUTES):
@@ -102,7 +102,7 @@ def _fixed(since: datetime, until: datetime, at: datetime | None) -> Window:
     return Window(since, max(until, since + LEAST), at=at)
 
 
-def _around(at: datetime, minutes: int, now: datetime) -> Window:
+def _build_around(at: datetime, minutes: int, now: datetime) -> Window:
     until = min(at + timedelta(minutes=minutes) / 2, now)
     return Window(until - timedelta(minutes=minutes), until, at=at)
 

@@ -23,9 +23,9 @@ from django.utils import timezone
 
 from console import release
 from console.connections.control_server import control
-from console.connections.log_text import HIDDEN, SHORTEST, end_of, without_secrets, without_words
+from console.connections.log_text import HIDDEN, SHORTEST, end_of, mask_secrets, mask_words
 from console.embedded.local import EmbeddedServers
-from console.upkeep.backup.archive import begun, unfinished
+from console.upkeep.backup.archive import build_partial_path, create_file
 from console.upkeep.doctor import FAULTS, report
 from queues import environment as variables
 from queues import keys
@@ -63,29 +63,31 @@ def versions() -> dict[str, Any]:
         "host": platform.platform(),
         "database": [connection.vendor, *map(str, connection.get_database_version())],
         "migrations": newest,
-        "packages": {each.metadata["Name"]: each.version for each in distributions()},
+        "packages": {distribution.metadata["Name"]: distribution.version for distribution in distributions()},
     }
 
 
 def environment() -> dict[str, Any]:
     """Each variable that is set, with its value where it is no secret; settings that are not the default."""
-    found = {
-        each.name: HIDDEN if each.secret else each.text() for each in variables.DECLARED if each.is_set()
+    values = {
+        variable.name: HIDDEN if variable.secret else variable.text()
+        for variable in variables.DECLARED
+        if variable.is_set()
     }
-    return {"variables": found, "settings": dict(Setting.objects.values_list("name", "value"))}
+    return {"variables": values, "settings": dict(Setting.objects.values_list("name", "value"))}
 
 
 def servers() -> dict[str, Any]:
     """What the control server and each node say of themselves."""
-    found = {"control": _facts(control())}
+    facts = {"control": _facts(control())}
     stored = control().get(keys.TOPOLOGY)
     topology = Topology.from_json(stored) if stored else None
     for name, node in (topology.nodes if topology else {}).items():
         try:
-            found[name] = _facts(node_connection(node.url))
+            facts[name] = _facts(node_connection(node.url))
         except FAULTS as error:
-            found[name] = {"error": str(error)}
-    return found
+            facts[name] = {"error": str(error)}
+    return facts
 
 
 def _facts(server: Any) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def decisions() -> list[dict[str, Any]]:
 
 def alerts() -> list[dict[str, Any]]:
     """Those that are open."""
-    return [plain(each) for each in open_alerts()]
+    return [plain(alert) for alert in open_alerts()]
 
 
 PARTS: Mapping[str, Callable[[], Any]] = {
@@ -143,8 +145,8 @@ def make(path: Path) -> dict[str, Any]:
     """
     if path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    part = unfinished(path)
-    opened = begun(part)
+    part = build_partial_path(path)
+    opened = create_file(part)
     try:
         with os.fdopen(opened, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
             made, left_out = _fill(target)
@@ -185,10 +187,10 @@ def _texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 def clean(text: str) -> str:
     """Without secrets: those of the environment, of this data folder, and what looks like one."""
-    return without_secrets(without_words(text, _of_this_folder()))
+    return mask_secrets(mask_words(text, _list_folder_processes()))
 
 
-def _of_this_folder() -> list[str]:
+def _list_folder_processes() -> list[str]:
     words = [EmbeddedServers(settings.WEIR_DATA).password, settings.SECRET_KEY]
     first = settings.WEIR_DATA / "first-login"
     words += first.read_text().split()[1:] if first.exists() else []

@@ -22,11 +22,11 @@ from django.utils import timezone
 
 from console.audit.check import Checker
 from console.connections.control_server import control, latest_snapshot
-from console.connections.log_text import without_secrets
+from console.connections.log_text import mask_secrets
 from console.embedded.seeding import FIRST_LOGIN
 from console.pages.health import readiness
 from console.storage.append_only import TABLE
-from console.storage.migrations import of_a_newer_version
+from console.storage.migrations import list_newer_migrations
 from queues import environment as variables
 from queues import keys
 from queues.control.acknowledged import COPIES
@@ -83,13 +83,21 @@ def java() -> Iterator[Symptom]:
 
 def secrets() -> Iterator[Symptom]:
     """Secrets that are addresses have their servers to judge them."""
-    for each in variables.DECLARED:
+    for variable in variables.DECLARED:
         # Only the audit's key is a list; the words of a pass phrase may be short.
-        keyed = each.words() if each is variables.AUDIT_KEY else [each.text()] if each.is_set() else []
-        for word in keyed if each.secret and "://" not in each.text() else ():
+        keyed = (
+            variable.words()
+            if variable is variables.AUDIT_KEY
+            else [variable.text()]
+            if variable.is_set()
+            else []
+        )
+        for word in keyed if variable.secret and "://" not in variable.text() else ():
             if len(word) < SHORTEST_SECRET or len(set(word)) < FEWEST_CHARACTERS:
-                text = f"{each.name} is easily guessed."
-                yield Symptom("error", text, "Set a fresh one; bin/compose-secrets makes some.", each.name)
+                text = f"{variable.name} is easily guessed."
+                yield Symptom(
+                    "error", text, "Set a fresh one; bin/compose-secrets makes some.", variable.name
+                )
     if (settings.WEIR_DATA / FIRST_LOGIN).exists():
         text = "The first administrator's password is still in a file of the data folder."
         yield Symptom("warning", text, "Sign in, and set a password of your own.")
@@ -120,7 +128,7 @@ def data_folder() -> Iterator[Symptom]:
 
 def database() -> Iterator[Symptom]:
     """It answers, has all migrations, and (PostgreSQL) a role that owns nothing."""
-    if newer := of_a_newer_version():
+    if newer := list_newer_migrations():
         text = f"The database is of a newer Weir: it has {newer[0]}."
         yield Symptom("error", text, "Install that version, or restore a backup of this one.")
     executor = MigrationExecutor(connection)
@@ -236,8 +244,8 @@ def worker_hosts() -> Iterator[Symptom]:
 
 def fail_over() -> Iterator[Symptom]:
     """Of a control server behind sentinels: replicas follow it, sentinels answer, REDIS_URL names all."""
-    found = sentinels_of(settings.REDIS_URL)
-    if found is None:
+    sentinels = sentinels_of(settings.REDIS_URL)
+    if sentinels is None:
         return
     about = control().info("replication").items()
     online = [row for name, row in about if REPLICA.fullmatch(name) and row["state"] == "online"]
@@ -248,17 +256,17 @@ def fail_over() -> Iterator[Symptom]:
         text = f"{COPIES} replica follows the control server; when it ends, too, nothing is accepted."
         yield Symptom("warning", text, "Start the server that is missing.", "control server")
     most = 0
-    for host, port in found.hosts:
+    for host, port in sentinels.hosts:
         try:
-            with redis.Redis(host, port, **found.sentinel_options) as sentinel:
+            with redis.Redis(host, port, **sentinels.sentinel_options) as sentinel:
                 asked: Any = sentinel  # redis-py types what a client answers as either form of it
-                most = max(most, asked.sentinel_master(found.name)["num-other-sentinels"] + 1)
+                most = max(most, asked.sentinel_master(sentinels.name)["num-other-sentinels"] + 1)
         except redis.RedisError as error:
             text = f"The sentinel at {host}:{port} does not answer: {error}"
             yield Symptom("warning", text, "Start it: a fail-over needs most of them.", f"{host}:{port}")
-    if most > len(found.hosts):
+    if most > len(sentinels.hosts):
         # Most of those that are named may be a few of those that are there, and those made another primary.
-        text = f"REDIS_URL names {len(found.hosts)} of {most} sentinels: they can't speak for the others."
+        text = f"REDIS_URL names {len(sentinels.hosts)} of {most} sentinels: they can't speak for the others."
         yield Symptom("error", text, "Name them all, in every process's REDIS_URL.", variables.REDIS_URL.name)
 
 
@@ -273,8 +281,8 @@ def processes() -> Iterator[Symptom]:
 def audit() -> Iterator[Symptom]:
     """Whether the chain is whole, as far as AUDIT_SECONDS reach."""
     verdict = Checker(settings.WEIR_DATA, AUDIT_SECONDS).step()
-    for each in verdict.findings[:3]:
-        yield Symptom("error", each.text, "manage.py audit verify; docs/operate/alerts/audit-altered.md")
+    for finding in verdict.findings[:3]:
+        yield Symptom("error", finding.text, "manage.py audit verify; docs/operate/alerts/audit-altered.md")
     if verdict.unchecked:
         text = f"{verdict.unchecked} entries of the audit were not checked in {AUDIT_SECONDS:.0f} s."
         yield Symptom("warning", text, "manage.py audit verify checks all.")
@@ -300,26 +308,26 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
 
 def report() -> dict[str, Any]:
     """Every symptom, errors first: {ok, checks, symptoms}. Warnings leave an installation ok."""
-    found = [
+    symptoms = [
         {
             "check": name,
             "severity": each.severity,
             "subject": each.subject,
-            "text": without_secrets(" ".join(each.text.split())),
+            "text": mask_secrets(" ".join(each.text.split())),
             "remedy": each.remedy,
         }
         for name, (check, remedy) in CHECKS.items()
-        for each in _made(name, check, remedy)
+        for each in _run_check(name, check, remedy)
     ]
-    found.sort(key=lambda row: row["severity"])
+    symptoms.sort(key=lambda row: row["severity"])
     return {
-        "ok": all(row["severity"] != "error" for row in found),
+        "ok": all(row["severity"] != "error" for row in symptoms),
         "checks": list(CHECKS),
-        "symptoms": found,
+        "symptoms": symptoms,
     }
 
 
-def _made(name: str, check: Check, remedy: str) -> Iterator[Symptom]:
+def _run_check(name: str, check: Check, remedy: str) -> Iterator[Symptom]:
     try:
         yield from check()
     except FAULTS as error:

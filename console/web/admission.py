@@ -111,7 +111,7 @@ def claim(scope: Mapping[str, Any], person: str) -> None:
         place.claim(person)
 
 
-def refused_of(scope: Mapping[str, Any]) -> Mapping[str, int] | None:
+def count_refusals(scope: Mapping[str, Any]) -> Mapping[str, int] | None:
     """{line: requests refused since this process began}; None for a request that came past the lines."""
     refused: Mapping[str, int] | None = scope.get(REFUSED)
     return refused
@@ -144,7 +144,9 @@ class Admission:
         place = self._place_of(scope)
         try:
             known = {**scope, REFUSED: self.refused, PLACE: place}
-            await self.application(known, place.before(receive), Reader(send, self.reading_seconds).send)
+            await self.application(
+                known, place.wrap_receive(receive), Reader(send, self.reading_seconds).send
+            )
         except RequestRefused as refusal:
             place.leave()
             await refuse(scope, send, refusal)
@@ -157,7 +159,7 @@ class Admission:
         """Whether one more of a line may be worked at, for this address and this person."""
         return all(
             sum(self.at_work[name] for name in names) < most
-            and all(self.held(names, share) < _of_one(most) for share in shares)
+            and all(self.held(names, share) < _count_for_client(most) for share in shares)
             for names, most in self.limits_of(line)
         )
 
@@ -192,7 +194,7 @@ class Admission:
                     place.take()
 
 
-def _of_one(places: int) -> int:
+def _count_for_client(places: int) -> int:
     return math.ceil(places * OF_ONE)
 
 
@@ -227,24 +229,24 @@ class _Place:
             if self.taken:
                 self._add(person, 1)
             limits = admission.limits_of(self.line)
-            if not any(admission.held(names, person) > _of_one(most) for names, most in limits):
+            if not any(admission.held(names, person) > _count_for_client(most) for names, most in limits):
                 return
             admission.refused[self.line.name] += 1
         message = "you have too many requests at work at once; wait for their answers."
         raise RequestRefused(429, message, retry_after_seconds=1, field="")
 
-    def before(self, receive: Any) -> Any:
+    def wrap_receive(self, receive: Any) -> Any:
         """`receive`, but what completes the request is handed on when there is a place for it."""
 
-        async def received() -> dict[str, Any]:
+        async def receive() -> dict[str, Any]:
             message: dict[str, Any] = await receive()
             if message["type"] == "http.request" and not message.get("more_body", False) and not self.taken:
-                await self.found()
+                await self.acquire()
             return message
 
-        return received
+        return receive
 
-    async def found(self) -> None:
+    async def acquire(self) -> None:
         """Wait until there is one. Raises RequestRefused."""
         admission, waiting = self.admission, self.admission.waiting[self.line.name]
         if admission.has_room(self.line, *self.shares):  # who waits now has none

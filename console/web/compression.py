@@ -60,7 +60,7 @@ class OneMember(GZipMiddleware):
         patch_vary_headers(response, ("Accept-Encoding",))
         if not takes_gzip(request.headers.get("Accept-Encoding", "")):
             return response
-        member = Member(padding(secrets.randbelow(MOST_PADDING_BYTES) + 1))
+        member = Member(build_padding(secrets.randbelow(MOST_PADDING_BYTES) + 1))
         pieces: Any = response.streaming_content
         response.streaming_content = (
             _asynchronous(pieces, member) if response.is_async else _synchronous(pieces, member)
@@ -72,14 +72,14 @@ class OneMember(GZipMiddleware):
 
 def takes_gzip(accepted: str) -> bool:
     """Whether an Accept-Encoding names gzip, and not to refuse it (`gzip;q=0`)."""
-    for each in accepted.split(","):
-        name, _, weight = each.partition(";")
+    for part in accepted.split(","):
+        name, _, weight = part.partition(";")
         if name.strip().lower() in ("gzip", "x-gzip"):
             return weight.replace(" ", "").rstrip("0.") not in ("q=",)
     return False
 
 
-def padding(characters: int) -> str:
+def build_padding(characters: int) -> str:
     return secrets.token_hex((characters + 1) // 2)[:characters]
 
 

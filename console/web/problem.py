@@ -149,9 +149,9 @@ class Problems(MiddlewareMixin):
         """Two made what there may be once only (a name, an open run), or one removed what the other needs.
         The database let one of them. Or it did not answer, or not in time.
         """
-        if (sentence := _unanswered(exception)) is not None:
+        if (sentence := _explain_unavailable(exception)) is not None:
             logger.warning("%s had no answer of the database: %s", request.path, exception)
-            return _no_database(request, sentence)
+            return _answer_database_error(request, sentence)
         if isinstance(exception, RateLimited):
             response = HttpResponse(str(exception), status=429, content_type="text/plain; charset=utf-8")
             response["Retry-After"] = str(exception.seconds)
@@ -165,7 +165,7 @@ class Problems(MiddlewareMixin):
         if response.status_code < 400 or response.streaming or not is_for_a_program(request):
             return response
         told = document(
-            response.status_code, request.path, cast(WebRequest, request).request_id, _said(response)
+            response.status_code, request.path, cast(WebRequest, request).request_id, _read_members(response)
         )
         response.content = orjson.dumps(told, default=str)
         response["Content-Type"] = CONTENT_TYPE
@@ -179,7 +179,7 @@ def _code(error: IntegrityError) -> str:
     return str(getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", ""))
 
 
-def _said(response: HttpResponse) -> dict[str, Any]:
+def _read_members(response: HttpResponse) -> dict[str, Any]:
     """The members that the refusal has as JSON; of one that is a page or a text, none but what it allows."""
     if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         return {"detail": f"This address takes {response.get('Allow') or 'another method'}."}
@@ -192,14 +192,14 @@ def _said(response: HttpResponse) -> dict[str, Any]:
     return {}
 
 
-def _unanswered(error: BaseException | None) -> str | None:
+def _explain_unavailable(error: BaseException | None) -> str | None:
     """What to say where the database is the reason, and no fault of the page."""
     if is_over_time(error):
         return TOO_LONG
     return AWAY if is_away(error) else None
 
 
-def _no_database(request: HttpRequest, sentence: str) -> HttpResponse:
+def _answer_database_error(request: HttpRequest, sentence: str) -> HttpResponse:
     if is_for_a_program(request):
         response = HttpResponse(sentence, status=503, content_type="text/plain; charset=utf-8")
     else:
@@ -212,17 +212,17 @@ def _no_database(request: HttpRequest, sentence: str) -> HttpResponse:
     return response
 
 
-def failed(request: HttpRequest) -> HttpResponse:
+def answer_failure(request: HttpRequest) -> HttpResponse:
     """handler500. Django has logged the traceback, once; nothing of it is in the answer, and no database is
     needed for it. Middleware, too, may have had no answer of the database.
     """
-    if (sentence := _unanswered(sys.exception())) is not None:
-        return _no_database(request, sentence)
+    if (sentence := _explain_unavailable(sys.exception())) is not None:
+        return _answer_database_error(request, sentence)
     request_id = getattr(request, "request_id", "")
     return render_context(None, FailedPage(request_id=request_id), 500)
 
 
-def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
+def answer_forgery(request: HttpRequest, reason: str = "") -> HttpResponse:
     """CSRF_FAILURE_VIEW."""
     if is_for_a_program(request):
         return HttpResponse(

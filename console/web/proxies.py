@@ -29,9 +29,9 @@ class TrustedProxies:
         self.application, self.networks = application, tuple(networks)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        await self.application(self.seen(scope) if scope["type"] in SECURE else scope, receive, send)
+        await self.application(self.rewrite_scope(scope) if scope["type"] in SECURE else scope, receive, send)
 
-    def seen(self, scope: dict[str, Any]) -> dict[str, Any]:
+    def rewrite_scope(self, scope: dict[str, Any]) -> dict[str, Any]:
         """The scope as it is with proxies taken into account."""
         peer = scope.get("client")
         if not peer:
@@ -43,7 +43,7 @@ class TrustedProxies:
             return scope
         hops = ",".join(_values(scope, FOR)).split(",")
         result = {**scope, "client": (self._client(peer[0], hops), peer[1]), VIA_PROXY: True}
-        if [each.strip().lower() for each in _values(scope, PROTO)][-1:] == ["https"]:
+        if [value.strip().lower() for value in _values(scope, PROTO)][-1:] == ["https"]:
             result["scheme"] = SECURE[scope["type"]]
         return result
 

@@ -15,7 +15,7 @@ class TemplateContext:
 
     def values(self) -> dict[str, Any]:
         """Each field by its name, as it is: nothing is copied."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def text_of_context(context: TemplateContext, request: HttpRequest | None = None) -> str:

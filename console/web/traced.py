@@ -14,9 +14,9 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 @sync_and_async_middleware
-def traced(get_response: Callable[..., Any]) -> Callable[..., Any]:
+def build_middleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
     """The middleware; it stands inside `request_id`, whose id the span has."""
-    if not spans.on():
+    if not spans.is_enabled():
         raise MiddlewareNotUsed
     if iscoroutinefunction(get_response):
 

@@ -32,7 +32,9 @@ LOSS_ERRORS = 3.0  # standard errors by which a loss must stand out
 PHASES = ("probe", "verify", "steady", "tcc")
 MOST_POINTS = 1_000
 POINT = (
-    Parameter("threads", "threads", "Threads at the measurement.", None, 1, MOST_THREADS, "integer", required=True),
+    Parameter(
+        "threads", "threads", "Threads at the measurement.", None, 1, MOST_THREADS, "integer", required=True
+    ),
     Parameter("per_second", "per second", "Throughput.", None, 1e-9, MOST_PER_SECOND, required=True),
     Parameter("error", "share", "Relative standard error of the throughput.", None, 0, 1e36, required=True),
 )
@@ -41,7 +43,9 @@ CURVES = (
         "station",
         (
             Parameter("servers", "servers", "Number of servers.", None, 1, 1e6, "integer", required=True),
-            Parameter("capacity_per_second", "per second", "Capacity of the station.", None, 0, 1e36, required=True),
+            Parameter(
+                "capacity_per_second", "per second", "Capacity of the station.", None, 0, 1e36, required=True
+            ),
             Parameter("empty_seconds", "s", "Response time without queueing.", None, 0, 1e36, required=True),
             Parameter("error", "share", "Root mean square of the residuals.", None, 0, 1e36, required=True),
         ),
@@ -49,7 +53,9 @@ CURVES = (
     (
         "scalability",
         (
-            Parameter("rate_per_second", "per second", "Throughput of one thread.", None, 0, 1e36, required=True),
+            Parameter(
+                "rate_per_second", "per second", "Throughput of one thread.", None, 0, 1e36, required=True
+            ),
             Parameter("contention", "1", "σ.", None, 0, 1e36, required=True),
             Parameter("coherence", "1", "κ.", None, 0, 1e36, required=True),
             Parameter("error", "share", "Root mean square of the residuals.", None, 0, 1e36, required=True),
@@ -67,7 +73,9 @@ STATE = (
     ),
     # A pool that is not controlled may have no threads.
     Parameter("threads", "threads", "Threads in use.", None, 0, MOST_THREADS, "integer", required=True),
-    Parameter("points", "points", "Measured points.", kind="rows", required=True, items=POINT, most=MOST_POINTS),
+    Parameter(
+        "points", "points", "Measured points.", kind="rows", required=True, items=POINT, most=MOST_POINTS
+    ),
     Parameter(
         "pending",
         "threads",
@@ -82,7 +90,9 @@ STATE = (
     Parameter("doubling", "flag", "Whether probes double.", kind="flag", required=True),
     Parameter("verified", "times", "Points that were off the curve.", None, 0, 1e9, "integer", required=True),
     *STEADY,
-    Parameter("curve", "curve", "Curve behind the last choice.", kind="variant", or_null=True, variants=CURVES),
+    Parameter(
+        "curve", "curve", "Curve behind the last choice.", kind="variant", or_null=True, variants=CURVES
+    ),
 )
 
 
@@ -121,9 +131,7 @@ def check_search(document: Mapping[str, Any], where: str) -> None:
     threads = [point["threads"] for point in document["points"]]
     for at, count in enumerate(threads):
         if count in threads[:at]:
-            raise BadInput(
-                f"{where}.points[{at}].threads", f"takes each number once; {count} appears twice"
-            )
+            raise BadInput(f"{where}.points[{at}].threads", f"takes each number once; {count} appears twice")
 
 
 def needed_samples(parameters: Values, search: CurveSearch, now: Measurement) -> float:

@@ -364,7 +364,9 @@ def _steady(
         return _resting(memory, now, checked, differs)
     was, is_now = exploration.steady_per_second, now.throughput_per_second
     why = (
-        f"throughput changed from {measure(was)}/s to {measure(is_now)}/s" if changed else "the next exploration is due"
+        f"throughput changed from {measure(was)}/s to {measure(is_now)}/s"
+        if changed
+        else "the next exploration is due"
     )
     return _exploring_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
 

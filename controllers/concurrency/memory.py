@@ -30,13 +30,31 @@ STATE = (
         required=True,
         variants=(("tcc", tcc.STATE), ("explorer", explorer.STATE)),
     ),
-    Parameter("sample", "sample", "Samples at the current number of threads.", kind="object", required=True, items=SAMPLE),
-    Parameter("refused", "observations", "Consecutive observations of another pool size.", 0, 0, 1e9, "integer"),
+    Parameter(
+        "sample",
+        "sample",
+        "Samples at the current number of threads.",
+        kind="object",
+        required=True,
+        items=SAMPLE,
+    ),
+    Parameter(
+        "refused", "observations", "Consecutive observations of another pool size.", 0, 0, 1e9, "integer"
+    ),
     Parameter("limit", "threads", "Limit of the pool; null: not known.", None, 1, MOST_THREADS, "integer"),
     Parameter("epoch", "explorations", "Number of the exploration, over all hosts.", 0, 0, 1e9, "integer"),
     Parameter("followed", "flag", "Whether nobody controlled the pool.", False, kind="flag"),
-    Parameter("trial", "trial", "Trial of one more step in the steady state.", kind="object", or_null=True, items=TRIAL),
-    Parameter("origin", "pool", "Pool when the exploration started.", kind="object", or_null=True, items=ORIGIN),
+    Parameter(
+        "trial",
+        "trial",
+        "Trial of one more step in the steady state.",
+        kind="object",
+        or_null=True,
+        items=TRIAL,
+    ),
+    Parameter(
+        "origin", "pool", "Pool when the exploration started.", kind="object", or_null=True, items=ORIGIN
+    ),
 )
 
 

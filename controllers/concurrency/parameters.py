@@ -23,14 +23,30 @@ PARAMETERS = (
     Parameter("maximum", "threads", "Maximum number of threads.", 1_000, 1, 100_000, "integer"),
     Parameter("initial_samples", "samples", "Minimum samples for a decision.", 30, 2, 100_000, "integer"),
     Parameter(
-        "most_samples", "samples", "Maximum time to measure a configuration.", 20_000, 2, 10_000_000, "integer"
+        "most_samples",
+        "samples",
+        "Maximum time to measure a configuration.",
+        20_000,
+        2,
+        10_000_000,
+        "integer",
     ),
     Parameter("max_factor", "times", "Samples in the max state per samples of a step.", 2.0, 1, 100),
     Parameter("steady_seconds", "s", "Time until the next exploration.", 300.0, 1, 1e7),
-    Parameter("trial_seconds", "s", "Time until one more step is tested in the steady state; 0: never.", 0.0, 0, 1e7),
-    Parameter("change", "share of the throughput", "Change that starts an exploration at once.", 0.2, 0.01, 10),
     Parameter(
-        "patience", "observations", "Observations after which a refused size counts as the pool's limit.", 5, 1, 1_000, "integer"
+        "trial_seconds", "s", "Time until one more step is tested in the steady state; 0: never.", 0.0, 0, 1e7
+    ),
+    Parameter(
+        "change", "share of the throughput", "Change that starts an exploration at once.", 0.2, 0.01, 10
+    ),
+    Parameter(
+        "patience",
+        "observations",
+        "Observations after which a refused size counts as the pool's limit.",
+        5,
+        1,
+        1_000,
+        "integer",
     ),
     Parameter(
         "aim",
@@ -42,13 +58,31 @@ PARAMETERS = (
     ),
     Parameter("probe_error", "share", "The explorer's standard error of a point.", 0.01, 1e-4, 0.5),
     Parameter("fit_tolerance", "share", "Maximum error of an accepted curve.", 0.08, 0, 1),
-    Parameter("verify_tolerance", "share", "Maximum distance of a verified point from the curve.", 0.04, 0, 1),
-    Parameter("verifications", "times", "How often points off the curve are added to the fit.", 2, 0, 20, "integer"),
-    Parameter("peak_share", "share of the peak", "Share of the peak that is enough, where more threads reduce throughput.", 0.998, 0.5, 1),
+    Parameter(
+        "verify_tolerance", "share", "Maximum distance of a verified point from the curve.", 0.04, 0, 1
+    ),
+    Parameter(
+        "verifications", "times", "How often points off the curve are added to the fit.", 2, 0, 20, "integer"
+    ),
+    Parameter(
+        "peak_share",
+        "share of the peak",
+        "Share of the peak that is enough, where more threads reduce throughput.",
+        0.998,
+        0.5,
+        1,
+    ),
 )
 OBSERVATION = (
     Parameter(
-        "threads", "threads", "Threads in the pool during the measurement.", 1, 0, 100_000, "integer", required=True
+        "threads",
+        "threads",
+        "Threads in the pool during the measurement.",
+        1,
+        0,
+        100_000,
+        "integer",
+        required=True,
     ),
     Parameter(
         "interdeparture_seconds",
@@ -58,12 +92,25 @@ OBSERVATION = (
         kind="numbers",
         required=True,
     ),
-    Parameter("seconds", "s", "Time since the last observation; default: the sum of the times.", None, 0, 1e9),
     Parameter(
-        "epoch", "explorations", "Newest exploration among pools that share a resource.", None, 0, 1e9, "integer"
+        "seconds", "s", "Time since the last observation; default: the sum of the times.", None, 0, 1e9
     ),
     Parameter(
-        "mean_threads", "threads", "Mean threads of those pools and this one; omitted: unknown.", None, 0, 100_000
+        "epoch",
+        "explorations",
+        "Newest exploration among pools that share a resource.",
+        None,
+        0,
+        1e9,
+        "integer",
+    ),
+    Parameter(
+        "mean_threads",
+        "threads",
+        "Mean threads of those pools and this one; omitted: unknown.",
+        None,
+        0,
+        100_000,
     ),
     Parameter("trouble", "text", "Why the pool does not have the ordered size, if known.", kind="text"),
     Parameter(

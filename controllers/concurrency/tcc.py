@@ -45,8 +45,19 @@ STATE = (
         or_null=True,
         items=MEASUREMENT,
     ),
-    Parameter("best", "per second", "Maximum throughput of this cycle.", None, 0, MOST_PER_SECOND, required=True),
-    Parameter("back_to", "threads", "Size to return to if a step fails.", None, 0, MOST_THREADS, "integer", required=True),
+    Parameter(
+        "best", "per second", "Maximum throughput of this cycle.", None, 0, MOST_PER_SECOND, required=True
+    ),
+    Parameter(
+        "back_to",
+        "threads",
+        "Size to return to if a step fails.",
+        None,
+        0,
+        MOST_THREADS,
+        "integer",
+        required=True,
+    ),
     *STEADY,
 )
 

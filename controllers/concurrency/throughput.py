@@ -28,8 +28,18 @@ MOST_SAMPLES, MOST_SECONDS = 1e15, 1e9  # minimum mean time of one sample
 LEAST_SECONDS = 1e-12
 MOST_THREADS = 100_000
 MEASUREMENT = (
-    Parameter("threads", "threads", "Threads at the measurement.", None, 1, MOST_THREADS, "integer", required=True),
-    Parameter("mean_seconds", "s", "Mean time between completions.", None, LEAST_SECONDS, MOST_SECONDS, required=True),
+    Parameter(
+        "threads", "threads", "Threads at the measurement.", None, 1, MOST_THREADS, "integer", required=True
+    ),
+    Parameter(
+        "mean_seconds",
+        "s",
+        "Mean time between completions.",
+        None,
+        LEAST_SECONDS,
+        MOST_SECONDS,
+        required=True,
+    ),
     Parameter("variance", "s²", "Standard deviation of the time.", None, 0, 1e36, required=True),
     Parameter("samples", "samples", "Number of samples.", None, 1, MOST_SAMPLES, "integer", required=True),
 )
@@ -96,8 +106,7 @@ class ThroughputSample:
         )
 
     def measured(self, threads: int) -> Measurement | None:
-        """Return the moments without the largest 1 %, or None while nothing, or no time at all, was measured.
-        """
+        """Return the moments without the largest 1 %, or None while nothing, or no time at all, was measured."""
         dropped = self.largest[: min(MOST_DISCARDED, math.floor(self.count * DISCARDED_SHARE))]
         count = self.count - len(dropped)
         if count == 0:

@@ -26,7 +26,9 @@ from controllers.framework.decision import Json
 
 Floats = npt.NDArray[np.float64]
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-FEW_THREADS = 1_000  # each state up to this number of threads is counted; above it, those with a relevant probability
+FEW_THREADS = (
+    1_000  # each state up to this number of threads is counted; above it, those with a relevant probability
+)
 # A bend counts when the last point lies this far below the best, in shares and in errors of the points.
 BEND, BEND_ERRORS = 0.03, 2.0
 
@@ -194,8 +196,7 @@ def _fit_servers(points: Sequence[Point], servers: int, capacity: float, empty: 
 
 
 def fit_scalability(points: Sequence[Point]) -> ScalabilityCurve:
-    """Fit n/X = a + b (n - 1) + c n (n - 1) with a = 1/λ, b = σ/λ, c = κ/λ, none negative, in relative terms.
-    """
+    """Fit n/X = a + b (n - 1) + c n (n - 1) with a = 1/λ, b = σ/λ, c = κ/λ, none negative, in relative terms."""
     threads = np.asarray([point.threads for point in points], dtype=float)
     measured = threads / np.asarray([point.per_second for point in points])
     columns = np.column_stack([np.ones_like(threads), threads - 1, threads * (threads - 1)])

@@ -35,7 +35,9 @@ TRIAL = (
     Parameter(
         "threads", "threads", "Threads on trial; 0: none.", None, 0, MOST_THREADS, "integer", required=True
     ),
-    Parameter("began_at", "s", "Time in the steady state when the last trial started.", None, 0, 1e15, required=True),
+    Parameter(
+        "began_at", "s", "Time in the steady state when the last trial started.", None, 0, 1e15, required=True
+    ),
     Parameter(
         "fruitless",
         "times",
@@ -49,7 +51,9 @@ TRIAL = (
 )
 ORIGIN = (
     Parameter("threads", "threads", "Threads at the start.", None, 1, MOST_THREADS, "integer", required=True),
-    Parameter("per_second", "per second", "Throughput at the start.", None, 0, MOST_PER_SECOND, required=True),
+    Parameter(
+        "per_second", "per second", "Throughput at the start.", None, 0, MOST_PER_SECOND, required=True
+    ),
 )
 
 

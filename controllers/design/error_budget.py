@@ -146,7 +146,6 @@ def window_budget(counted: Counted, target: float, minutes: int) -> float | None
 
 
 def left_share(counted: Counted, target: float) -> float | None:
-    """Return the share of the budget that is left, negative when overspent, or None if nothing was counted.
-    """
+    """Return the share of the budget that is left, negative when overspent, or None if nothing was counted."""
     budget = allowed(counted, target)
     return 1 - counted.bad / budget if budget > 0 else None

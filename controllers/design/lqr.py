@@ -190,4 +190,6 @@ def _no_solution(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:
             )
     if not np.linalg.cond(r) < 1e14:
         return BadInput("R", "is singular, and Q does not compensate for it; give every input a cost above 0")
-    return BadInput("Q", "does not weight a mode of A that neither grows nor decays; give it a weight above 0")
+    return BadInput(
+        "Q", "does not weight a mode of A that neither grows nor decays; give it a weight above 0"
+    )

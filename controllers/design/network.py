@@ -30,7 +30,9 @@ MOST_POPULATIONS = 200_000
 LEAST = 1e-50
 STATION = (
     Parameter("name", "name", "Name of the station.", kind="text", required=True),
-    Parameter("servers", "servers", "Number of servers; 0 is a delay without waiting.", 1, 0, 100_000, "integer"),
+    Parameter(
+        "servers", "servers", "Number of servers; 0 is a delay without waiting.", 1, 0, 100_000, "integer"
+    ),
     Parameter("service_seconds", "s", "Service time per visit.", 0.0, 0, 1e9),
     Parameter("visits", "visits", "Visits per pass through the network.", 1.0, 0, 1e9),
 )
@@ -49,7 +51,13 @@ INPUT = (
     Parameter("classes", "rows", "Classes of customers.", None, kind="rows", items=CLASS),
     Parameter("arrivals_per_second", "1/s", "Arrivals of an open network.", None, 0, 1e12),
     Parameter(
-        "capacity", "customers", "Capacity of the one station, including servers.", None, 1, 100_000, "integer"
+        "capacity",
+        "customers",
+        "Capacity of the one station, including servers.",
+        None,
+        1,
+        100_000,
+        "integer",
     ),
 )
 KINDS = ("customers", "classes", "arrivals_per_second")

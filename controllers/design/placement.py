@@ -160,8 +160,7 @@ def _with_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
 
 
 def check_conjugate(poles: Sequence[complex], field: str = "poles") -> None:
-    """Raise `BadInput` unless complex poles come in conjugate pairs; otherwise the gains would not be real.
-    """
+    """Raise `BadInput` unless complex poles come in conjugate pairs; otherwise the gains would not be real."""
     left = [pole for pole in poles if pole.imag]
     while left:
         pole = left.pop()
@@ -238,8 +237,7 @@ def report(model: Model, gains: Gains) -> GainsReport:
 
 
 def gain_margin(model: Model, gains: Gains) -> float | None:
-    """Return the factor above 1 by which b may grow before a stable loop becomes unstable, or None for any.
-    """
+    """Return the factor above 1 by which b may grow before a stable loop becomes unstable, or None for any."""
     return margin_of(*open_loop(model, gains))
 
 

@@ -72,8 +72,7 @@ class AtStation:
 
 @dataclass(frozen=True)
 class Solution:
-    """Throughput of passes, the state of each station, and the share that was turned away for lack of room.
-    """
+    """Throughput of passes, the state of each station, and the share that was turned away for lack of room."""
 
     throughput_per_second: float
     stations: Mapping[str, AtStation]

@@ -66,8 +66,7 @@ def check(document: Any) -> dict[str, Json]:
 
 
 def regulate(document: Any) -> dict[str, Json]:
-    """Return K, X, and the spectral radius from {A, B, Q, R, time}; in continuous time the largest real part.
-    """
+    """Return K, X, and the spectral radius from {A, B, Q, R, time}; in continuous time the largest real part."""
     given = read_object(document, "document")
     refuse_unknown(given, ("A", "B", "Q", "R", "time"), "")
     time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
@@ -97,8 +96,7 @@ def _promise(report: GainsReport) -> dict[str, Json]:
 
 
 def _poles(given: Mapping[str, Any], time: str) -> list[complex]:
-    """Read the poles, each a number or [re, im], all stable. Raise `BadInput` naming the first invalid one.
-    """
+    """Read the poles, each a number or [re, im], all stable. Raise `BadInput` naming the first invalid one."""
     listed = given.get("poles")
     if not isinstance(listed, list) or not listed:
         raise BadInput("poles", "takes a list of poles, each a number or [re, im]")

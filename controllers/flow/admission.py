@@ -71,21 +71,44 @@ PARAMETERS = (
         kind="choice",
         choices=("fixed", "adaptive"),
     ),
-    Parameter("forgetting", "factor", "adaptive: factor by which the weight of a sample falls.", 0.97, 0.5, 1.0),
-    Parameter("resolution", "share of the setpoint", "adaptive: smaller changes count as noise.", 0.01, 1e-6, 0.5),
+    Parameter(
+        "forgetting", "factor", "adaptive: factor by which the weight of a sample falls.", 0.97, 0.5, 1.0
+    ),
+    Parameter(
+        "resolution", "share of the setpoint", "adaptive: smaller changes count as noise.", 0.01, 1e-6, 0.5
+    ),
     Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
-    Parameter("deadband", "share", "A limit that does not bind stays while the new one is this close.", 0.0, 0.0, 1.0),
+    Parameter(
+        "deadband",
+        "share",
+        "A limit that does not bind stays while the new one is this close.",
+        0.0,
+        0.0,
+        1.0,
+    ),
 )
 OBSERVATION = (
     Parameter("measured", "bytes", "Free bytes of the result queue.", None, -1e15, 1e15, required=True),
     Parameter(
-        "applied", "events", "Amount really admitted since the last decision; null: as commanded.", None, 0.0, 1e12
+        "applied",
+        "events",
+        "Amount really admitted since the last decision; null: as commanded.",
+        None,
+        0.0,
+        1e12,
     ),
 )
 PAST, COVARIANCES = 3, 9
 ESTIMATE = (
     Parameter("a", "1", "Estimated a.", None, *A_BOUNDS, required=True),
-    Parameter("ratio", "b of the parameters", "Estimated b, relative to the parameter.", None, *RATIO_BOUNDS, required=True),
+    Parameter(
+        "ratio",
+        "b of the parameters",
+        "Estimated b, relative to the parameter.",
+        None,
+        *RATIO_BOUNDS,
+        required=True,
+    ),
     Parameter("offset", "bytes", "Estimated offset.", None, -1e36, 1e36, required=True),
     Parameter("mean", "events per interval", "Mean admitted amount.", None, 0.0, 1e12, or_null=True),
     Parameter(
@@ -101,8 +124,28 @@ ESTIMATE = (
     ),
 )
 STATE = (
-    Parameter("measured", "bytes", "Measurements, newest first.", None, -1e15, 1e15, "numbers", required=True, most=PAST),
-    Parameter("admitted", "events", "Admitted amounts, newest first.", None, 0.0, 1e12, "numbers", required=True, most=PAST),
+    Parameter(
+        "measured",
+        "bytes",
+        "Measurements, newest first.",
+        None,
+        -1e15,
+        1e15,
+        "numbers",
+        required=True,
+        most=PAST,
+    ),
+    Parameter(
+        "admitted",
+        "events",
+        "Admitted amounts, newest first.",
+        None,
+        0.0,
+        1e12,
+        "numbers",
+        required=True,
+        most=PAST,
+    ),
     Parameter("setpoint", "bytes", "Last setpoint.", None, 0.0, 1e15, required=True, or_null=True),
     Parameter("limit", "events per interval", "Limit in force; null: none.", None, 0.0, 1e12),
     Parameter(
@@ -181,8 +224,7 @@ class Flow:
         return _to_json(_Memory())
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Raise `BadInput` for an invalid covariance: it takes nine numbers, symmetric, no variance below 0.
-        """
+        """Raise `BadInput` for an invalid covariance: it takes nine numbers, symmetric, no variance below 0."""
         covariance = [] if state["estimate"] is None else state["estimate"]["covariance"]
         if covariance and not is_covariance(covariance):
             raise BadInput(
@@ -250,7 +292,9 @@ def _check_gains(model: Model, gains: Gains) -> None:
         field = "kd" if gains.kp == gains.ki == 0 and gains.kd else "ki" if gains.ki == 0 else "kp"
         raise BadInput(
             f"parameters.{field}",
-            f"kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable on the model a {model.a:g}, " f"b {model.b:g}, delay {model.delay}: spectral radius {radius:.4g}, must be less than 1; " "use design place to get gains",
+            f"kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable on the model a {model.a:g}, "
+            f"b {model.b:g}, delay {model.delay}: spectral radius {radius:.4g}, must be less than 1; "
+            "use design place to get gains",
         )
 
 
@@ -281,8 +325,7 @@ def _may_stand(parameters: Values, before: _Memory, memory: _Memory, admit: floa
 
 
 def _unchanged_limit(parameters: Values, memory: _Memory, limit: float, decision: Decision) -> Decision:
-    """Return a decision that sets the limit again; it continues, and the guard applies its present settings.
-    """
+    """Return a decision that sets the limit again; it continues, and the guard applies its present settings."""
     what = f"Keep the limit of {limit:,.0f} events"
     reason = because(what, "fewer arrive", remarks=[_where(parameters, memory)])
     terms = {**decision.terms, ADMIT: limit}
@@ -290,8 +333,7 @@ def _unchanged_limit(parameters: Values, memory: _Memory, limit: float, decision
 
 
 def _tuned(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
-    """Return the gains of this decision; in adaptive mode those that keep the poles on the estimated plant.
-    """
+    """Return the gains of this decision; in adaptive mode those that keep the poles on the estimated plant."""
     gains, start = gains_of(parameters), model_of(parameters)
     if start is None or parameters["tuning"] == "fixed":
         return gains, None
@@ -403,8 +445,7 @@ def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None
 
 @lru_cache(maxsize=16)
 def _settling_samples(model: Model, gains: Gains) -> int | None:
-    """Return the settling time, computed once per model because it takes longer than the rest of a decision.
-    """
+    """Return the settling time, computed once per model because it takes longer than the rest of a decision."""
     return placement.report(model, gains).settling_samples
 
 

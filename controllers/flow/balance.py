@@ -48,9 +48,7 @@ from controllers.framework.reason import because, counted, no_action, number, pe
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
-A = Parameter(
-    "a", "1", "Model: share of a response time that stays until the next decision.", 0.5, 0.0, 1.2
-)
+A = Parameter("a", "1", "Model: share of a response time that stays until the next decision.", 0.5, 0.0, 1.2)
 B = Parameter("b", "s per share of all", "Model: effect of the whole load.", 1.0, 1e-9, 1e9)
 PARAMETERS = (
     A,
@@ -61,7 +59,8 @@ PARAMETERS = (
     Parameter(
         "minimum_share",
         "share of all",
-        "Minimum share of a replica, so that it can be measured. Default: 0.02, or half of an equal share with more " "than 25 replicas.",
+        "Minimum share of a replica, so that it can be measured. Default: 0.02, or half of an equal share with more "
+        "than 25 replicas.",
         None,
         0.0,
         0.5,
@@ -97,16 +96,39 @@ PARAMETERS = (
 SECONDS = Parameter("seconds", "s", "a of a replica.", None, 0.0, 1e9)
 SHARE = Parameter("share", "share", "b of a replica.", None, 0.0, 1e12)
 OBSERVATION = (
-    Parameter("response_times_seconds", "s", "Response time per replica.", kind="map", items=(SECONDS,), required=True),
+    Parameter(
+        "response_times_seconds",
+        "s",
+        "Response time per replica.",
+        kind="map",
+        items=(SECONDS,),
+        required=True,
+    ),
     Parameter(
         "shares", "share", "Share per replica, as in force.", kind="map", items=(SHARE,), required=True
     ),
     Parameter(
-        "events_per_second", "events/s", "Load of all replicas; null: enough to compare them.", None, 0.0, 1e15
+        "events_per_second",
+        "events/s",
+        "Load of all replicas; null: enough to compare them.",
+        None,
+        0.0,
+        1e15,
     ),
-    Parameter("utilisation", "share of the time", "Utilization of the busiest replica; null: enough.", None, 0.0, 1.0),
-    Parameter("incomparable", "sentence", "Why response times are not comparable; null: they are.", kind="text"),
-    Parameter("starved", "sentence", "Replicas whose share is too small for a report; null: none.", kind="text"),
+    Parameter(
+        "utilisation",
+        "share of the time",
+        "Utilization of the busiest replica; null: enough.",
+        None,
+        0.0,
+        1.0,
+    ),
+    Parameter(
+        "incomparable", "sentence", "Why response times are not comparable; null: they are.", kind="text"
+    ),
+    Parameter(
+        "starved", "sentence", "Replicas whose share is too small for a report; null: none.", kind="text"
+    ),
 )
 DIFFERENCE = Parameter("difference", "s", "Difference of a replica.", None, -1e9, 1e9)
 STATE = (
@@ -219,7 +241,9 @@ class Balance:
         for key in ("a_of", "b_of"):
             for name in parameters[key]:
                 if name not in observation["response_times_seconds"]:
-                    raise BadInput(f"parameters.{key}.{name}", f"is no replica; the replicas are {', '.join(names)}")
+                    raise BadInput(
+                        f"parameters.{key}.{name}", f"is no replica; the replicas are {', '.join(names)}"
+                    )
         if minimum_share(parameters, len(names)) * len(names) > 1:
             raise BadInput(
                 "parameters.minimum_share",
@@ -321,8 +345,7 @@ def _models(parameters: Values, names: Sequence[str]) -> tuple[tuple[float, ...]
 
 @lru_cache(maxsize=16)
 def _gains(a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float) -> BalanceGains:
-    """Return the gains; the same parameters reuse the same gains instead of designing them at each decision.
-    """
+    """Return the gains; the same parameters reuse the same gains instead of designing them at each decision."""
     return design(np.array(a), np.array(b), q=q, integral=integral, r=r)
 
 

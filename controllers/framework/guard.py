@@ -43,15 +43,16 @@ COST_CAP, COOL_DOWN = "guard cost cap", "guard cool-down"
 PARAMETERS = (
     Parameter("minimum", "actuator's unit", "Minimum value to apply.", 0.0, -1e9, 1e9),
     Parameter("maximum", "actuator's unit", "Maximum value to apply.", 1e6, -1e9, 1e9),
-    Parameter(
-        "slew_up", "actuator's unit per decision", "Maximum increase per decision.", 1e6, 1e-6, 1e9
-    ),
-    Parameter(
-        "slew_down", "actuator's unit per decision", "Maximum decrease per decision.", 1e6, 1e-6, 1e9
-    ),
+    Parameter("slew_up", "actuator's unit per decision", "Maximum increase per decision.", 1e6, 1e-6, 1e9),
+    Parameter("slew_down", "actuator's unit per decision", "Maximum decrease per decision.", 1e6, 1e-6, 1e9),
     Parameter("cooldown_seconds", "s", "Minimum time between two actions.", 0.0, 0.0, 86_400.0),
     Parameter(
-        "stale_seconds", "s", "Maximum age of a measurement; older ones hold the loop.", STALE_SECONDS, 0.1, 3_600.0
+        "stale_seconds",
+        "s",
+        "Maximum age of a measurement; older ones hold the loop.",
+        STALE_SECONDS,
+        0.1,
+        3_600.0,
     ),
     Parameter(
         "oscillation_window",
@@ -75,7 +76,9 @@ PARAMETERS = (
     Parameter(
         "cost_cap",
         "money per h",
-        "Maximum cost of the actuator per hour, at the plant's price of a worker-hour: started workers or " "processes. 0: no cap. Nothing is capped without that price, or while the duration of a worker is " "unknown.",
+        "Maximum cost of the actuator per hour, at the plant's price of a worker-hour: started workers or "
+        "processes. 0: no cap. Nothing is capped without that price, or while the duration of a worker is "
+        "unknown.",
         0.0,
         0.0,
         1e9,
@@ -109,11 +112,16 @@ STATE = (
         "recent", "actuator's unit", "Recently requested values.", [], -1e12, 1e12, "numbers", most=100
     ),
     Parameter(
-        "spent", "money", "Spending in each 5 min of the last 65.", [], 0.0, 1e12, "numbers", most=cost_cap.SLOTS
+        "spent",
+        "money",
+        "Spending in each 5 min of the last 65.",
+        [],
+        0.0,
+        1e12,
+        "numbers",
+        most=cost_cap.SLOTS,
     ),
-    Parameter(
-        "spent_slot", "5 min since 1970", "Newest slot; null: none.", None, -1e12, 1e12, "integer"
-    ),
+    Parameter("spent_slot", "5 min since 1970", "Newest slot; null: none.", None, -1e12, 1e12, "integer"),
 )
 
 

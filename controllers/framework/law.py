@@ -58,8 +58,7 @@ class Law(Protocol):
         ...
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` if an observation, each value in its range, contradicts itself or the parameters.
-        """
+        """Raise `BadInput` if an observation, each value in its range, contradicts itself or the parameters."""
         ...
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
@@ -83,8 +82,7 @@ class Resuming(Protocol):
     """
 
     def resumed(self, parameters: Values, state: Json) -> Json:
-        """Return the state from which the law decides again after a hold, or when it starts or stops acting.
-        """
+        """Return the state from which the law decides again after a hold, or when it starts or stops acting."""
         ...
 
 
@@ -183,8 +181,7 @@ def observed_in_force(law: Law, parameters: Values, observation: Values) -> floa
 
 
 def continued(law: Law, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-    """Call `Law.decide` and keep the next state within the law's declaration: a counter stops at its maximum.
-    """
+    """Call `Law.decide` and keep the next state within the law's declaration: a counter stops at its maximum."""
     after, decision = law.decide(parameters, state, observation)
     return clipped(law.state, after), decision
 

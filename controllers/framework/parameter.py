@@ -87,7 +87,9 @@ class Parameter:
         if self.or_null and value is None:
             return None
         if not self._fits(value):
-            raise BadInput(f"{where}.{self.name}", f"{self.takes()}, not {checks.shown(value, MOST_SHOWN)}")
+            raise BadInput(
+                f"{where}.{self.name}", f"{self.takes()}, not {checks.shorten_for_message(value, MOST_SHOWN)}"
+            )
         if self.kind == "numbers":
             return [float(each) for each in value]
         if self.kind == "integers":
@@ -182,7 +184,7 @@ def _are_names(value: Any) -> bool:
 def read_object(document: Any, where: str) -> Mapping[str, Any]:
     """Return the document if it is a JSON object, or raise `BadInput`."""
     if not isinstance(document, Mapping):
-        raise BadInput(where, f"takes an object, not {checks.shown(document, MOST_SHOWN)}")
+        raise BadInput(where, f"takes an object, not {checks.shorten_for_message(document, MOST_SHOWN)}")
     return document
 
 

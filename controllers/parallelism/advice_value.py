@@ -30,7 +30,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-MOST_UTILISATION = 0.95  # utilization limit of random waiting: closer to 1, it would take longer than the ticks cover
+MOST_UTILISATION = (
+    0.95  # utilization limit of random waiting: closer to 1, it would take longer than the ticks cover
+)
 HOUR_SECONDS = 3600.0
 
 

@@ -27,11 +27,19 @@ from queues.errors import BadInput
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 PARAMETERS = (
-    Parameter("cost_missed", "cost per event", "Cost of an event that isn't handled in its window.", 1.0, 0, 1e12),
+    Parameter(
+        "cost_missed", "cost per event", "Cost of an event that isn't handled in its window.", 1.0, 0, 1e12
+    ),
     Parameter("cost_task", "cost per task and window", "Cost of a task.", 1.0, 0, 1e12),
     Parameter("cost_change", "cost per change", "Cost of changing the number of tasks.", 1.0, 0, 1e12),
     Parameter(
-        "minimum", "tasks", "Minimum tasks; also the first column of missed, unless `first` is given.", 1, 1, 100_000, "integer"
+        "minimum",
+        "tasks",
+        "Minimum tasks; also the first column of missed, unless `first` is given.",
+        1,
+        1,
+        100_000,
+        "integer",
     ),
 )
 OBSERVATION = (
@@ -124,8 +132,7 @@ def _first(parameters: Values, observation: Values) -> int:
 
 
 def _choices(parameters: Values, observation: Values) -> tuple[int, Floats]:
-    """Return the fewest tasks that may be chosen, and the missed events with them, with one more, and so on.
-    """
+    """Return the fewest tasks that may be chosen, and the missed events with them, with one more, and so on."""
     first, missed = _first(parameters, observation), np.asarray(observation["missed"], dtype=float)
     left_out = min(max(0, int(parameters["minimum"]) - first), missed.shape[1] - 1)
     return first + left_out, missed[:, left_out:]

@@ -55,7 +55,7 @@ from controllers.parallelism.needs import (
 from controllers.parallelism.plan import Ints, ParallelismPlan, Stretches, cheapest_plan
 from controllers.parallelism.queueing_topology import check_paths
 from controllers.parallelism.scaling_curve import REMEMBERED, ScalingCurve, remember
-from queues.checks import shown
+from queues.checks import shorten_for_message
 from queues.errors import BadInput
 
 # Minimum gain of capacity that noise could not cause.
@@ -70,12 +70,23 @@ PARAMETERS = (
     Parameter("bound_seconds", "s", "Maximum latency of every path under the expected load.", 1.0, 1e-9, 1e6),
     Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MOST_TASKS, "integer"),
     Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MOST_TASKS, "integer"),
-    Parameter("target_utilisation", "utilisation", "Target utilization of each task after a change.", 0.8, 0.1, 0.99),
-    Parameter("tolerance", "share of the target", "Excess above the target up to which the current tasks suffice.", 0.2, 0, 1),
+    Parameter(
+        "target_utilisation", "utilisation", "Target utilization of each task after a change.", 0.8, 0.1, 0.99
+    ),
+    Parameter(
+        "tolerance",
+        "share of the target",
+        "Excess above the target up to which the current tasks suffice.",
+        0.2,
+        0,
+        1,
+    ),
     Parameter("missed_cost", "times its work", "Cost of a late event.", 8.0, 0, 1e6),
     Parameter("deadline_seconds", "s", "Wait after which an event has failed.", 60.0, 1e-3, 1e6),
     Parameter("window_seconds", "s", "Length of the forecast.", 60.0, 1e-3, 1e7),
-    Parameter("interval_seconds", "s", "Time between decisions; tasks change no more often.", 60.0, 1e-3, 1e7),
+    Parameter(
+        "interval_seconds", "s", "Time between decisions; tasks change no more often.", 60.0, 1e-3, 1e7
+    ),
     Parameter("pause_seconds", "s", "Time for which a change stops everything.", 20.0, 0, 1e5),
     Parameter("change_seconds", "s", "Additional cost of a change, over all tasks.", 5.0, 0, 1e5),
     Parameter(
@@ -86,13 +97,19 @@ PARAMETERS = (
         kind="map",
         items=(Parameter("tasks", "tasks", "Tasks of this operator.", None, 1, MOST_TASKS, "integer"),),
     ),
-    Parameter("effective_share", "share", "Share of the expected gain; a rescale with less has failed.", 0.3, 0, 1),
+    Parameter(
+        "effective_share", "share", "Share of the expected gain; a rescale with less has failed.", 0.3, 0, 1
+    ),
     Parameter("blocked_seconds", "s", "Time until an ineffective change is tried again.", 1800.0, 0, 1e7),
 )
 OPERATOR = (
     Parameter("tasks", "tasks", "Current tasks.", None, 1, MOST_TASKS, "integer", required=True),
-    Parameter("rate_per_second", "events/s", "Load offered to all its tasks; null: not measured.", None, 0, 1e12),
-    Parameter("service_seconds", "s", "Service time of an event in a task; null: not measured.", None, 0, 1e6),
+    Parameter(
+        "rate_per_second", "events/s", "Load offered to all its tasks; null: not measured.", None, 0, 1e12
+    ),
+    Parameter(
+        "service_seconds", "s", "Service time of an event in a task; null: not measured.", None, 0, 1e6
+    ),
     Parameter("backlog_events", "events", "Events waiting there.", 0.0, 0, 1e15),
     Parameter("variability", "mean of c²", "Variability of arrivals and service.", 1.0, 0, 1e6),
     Parameter("latency_seconds", "s", "Time that an event spends there besides waiting.", 0.0, 0, 1e6),
@@ -117,7 +134,9 @@ OBSERVATION = (
         kind="numbers",
         most=1_000,
     ),
-    Parameter("deviation_per_second", "events/s", "Standard deviation of the load.", maximum=1e12, kind="numbers"),
+    Parameter(
+        "deviation_per_second", "events/s", "Standard deviation of the load.", maximum=1e12, kind="numbers"
+    ),
     Parameter("paths", "lists of operators", "Paths from a source to a sink.", kind="names", required=True),
     Parameter(
         "operators",
@@ -125,7 +144,9 @@ OBSERVATION = (
         "Measurements by operator.",
         kind="map",
         required=True,
-        items=(Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),),
+        items=(
+            Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),
+        ),
     ),
 )
 EXPECTED = (
@@ -135,14 +156,43 @@ EXPECTED = (
 )
 MEMORY = (
     Parameter(
-        "tasks", "tasks", "Service times of the points.", None, 1, MOST_TASKS, "integers", required=True, most=REMEMBERED
+        "tasks",
+        "tasks",
+        "Service times of the points.",
+        None,
+        1,
+        MOST_TASKS,
+        "integers",
+        required=True,
+        most=REMEMBERED,
     ),
-    Parameter("service_seconds", "s", "Tasks of the points.", maximum=1e6, kind="numbers", required=True, most=REMEMBERED),
-    Parameter("seen_per_second", "events/s", "Events counted at the source and here.", maximum=1e15, kind="numbers", most=2),
-    Parameter("waited", "flag", "Whether events waited before it at the last observation.", False, kind="flag"),
+    Parameter(
+        "service_seconds",
+        "s",
+        "Tasks of the points.",
+        maximum=1e6,
+        kind="numbers",
+        required=True,
+        most=REMEMBERED,
+    ),
+    Parameter(
+        "seen_per_second",
+        "events/s",
+        "Events counted at the source and here.",
+        maximum=1e15,
+        kind="numbers",
+        most=2,
+    ),
+    Parameter(
+        "waited", "flag", "Whether events waited before it at the last observation.", False, kind="flag"
+    ),
     Parameter("blocked_until_seconds", "s", "End of the block, or null.", None, 0, 1e13),
-    Parameter("blocked_per_second", "events/s", "Load offered here when it was blocked, or null.", None, 0, 1e12),
-    Parameter("blocked_tasks", "tasks", "Tasks when it was blocked, or null.", None, 1, MOST_TASKS, "integer"),
+    Parameter(
+        "blocked_per_second", "events/s", "Load offered here when it was blocked, or null.", None, 0, 1e12
+    ),
+    Parameter(
+        "blocked_tasks", "tasks", "Tasks when it was blocked, or null.", None, 1, MOST_TASKS, "integer"
+    ),
     Parameter("expected", "gain", "Expectation of the last rescale, or null.", kind="object", items=EXPECTED),
 )
 STATE = (
@@ -152,7 +202,11 @@ STATE = (
         "What was learned, by operator.",
         kind="map",
         required=True,
-        items=(Parameter("operator", "operator", "What was learned about one operator.", kind="object", items=MEMORY),),
+        items=(
+            Parameter(
+                "operator", "operator", "What was learned about one operator.", kind="object", items=MEMORY
+            ),
+        ),
     ),
 )
 NOTHING_LEARNT: Mapping[str, Json] = {
@@ -262,7 +316,8 @@ def _check_memory(row: Values, where: str) -> None:
     seen = row["seen_per_second"]
     if seen and (len(seen) != 2 or seen[0] < LEAST_SEEN / 2):
         raise BadInput(
-            f"{where}.seen_per_second", f"takes two numbers, the first above 0, or null, not {shown(seen)}"
+            f"{where}.seen_per_second",
+            f"takes two numbers, the first above 0, or null, not {shorten_for_message(seen)}",
         )
 
 
@@ -433,11 +488,7 @@ def _decision(
         _cause(parameters, needs, before, tasks),
         remarks=[
             *([f"the last rescale of {listed(failed)} gained less than expected"] if failed else []),
-            *(
-                [f"{listed(needs.blocked)}: more tasks did not help; retrying later"]
-                if needs.blocked
-                else []
-            ),
+            *([f"{listed(needs.blocked)}: more tasks did not help; retrying later"] if needs.blocked else []),
             *([f"set by a person: {listed(list(by_hand))}"] if by_hand else []),
         ],
     )
@@ -485,4 +536,6 @@ def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], task
         return f"{have} {do} not suffice, and more are not allowed"
     if not needs.keeps[0]:
         return f"{have} {do} not suffice for the forecast load, {then} do"
-    return f"{counted(then, 'task')} instead of {now} {'repays' if then == 1 else 'repay'} the cost of {pause}"
+    return (
+        f"{counted(then, 'task')} instead of {now} {'repays' if then == 1 else 'repay'} the cost of {pause}"
+    )

@@ -12,7 +12,9 @@ UNMEASURED = "unmeasured"  # the value of `limited_by` then
 # Fields of an observed operator.
 TAKEN = (
     Parameter("minimum", "tasks", "Minimum tasks that its plant accepts.", 1, 1, MOST_TASKS, "integer"),
-    Parameter("maximum", "tasks", "Maximum tasks that its plant accepts.", MOST_TASKS, 1, MOST_TASKS, "integer"),
+    Parameter(
+        "maximum", "tasks", "Maximum tasks that its plant accepts.", MOST_TASKS, 1, MOST_TASKS, "integer"
+    ),
 )
 
 

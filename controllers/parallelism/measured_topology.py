@@ -51,8 +51,12 @@ MEASURES = (
 NAMES = tuple(each.name for each in MEASURES)
 COUNTS = ("inputs", "executions", "outputs")
 OPERATOR_MEASURES = (
-    Parameter("failed", "events", "For a source: events whose processing failed in the window.", None, 0, 1e18),
-    Parameter("acked", "events", "For a source: events that were completely processed in the window.", None, 0, 1e18),
+    Parameter(
+        "failed", "events", "For a source: events whose processing failed in the window.", None, 0, 1e18
+    ),
+    Parameter(
+        "acked", "events", "For a source: events that were completely processed in the window.", None, 0, 1e18
+    ),
     Parameter("waiting", "events", "Events waiting in front of it; null: not counted.", None, 0, 1e18),
 )
 LINK_MEASURES = (

@@ -71,7 +71,12 @@ PARAMETERS = (
 OPERATOR = (
     Parameter("tasks", "tasks", "Current tasks.", None, 1, MOST_TASKS, "integer", required=True),
     Parameter(
-        "arrival_interval_seconds", "s", "Time between arrivals at one task; null: not measured.", None, 1e-12, 1e9
+        "arrival_interval_seconds",
+        "s",
+        "Time between arrivals at one task; null: not measured.",
+        None,
+        1e-12,
+        1e9,
     ),
     Parameter("service_seconds", "s", "Service time of an event; null: not measured.", None, 0, 1e6),
     Parameter("arrival_cv2", "variance over mean²", "Variability of the arrivals.", 1.0, 0, 1e6),
@@ -88,7 +93,9 @@ OBSERVATION = (
         "Measurements by operator.",
         kind="map",
         required=True,
-        items=(Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),),
+        items=(
+            Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),
+        ),
     ),
 )
 

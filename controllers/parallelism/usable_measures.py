@@ -7,7 +7,7 @@ from typing import Any
 
 from controllers.framework.parameter import Parameter
 from controllers.parallelism.measured_topology import LINK_MEASURES, MEASURES, OPERATOR_MEASURES
-from queues.checks import is_number, shown
+from queues.checks import is_number, shorten_for_message
 
 MAX_FAULTS = 50
 
@@ -45,7 +45,7 @@ def _usable(row: Any, measures: tuple[Parameter, ...], where: str, faults: list[
         return row
     unusable = dict(_unusable(row, measures))
     faults += [
-        f"{where}.{name}: takes a number from 0 to {most:g}, not {shown(row[name])}."
+        f"{where}.{name}: takes a number from 0 to {most:g}, not {shorten_for_message(row[name])}."
         for name, most in unusable.items()
     ]
     return {**row, **dict.fromkeys(unusable)} if unusable else row

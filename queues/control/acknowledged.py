@@ -55,22 +55,22 @@ class AcknowledgedPipeline(Pipeline):
     """Commands together; their answers mean the same."""
 
     @classmethod
-    def of(cls, client: redis.Redis, transaction: bool = True) -> "AcknowledgedPipeline":
+    def wrap(cls, client: redis.Redis, transaction: bool = True) -> "AcknowledgedPipeline":
         """A pipeline of any client."""
         parts: Any = client  # redis-py types neither
         return cls(parts.connection_pool, parts.response_callbacks, transaction, None)
 
     def _execute_transaction(self, connection: Any, commands: Any, raise_on_error: bool) -> list[Any]:
         answers = super()._execute_transaction(connection, commands, raise_on_error)
-        return self._copied(connection, commands, answers)
+        return self._copy_to_replica(connection, commands, answers)
 
     def _execute_pipeline(self, connection: Any, commands: Any, raise_on_error: bool) -> list[Any]:
         parent: Any = super()  # redis-py types neither this nor what the client sends by
         answers = parent._execute_pipeline(connection, commands, raise_on_error)
-        return self._copied(connection, commands, answers)
+        return self._copy_to_replica(connection, commands, answers)
 
     @staticmethod
-    def _copied(connection: Any, commands: Any, answers: list[Any]) -> list[Any]:
+    def _copy_to_replica(connection: Any, commands: Any, answers: list[Any]) -> list[Any]:
         if any(_writes(arguments[0]) for arguments, _ in commands):
             wait_for_copy(connection)
         return answers
@@ -87,4 +87,4 @@ class AcknowledgedClient(redis.Redis):
         return answer
 
     def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> Pipeline:
-        return AcknowledgedPipeline.of(self, transaction)
+        return AcknowledgedPipeline.wrap(self, transaction)

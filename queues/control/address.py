@@ -60,7 +60,7 @@ class Sentinels:
         return ";".join(f"sentinel://{login}{place}/{self.database}" for place in places)
 
 
-def parted(url: str) -> tuple[str, str, str]:
+def split_url(url: str) -> tuple[str, str, str]:
     """(scheme, login and hosts, what follows); ("", "", url) for what is no URL. `urllib` takes one host, and
     refuses several of which one is an IPv6 address.
     """
@@ -72,7 +72,7 @@ def is_of_one_server(url: str) -> bool:
     """Whether it is a server's address. A login ends at the first /, ? or #: where a password has one of
     these, its beginning is taken for host and port, and quoted by whoever fails to read them.
     """
-    scheme, _, rest = parted(url)
+    scheme, _, rest = split_url(url)
     if scheme not in SINGLE or (scheme != "unix" and "@" in rest):
         return False
     try:
@@ -85,13 +85,13 @@ def sentinels_of(url: str) -> Sentinels | None:
     """The sentinels of an address; None where it names one server itself. Raises BadInput naming REDIS_URL;
     the address is never quoted, as it may hold a password.
     """
-    scheme, netloc, rest = parted(url)
+    scheme, netloc, rest = split_url(url)
     if scheme in SINGLE and not is_of_one_server(url):
-        raise _refused(f"takes {ONE_SERVER}; in a password / is written as %2F, ? as %3F, # as %23.")
+        raise _build_refusal(f"takes {ONE_SERVER}; in a password / is written as %2F, ? as %3F, # as %23.")
     if scheme in SINGLE:
         return None
     if scheme != SENTINEL:
-        raise _refused(f"begins with redis://, rediss:// or unix://, or is {FORM}.")
+        raise _build_refusal(f"begins with redis://, rediss:// or unix://, or is {FORM}.")
     login, _, places = netloc.rpartition("@")
     user, _, password = login.partition(":")
     name, database = _name(urlsplit(rest))
@@ -107,13 +107,15 @@ def sentinels_of(url: str) -> Sentinels | None:
 def _hosts(places: str) -> tuple[tuple[str, int], ...]:
     hosts: list[tuple[str, int]] = []
     for place, part in enumerate(places.split(","), 1):
-        found = HOST.fullmatch(part)
-        port = int(found[2] or SENTINEL_PORT) if found else 0
-        if found is None or not 0 < port < 2**16:
-            raise _refused(f"takes sentinels as host:port, separated by commas; sentinel {place} is none.")
-        if (found[1].strip("[]"), port) in hosts:
-            raise _refused(f"names sentinel {place} twice; each must be one of its own.")
-        hosts.append((found[1].strip("[]"), port))
+        match = HOST.fullmatch(part)
+        port = int(match[2] or SENTINEL_PORT) if match else 0
+        if match is None or not 0 < port < 2**16:
+            raise _build_refusal(
+                f"takes sentinels as host:port, separated by commas; sentinel {place} is none."
+            )
+        if (match[1].strip("[]"), port) in hosts:
+            raise _build_refusal(f"names sentinel {place} twice; each must be one of its own.")
+        hosts.append((match[1].strip("[]"), port))
     return tuple(hosts)
 
 
@@ -121,13 +123,13 @@ def _name(parts: SplitResult) -> tuple[str, int]:
     """The name that the sentinels watch, and the number of the database."""
     name, _, database = parts.path.lstrip("/").partition("/")
     if not _NAME.fullmatch(name):
-        raise _refused(f"names what the sentinels watch behind the hosts: {FORM}.")
+        raise _build_refusal(f"names what the sentinels watch behind the hosts: {FORM}.")
     if database and not (database.isascii() and database.isdigit() and int(database[:9]) <= MOST_DATABASE):
-        raise _refused(f"takes a database from 0 to {MOST_DATABASE} behind the name {name}.")
+        raise _build_refusal(f"takes a database from 0 to {MOST_DATABASE} behind the name {name}.")
     if parts.query or parts.fragment:
-        raise _refused("takes nothing behind the database.")
+        raise _build_refusal("takes nothing behind the database.")
     return name, int(database or 0)
 
 
-def _refused(message: str) -> BadInput:
+def _build_refusal(message: str) -> BadInput:
     return BadInput(variables.REDIS_URL.name, message)

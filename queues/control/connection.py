@@ -29,16 +29,22 @@ def connect(url: str, *, acknowledged: bool = True, **options: Any) -> redis.Red
     Answers to writes mean that a replica has them, where there are any; not `acknowledged`, for what is only
     the newest of its kind and comes again. Raises BadInput naming REDIS_URL.
     """
-    found = sentinels_of(url)
-    if found is None:
+    sentinels = sentinels_of(url)
+    if sentinels is None:
         return redis.Redis.from_url(url, **options)
-    sentinel = SYNCHRONOUS(found.hosts, sentinel_kwargs=found.sentinel_options, **_of_server(found, options))
-    made = sentinel.master_for(found.name, redis_class=AcknowledgedClient if acknowledged else redis.Redis)
+    sentinel = SYNCHRONOUS(
+        sentinels.hosts,
+        sentinel_kwargs=sentinels.sentinel_options,
+        **_build_server_options(sentinels, options),
+    )
+    made = sentinel.master_for(
+        sentinels.name, redis_class=AcknowledgedClient if acknowledged else redis.Redis
+    )
     return cast(redis.Redis, made)
 
 
 @asynccontextmanager
-async def connected(url: str, **options: Any) -> AsyncIterator[redis.asyncio.Redis]:
+async def open_connection(url: str, **options: Any) -> AsyncIterator[redis.asyncio.Redis]:
     """An asynchronous client, for what reads and listens. Raises BadInput naming REDIS_URL."""
     found = sentinels_of(url)
     if found is None:
@@ -47,12 +53,12 @@ async def connected(url: str, **options: Any) -> AsyncIterator[redis.asyncio.Red
         return
     async with (
         ASYNCHRONOUS(
-            found.hosts, sentinel_kwargs=found.sentinel_options, **_of_server(found, options)
+            found.hosts, sentinel_kwargs=found.sentinel_options, **_build_server_options(found, options)
         ) as sentinel,
         sentinel.master_for(found.name) as client,
     ):
         yield client
 
 
-def _of_server(found: Sentinels, options: dict[str, Any]) -> dict[str, Any]:
+def _build_server_options(found: Sentinels, options: dict[str, Any]) -> dict[str, Any]:
     return {"db": found.database, **found.login, **options}

@@ -29,7 +29,7 @@ def confirm_primary(connection: Any) -> None:
     if led_by is None or manager is None:
         return
     sentinels = list(manager.sentinels)
-    states = [state for each in sentinels if (state := _state(each, led_by.service_name)) is not None]
+    states = [state for sentinel in sentinels if (state := _state(sentinel, led_by.service_name)) is not None]
     if 2 * len(states) <= len(sentinels):
         raise NoPrimary(
             f"{len(states)} of {len(sentinels)} sentinels answer: nobody can say whether the control server "

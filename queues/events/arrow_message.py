@@ -75,7 +75,7 @@ class _Table:
         return self._at + offset if offset else None
 
     def table(self, field: int) -> "_Table":
-        return _Table(self._data, self._followed(field))
+        return _Table(self._data, self._check_buffers(field))
 
     def int64(self, field: int) -> int:
         place = self.place(field)
@@ -85,7 +85,7 @@ class _Table:
         """A vector of structs of two int64; IndexError for more than `most`."""
         if self.place(field) is None:
             return []
-        start = self._followed(field)
+        start = self._check_buffers(field)
         count = _number(self._data, start, _I32)
         if not 0 <= count <= most:
             raise IndexError(count)
@@ -94,7 +94,7 @@ class _Table:
             raise IndexError(end)
         return [(first, second) for first, second in _PAIR.iter_unpack(self._data[start + 4 : end])]
 
-    def _followed(self, field: int) -> int:
+    def _check_buffers(self, field: int) -> int:
         place = self.place(field)
         if place is None:
             raise IndexError(field)

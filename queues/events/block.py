@@ -92,17 +92,17 @@ class BlockIds:
     """
 
     def __init__(self) -> None:
-        self._begun = _begun()
+        self._begun = _start_sequence()
 
     def __call__(self) -> str:
         begun = self._begun
         if begun[0] != os.getpid():  # forked since: the counter would go on in both processes
-            begun = self._begun = _begun()
+            begun = self._begun = _start_sequence()
         _, prefix, numbers = begun
         return f"{prefix}{next(numbers):016x}"
 
 
-def _begun() -> tuple[int, str, Iterator[int]]:
+def _start_sequence() -> tuple[int, str, Iterator[int]]:
     return os.getpid(), secrets.token_hex(8), itertools.count()
 
 
@@ -133,15 +133,15 @@ def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENT
     events = min(events, max(1, MOST_BYTES * rows // max(1, batch.nbytes)))
     starts = np.arange(0, rows, events)
     newest = np.maximum.reduceat(_times_us(batch), starts).tolist()
-    found: list[EncodedBlock] = []
+    blocks: list[EncodedBlock] = []
     for start, time_us in zip(starts.tolist(), newest, strict=True):
         part = batch.slice(start, events)
         data = part.serialize()
         if part.num_rows > 1 and data.size > 2 * MOST_BYTES:  # larger ones are next to each other here
-            found += cut(part, ids, events)
+            blocks += cut(part, ids, events)
         else:
-            found.append(EncodedBlock(ids(), part.num_rows, time_us, data))
-    return found
+            blocks.append(EncodedBlock(ids(), part.num_rows, time_us, data))
+    return blocks
 
 
 def from_events(events: Iterable[Mapping[str, Any]], now_us: int) -> pa.RecordBatch:
@@ -154,7 +154,7 @@ def from_events(events: Iterable[Mapping[str, Any]], now_us: int) -> pa.RecordBa
     columns: list[list[Any]] = [[] for _ in FIELDS]
     for place, event in enumerate(events):
         try:
-            row = checked_event(event, now_us)
+            row = parse_event(event, now_us)
         except MalformedEvent as error:
             raise MalformedEvent(f"events[{place}].{error.field}", error.message) from None
         for column, cell in zip(columns, row, strict=True):
@@ -168,7 +168,7 @@ def from_rows(columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def checked_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
+def parse_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
     """One event's cells in the order of `SCHEMA`, time in µs. Raises `MalformedEvent` naming the field."""
     if not isinstance(event, Mapping):
         raise MalformedEvent("event", f"takes an object, not {type(event).__name__}.")
@@ -176,17 +176,17 @@ def checked_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
         if name not in FIELDS:
             raise MalformedEvent(str(name), f"is not known; the fields are {', '.join(FIELDS)}.")
     return (
-        checked_text(event.get("id"), "id"),
-        checked_time_us(event.get("time"), now_us),
-        checked_text(event.get("type"), "type"),
-        checked_text(event.get("source"), "source"),
-        checked_text(event.get("key"), "key"),
-        checked_value(event.get("value")),
-        checked_attributes(event.get("attributes")),
+        parse_text(event.get("id"), "id"),
+        parse_time_us(event.get("time"), now_us),
+        parse_text(event.get("type"), "type"),
+        parse_text(event.get("source"), "source"),
+        parse_text(event.get("key"), "key"),
+        parse_value(event.get("value")),
+        parse_attributes(event.get("attributes")),
     )
 
 
-def checked_text(value: Any, name: str) -> str | None:
+def parse_text(value: Any, name: str) -> str | None:
     """Text or a whole number, as text; None stays None."""
     if value is None:
         return None
@@ -199,25 +199,25 @@ def checked_text(value: Any, name: str) -> str | None:
     return value
 
 
-def checked_time_us(value: Any, now_us: int) -> int:
+def parse_time_us(value: Any, now_us: int) -> int:
     """A time in one of its forms as µs since 1970; None is now. A time without a zone is UTC."""
     if value is None:
         return now_us
     try:
         time_us = _time_us(value)
     except (ValueError, OverflowError):
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {_shown(value)}.") from None
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value)}.") from None
     if not TIME_LEAST_US <= time_us < TIME_MOST_US:
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {_shown(value)}.")
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value)}.")
     return time_us
 
 
-def checked_value(value: Any) -> float | None:
+def parse_value(value: Any) -> float | None:
     """A finite number, or None."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MalformedEvent("value", f"takes a finite number, not {_shown(value)}.")
+        raise MalformedEvent("value", f"takes a finite number, not {_shorten_for_message(value)}.")
     try:
         number = float(value)
     except OverflowError:
@@ -227,7 +227,7 @@ def checked_value(value: Any) -> float | None:
     return number
 
 
-def checked_attributes(value: Any) -> str | None:
+def parse_attributes(value: Any) -> str | None:
     """An object, or JSON text of one, as JSON text; None stays None."""
     if value is None:
         return None
@@ -340,7 +340,7 @@ def _times_of_texts(texts: pa.Array, now_us: int) -> pa.Array:
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
-        return pa.array([checked_time_us(text, now_us) for text in texts.to_pylist()], pa.int64()).cast(kind)
+        return pa.array([parse_time_us(text, now_us) for text in texts.to_pylist()], pa.int64()).cast(kind)
 
 
 def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
@@ -443,7 +443,7 @@ def _text_message(name: str) -> str:
     return f"takes text of {least} to {TEXT_MOST} characters, without NUL."
 
 
-def _shown(value: Any) -> str:
+def _shorten_for_message(value: Any) -> str:
     """A value in a message: short, whatever it is."""
     if isinstance(value, int) and value.bit_length() > 64:
         return "a number of more than 64 bits"

@@ -25,12 +25,12 @@ from queues.events.block import (
     FIELDS,
     SCHEMA,
     TIME_MOST_US,
-    checked_attributes,
-    checked_text,
-    checked_time_us,
-    checked_value,
     from_columns,
     from_rows,
+    parse_attributes,
+    parse_text,
+    parse_time_us,
+    parse_value,
 )
 
 UNITS_US = {"_us": 1, "_ms": 1_000, "_s": 1_000_000}
@@ -50,7 +50,7 @@ class Columns:
 
     def sources(self) -> dict[str, str]:
         """{part of the event: column of the file}, every part named."""
-        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
         taken = {column for column in named.values() if column}
         # A column that was named for another part does not stand for its own name too.
         own = {part: part for part in FIELDS if part not in taken}
@@ -58,10 +58,10 @@ class Columns:
 
     def check(self, header: Sequence[str]) -> None:
         """Raises `BadInput` naming the part whose named column the file does not have."""
-        for each in fields(self):
-            column = getattr(self, each.name)
+        for field in fields(self):
+            column = getattr(self, field.name)
             if column is not None and column not in header:
-                raise BadInput(each.name, f"column {column} is not in the file; it has {', '.join(header)}.")
+                raise BadInput(field.name, f"column {column} is not in the file; it has {', '.join(header)}.")
 
 
 def unit_us(column: str) -> int | None:
@@ -84,12 +84,12 @@ class Mapper:
         """One event's cells in the order of the schema. Raises `MalformedEvent` naming the field."""
         get = {part: cells.get(column) for part, column in self._sources.items()}
         return (
-            checked_text(get.get("id"), "id"),
+            parse_text(get.get("id"), "id"),
             self._time_us(get.get("time"), now_us),
-            checked_text(get.get("type"), "type"),
-            checked_text(get.get("source"), "source"),
-            checked_text(get.get("key"), "key"),
-            checked_value(_number(get.get("value"))),
+            parse_text(get.get("type"), "type"),
+            parse_text(get.get("source"), "source"),
+            parse_text(get.get("key"), "key"),
+            parse_value(_number(get.get("value"))),
             self._attributes(get.get("attributes"), cells),
         )
 
@@ -97,13 +97,13 @@ class Mapper:
         """Many rows at once. Raises `MalformedEvent`, TypeError or Arrow's errors when one is not plain."""
         shapes = set(map(tuple, rows))
         if len(shapes) == 1:
-            columns = by_name(shapes.pop(), map(dict.values, rows))
+            columns = group_by_name(shapes.pop(), map(dict.values, rows))
             return self.batch_of_columns(columns, len(rows), now_us)
         names = {name for shape in shapes for name in shape if name in self._known}
         columns = {name: [row.get(name) for row in rows] for name in names}
         own = columns.get(self._sources.get("attributes", ""), [None] * len(rows))
         texts = [self._attributes(cell, row) for cell, row in zip(own, rows, strict=True)]
-        return self._assembled(columns, pa.array(texts, pa.string()), len(rows), now_us)
+        return self._build_batch(columns, pa.array(texts, pa.string()), len(rows), now_us)
 
     def batch_of_columns(
         self, columns: Mapping[str, Sequence[Any]], count: int, now_us: int
@@ -115,9 +115,9 @@ class Mapper:
             texts = _objects(more, count)
         else:
             texts = pa.array([self._attributes(*pair) for pair in zip(own, _rows(more, count), strict=True)])
-        return self._assembled(columns, texts, count, now_us)
+        return self._build_batch(columns, texts, count, now_us)
 
-    def _assembled(
+    def _build_batch(
         self, columns: Mapping[str, Sequence[Any]], attributes: pa.Array, count: int, now_us: int
     ) -> pa.RecordBatch:
         cells = {part: columns.get(column) for part, column in self._sources.items()}
@@ -137,11 +137,11 @@ class Mapper:
             return now_us
         number = value if _is_date(value) else _number(value)
         if isinstance(number, bool) or not isinstance(number, int | float):
-            return checked_time_us(number, now_us)
+            return parse_time_us(number, now_us)
         if not math.isfinite(number):
             raise MalformedEvent("time", "takes a finite number or ISO 8601.")
         time_us = round(number * (self._unit_us or _unit_by_size(number)))
-        checked_time_us(time_us / 1_000_000, now_us)
+        parse_time_us(time_us / 1_000_000, now_us)
         return time_us
 
     def _times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
@@ -151,7 +151,7 @@ class Mapper:
         if not types:
             times: Any = np.full(count, now_us)
         elif types <= {int, float} and None not in cells:
-            times = scaled(np.array(cells, np.float64), self._unit_us)
+            times = scale_times(np.array(cells, np.float64), self._unit_us)
         elif types == {str} and None not in cells and cells[0][:1].isdigit() and "T" in cells[0]:
             return iso_times(pa.array(cells, pa.string()))
         else:
@@ -163,13 +163,13 @@ class Mapper:
         known = self._known
         more = {name: cell for name, cell in cells.items() if name not in known}
         if not more:
-            return _object_text(own) if type(own) is dict else checked_attributes(own)
+            return _object_text(own) if type(own) is dict else parse_attributes(own)
         if own is not None:
-            more = {**(own if type(own) is dict else orjson.loads(str(checked_attributes(own)))), **more}
+            more = {**(own if type(own) is dict else orjson.loads(str(parse_attributes(own)))), **more}
         return _object_text(more)
 
 
-def by_name(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> dict[str, Sequence[Any]]:
+def group_by_name(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> dict[str, Sequence[Any]]:
     """Rows of equal shape as columns."""
     return dict(zip(names, zip(*rows, strict=True), strict=True))
 
@@ -186,7 +186,7 @@ def _texts(cells: Sequence[Any] | None, count: int, part: str) -> pa.Array:
     try:
         return pa.array(cells, pa.string())
     except (pa.ArrowInvalid, TypeError):
-        return pa.array([checked_text(cell, part) for cell in cells], pa.string())
+        return pa.array([parse_text(cell, part) for cell in cells], pa.string())
 
 
 def _values(cells: Sequence[Any] | None, count: int) -> pa.Array:
@@ -194,7 +194,7 @@ def _values(cells: Sequence[Any] | None, count: int) -> pa.Array:
         return pa.nulls(count, pa.float64())
     if set(map(type, cells)) <= {float, int, NoneType}:
         return pa.array(cells, pa.float64())
-    return pa.array([checked_value(_number(cell)) for cell in cells], pa.float64())
+    return pa.array([parse_value(_number(cell)) for cell in cells], pa.float64())
 
 
 def _number(value: Any) -> Any:
@@ -231,7 +231,7 @@ def _objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
     """One JSON object a row; text without escapes is joined by Arrow, all else written row by row."""
     if not columns:
         return pa.nulls(count, pa.string())
-    arrays = [_quoted(cells) for cells in columns.values()]
+    arrays = [_quote_cells(cells) for cells in columns.values()]
     if any(array is None for array in arrays):
         return pa.array([_object_text(row) for row in _rows(columns, count)], pa.string())
     pieces: list[Any] = []
@@ -240,7 +240,7 @@ def _objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
     return pc.binary_join_element_wise(*pieces, "}", "")
 
 
-def _quoted(cells: Sequence[Any]) -> pa.Array | None:
+def _quote_cells(cells: Sequence[Any]) -> pa.Array | None:
     """Texts in quotes and None as null, or None when a cell is no text or needs escaping."""
     if not set(map(type, cells)) <= {str, NoneType}:
         return None
@@ -261,7 +261,7 @@ def _object_text(document: Mapping[str, Any]) -> str:
     return text
 
 
-def scaled(numbers: Any, unit_us: int | None) -> Any:
+def scale_times(numbers: Any, unit_us: int | None) -> Any:
     """Numbers as µs, each by the unit of the column or by its own size."""
     size = np.abs(numbers)
     if not (size < TIME_MOST_US).all():  # too great in any unit, or not finite

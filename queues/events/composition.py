@@ -27,8 +27,8 @@ def composition(batch: pa.RecordBatch) -> Composition:
 def _most_frequent(column: pa.Array) -> dict[str, int]:
     counted = pc.value_counts(column.cast(pa.string()))
     rows = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for value, count in sorted(rows, key=lambda row: (-row[1], row[0] or ""))[:MOST_VALUES]:
         shown = NONE if value is None else value[:LONGEST]
-        found[shown] = found.get(shown, 0) + count
-    return found
+        counts[shown] = counts.get(shown, 0) + count
+    return counts

@@ -21,7 +21,7 @@ import orjson
 import pyarrow as pa
 
 from queues.errors import BadInput, MalformedEvent
-from queues.events.columns import Columns, Mapper, by_name, rows_to_batch
+from queues.events.columns import Columns, Mapper, group_by_name, rows_to_batch
 from queues.events.plain_lines import LINE_MOST_BYTES, plain_batch
 from queues.standard_input import standard_input
 
@@ -67,20 +67,20 @@ class EventLines:
             raise BadInput("format", f"takes csv or jsonl, not {format!r}.")
         self.rejected = 0
         self.rejections: list[Rejection] = []
-        self._stream, self._format = unzipped(stream), format
+        self._stream, self._format = unzip_stream(stream), format
         self._columns, self._mapper = columns, Mapper(columns)
         self._strict, self._clock = strict, clock
         self._not_tried = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        pieces = _written(_pieces(self._stream))
+        pieces = _skip_blank_start(_pieces(self._stream))
         first = next(pieces, None)
         if first is None:
             return
         pieces = itertools.chain([first], pieces)
         name = self._format or ("jsonl" if first[1].lstrip()[:1] == b"{" else "csv")
         form = JsonLines() if name == "jsonl" else CsvLines(self._columns)
-        yield from gathered(self._batches(form, pieces))
+        yield from merge_batches(self._batches(form, pieces))
 
     def _batches(
         self, form: "JsonLines | CsvLines", pieces: Iterable[tuple[int, bytes]]
@@ -172,7 +172,9 @@ class CsvLines:
     def records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
         numbered: Iterable[tuple[int, bytes]] = [*self._open, *enumerate(lines, start)]
         self._open = []
-        records = list(self._joined(numbered)) if any(b'"' in line for _, line in numbered) else numbered
+        records = (
+            list(self._join_quoted_lines(numbered)) if any(b'"' in line for _, line in numbered) else numbered
+        )
         records = [(number, text) for number, text in records if text and not text.isspace()]
         if records and not self._header:
             self._read_header(records.pop(0)[1])
@@ -190,7 +192,7 @@ class CsvLines:
         rows = list(csv.reader(io.StringIO(b"\n".join(texts).decode(), newline="\n"), strict=True))
         if len(rows) != len(texts) or set(map(len, rows)) != {len(self._header)}:
             raise ValueError("a line has another number of cells than the header")
-        columns = {name: _values_of(cells) for name, cells in by_name(self._header, rows).items()}
+        columns = {name: _values_of(cells) for name, cells in group_by_name(self._header, rows).items()}
         return mapper.batch_of_columns(columns, len(rows), now_us)
 
     def parse(self, text: bytes) -> dict[str, Any]:
@@ -200,11 +202,11 @@ class CsvLines:
         except (csv.Error, UnicodeDecodeError) as error:
             raise MalformedEvent("line", f"is not CSV ({error}).") from None
         if len(rows) != 1 or len(rows[0]) != len(self._header):
-            found = len(rows[0]) if rows else 0
-            raise MalformedEvent("line", f"has {found} cells; the header has {len(self._header)}.")
+            width = len(rows[0]) if rows else 0
+            raise MalformedEvent("line", f"has {width} cells; the header has {len(self._header)}.")
         return _cells(self._header, rows[0])
 
-    def _joined(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    def _join_quoted_lines(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """Records of one line or more: lines are joined until their quotes are closed."""
         waiting = list(numbered)
         position = 0
@@ -252,7 +254,7 @@ def format_of(path: str) -> str | None:
     return "jsonl" if name.endswith((".jsonl", ".ndjson", ".json")) else None
 
 
-def unzipped(stream: BinaryIO) -> BinaryIO:
+def unzip_stream(stream: BinaryIO) -> BinaryIO:
     """The stream, unpacked when it begins as gzip does."""
     buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(cast(io.RawIOBase, stream))
     packed = buffered.peek(2)[:2] == b"\x1f\x8b"
@@ -279,7 +281,7 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, carry.removesuffix(b"\r")
 
 
-def _written(pieces: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+def _skip_blank_start(pieces: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     """The pieces without a byte order mark, from the first one on in which something is written."""
     before = codecs.BOM_UTF8
     for number, text in pieces:
@@ -302,7 +304,7 @@ def _cells(header: list[str], row: list[str]) -> dict[str, Any]:
     return {name: cell or None for name, cell in zip(header, row, strict=True)}
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches of some thousand events out of smaller ones, so that most blocks are full."""
     waiting: list[pa.RecordBatch] = []
     rows = 0

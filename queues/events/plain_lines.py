@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from queues.events.block import SCHEMA, TEXTS, from_columns
-from queues.events.columns import iso_times, scaled
+from queues.events.columns import iso_times, scale_times
 
 LINE_MOST_BYTES = 2**20
 _NEWLINE, _OPENING, _CLOSING = b"\n{}"
@@ -73,4 +73,4 @@ def _times(array: pa.Array, now_us: int) -> pa.Array:
         if "T" not in array[0].as_py():
             raise ValueError("the first time has another form")
         return iso_times(array)
-    return pa.array(scaled(array.to_numpy(), None)).cast(kind)
+    return pa.array(scale_times(array.to_numpy(), None)).cast(kind)

@@ -23,7 +23,7 @@ from queues.errors import BadInput, WeirError
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
-from queues.nodes.login import logged_in
+from queues.nodes.login import add_login
 from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
 from queues.nodes.open_files import raise_open_file_limit
 from queues.nodes.server_time import CommandTime, shares
@@ -31,7 +31,7 @@ from queues.nodes.waiting_age import WaitingAges
 from queues.private_files import keep_private
 from queues.segments.gauge import Gauge, read_gauges
 from queues.segments.scripts import GROUP, SCRIPTS
-from queues.stored_document import BadDocument, typed
+from queues.stored_document import BadDocument, convert
 from queues.topology import KnownTopology, NodeSpec, Topology
 
 TIMEOUT_SECONDS = 0.4
@@ -122,9 +122,9 @@ class Agent:
             self._node.close()
 
     def _sample(self, spec: NodeSpec, queues: list[str]) -> NodeSample:
-        node = self._connected(spec)
+        node = self._open_connection(spec)
         about = {**node.info("memory"), **node.info("cpu")}
-        commands = CommandTime.of(node.info("commandstats"))
+        commands = CommandTime.parse(node.info("commandstats"))
         sample = NodeSample(
             at_seconds=self._monotonic(),
             cpu_seconds=about["used_cpu_sys"] + about["used_cpu_user"],
@@ -139,22 +139,22 @@ class Agent:
         return sample
 
     def _gauges(self, node: redis.Redis, queues: list[str]) -> dict[str, Gauge]:
-        found, now = read_gauges(node, queues), self._monotonic()
+        gauges, now = read_gauges(node, queues), self._monotonic()
         return {
-            queue: {**gauge, "oldest_seconds": self._ages.seen(queue, gauge, now)}
-            for queue, gauge in found.items()
+            queue: {**gauge, "oldest_seconds": self._ages.observe(queue, gauge, now)}
+            for queue, gauge in gauges.items()
         }
 
     def _sweep(self, node: redis.Redis, queues: list[str]) -> None:
         """Forget the consumers of workers that ended: each short-lived worker leaves one behind."""
         script = node.register_script(SCRIPTS["sweep"])
         for queue in queues:
-            script(keys=keys.of_queue(queue), args=[GROUP, SWEEP_IDLE_MS])
+            script(keys=keys.list_queue_keys(queue), args=[GROUP, SWEEP_IDLE_MS])
 
-    def _connected(self, spec: NodeSpec) -> redis.Redis:
+    def _open_connection(self, spec: NodeSpec) -> redis.Redis:
         if self._node is None or self._spec is None or self._spec.url != spec.url:
             self.close()
-            self._node = connect(logged_in(spec.url))
+            self._node = connect(add_login(spec.url))
             self._before = None
         self._spec = spec
         return self._node
@@ -165,7 +165,7 @@ class Agent:
         raw = max(utilised.cpu, utilised.memory, utilised.events)
         thresholds = StateThresholds(busy=spec.busy, toobusy=spec.toobusy)
         self._state = step(self._state, raw, topology.has_points(self.name), thresholds)
-        self._server_time = self._attributed(now, utilised.cpu, thresholds.alpha)
+        self._server_time = self._attribute_cpu_time(now, utilised.cpu, thresholds.alpha)
         self._before = now
         self._seq = self._next_seq()
         # A queue that was moved away is still shown while something of it waits or lies dead here.
@@ -184,10 +184,10 @@ class Agent:
             parts=utilised,
             memory_bytes=now.memory_bytes,
             ahead_seconds=self._ahead_seconds,
-            containers={queue: typed(ContainerCounters, gauge, queue) for queue, gauge in shown.items()},
+            containers={queue: convert(ContainerCounters, gauge, queue) for queue, gauge in shown.items()},
         )
 
-    def _attributed(self, now: NodeSample, cpu: float, alpha: float) -> dict[str, float]:
+    def _attribute_cpu_time(self, now: NodeSample, cpu: float, alpha: float) -> dict[str, float]:
         """The server's time by queue, smoothed as the utilisation is; empty before the second sample."""
         if self._before is None:
             return {}

@@ -1,6 +1,6 @@
 """What a node's agent says once a second (`weir:heartbeats`)."""
 
-from queues.stored_document import StoredDocument, decoded, encoded
+from queues.stored_document import StoredDocument, decode_document, encode_document
 
 
 class UtilisedParts(StoredDocument, frozen=True, gc=False):
@@ -54,9 +54,9 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
 
     def to_json(self) -> bytes:
         """The stored form."""
-        return encoded(self)
+        return encode_document(self)
 
     @classmethod
     def from_json(cls, text: bytes | str) -> "Heartbeat":
         """Read the stored form. Raises `BadDocument` naming the field."""
-        return decoded(cls, text, "heartbeat")
+        return decode_document(cls, text, "heartbeat")

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 from queues import environment as variables
 
 
-def logged_in(url: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
+def add_login(url: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
     """The URL with this process's login; one that brings its own stays as it is."""
     login = variables.NODE_LOGIN.text(environment)
     parts = urlsplit(url)

@@ -32,7 +32,7 @@ class Membership:
 
     heard: Mapping[str, Heard] = field(default_factory=dict)
 
-    def seen(self, sequences: Mapping[str, Any], now_seconds: float) -> "Membership":
+    def record_sequences(self, sequences: Mapping[str, Any], now_seconds: float) -> "Membership":
         """After a check of the heartbeats: `sequences` is node → seq, `now_seconds` monotonic."""
         heard = dict(self.heard)
         for node, seq in sequences.items():
@@ -50,7 +50,7 @@ class Membership:
             return None
         return max(0.0, now_seconds - heard.changed_at_seconds)
 
-    def missed_beats(self, node: str, now_seconds: float) -> int:
+    def count_missed_beats(self, node: str, now_seconds: float) -> int:
         """Whole beats missed; a node never seen has missed enough to be OFFLINE."""
         heard = self.heard.get(node)
         if heard is None:
@@ -59,8 +59,8 @@ class Membership:
 
     def is_stale(self, node: str, now_seconds: float) -> bool:
         """True from the second missed beat: the node's last state is then shown as its last."""
-        return self.missed_beats(node, now_seconds) >= STALE_BEATS
+        return self.count_missed_beats(node, now_seconds) >= STALE_BEATS
 
     def is_offline(self, node: str, now_seconds: float) -> bool:
         """True from the third missed beat."""
-        return self.missed_beats(node, now_seconds) >= OFFLINE_BEATS
+        return self.count_missed_beats(node, now_seconds) >= OFFLINE_BEATS

@@ -36,7 +36,7 @@ class StartWatchdog:
         # A call: at so many checks in a row. It is kept, and not its number, which is soon that of another.
         self._checks: dict[object, int] = {}
 
-    def finding(self) -> str | None:
+    def detect_fault(self) -> str | None:
         self._checks = {call: self._checks.get(call, 0) + 1 for call in set(self._calls())}
         if max(self._checks.values(), default=0) < STUCK_CHECKS:
             return None
@@ -55,18 +55,18 @@ def calls_of_start() -> Iterator[FrameType]:
 
 def watch(*more: Finding) -> None:
     """From now on, in a thread of its own: the threads that are started, and what else is given."""
-    findings = (StartWatchdog(calls_of_start).finding, *more)
+    findings = (StartWatchdog(calls_of_start).detect_fault, *more)
     threading.Thread(target=_watch, args=[findings], name="process watchdog", daemon=True).start()
 
 
 def _watch(findings: tuple[Finding, ...]) -> None:
-    found: str | None = None
+    fault: str | None = None
     memory = FreedMemory()
     try:
-        while found is None:
+        while fault is None:
             time.sleep(CHECK_SECONDS)
             memory.give_back()
-            found = next(filter(None, [finding() for finding in findings]), None)
-        logger.critical("This process %s; it ends, to be started anew.", found)
+            fault = next(filter(None, [finding() for finding in findings]), None)
+        logger.critical("This process %s; it ends, to be started anew.", fault)
     finally:  # without memory for a sentence too
         os._exit(STUCK)

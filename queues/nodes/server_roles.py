@@ -65,33 +65,33 @@ def read(role: str) -> str:
     return " ".join(f"%R~{key.pattern}" for key in keys.KEYS if role in key.readers and not key.on_nodes)
 
 
-def written(role: str) -> str:
+def list_written_keys(role: str) -> str:
     """What a role writes there; channels in the words of an ACL, too."""
     own = [key for key in keys.KEYS if role in key.writers and not key.on_nodes]
     return " ".join(("&" if key.kind == "channel" else "~") + key.pattern for key in own)
 
 
-def published(role: str, *queues: str) -> str:
+def list_published_keys(role: str, *queues: str) -> str:
     """What a role that publishes to these queues writes at a node."""
     own = [key for key in keys.OF_QUEUE if role in key.writers]
-    return " ".join(f"~{key.of(queue)}" for queue in queues for key in own)
+    return " ".join(f"~{key.build(queue)}" for queue in queues for key in own)
 
 
 ROLES = (
     ServerRole("web", f"{ALL} &weir:* {ROWS}", f"{ALL} {ROWS}"),
     ServerRole("workers", f"{ALL} &weir:* {REMOTE_CONTROL} {ROWS}", f"{ALL} {ROWS}"),
-    ServerRole("observer", f"{READ} {written('observer')} {ROWS}", f"{READ} {GAUGES} {SCRIPTS}"),
+    ServerRole("observer", f"{READ} {list_written_keys('observer')} {ROWS}", f"{READ} {GAUGES} {SCRIPTS}"),
     ServerRole(
         "agent",
-        f"{read('agent')} {written('agent')} +get +hget +hset +time",
+        f"{read('agent')} {list_written_keys('agent')} +get +hget +hset +time",
         f"{READ} {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer",
     ),
     ServerRole(
         "telemetry",
-        f"{read('telemetry')} {written('telemetry')} +get +mget +hget +hgetall +hset +multi +exec {SCRIPTS}",
-        f"{published('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec",
+        f"{read('telemetry')} {list_written_keys('telemetry')} +get +mget +hget +hgetall +hset +multi +exec {SCRIPTS}",
+        f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec",
     ),
-    ServerRole("pipeline", f"{READ} {written('pipeline')} {ROWS}", f"{ALL} {ROWS}"),
+    ServerRole("pipeline", f"{READ} {list_written_keys('pipeline')} {ROWS}", f"{ALL} {ROWS}"),
 )
 
 
@@ -130,16 +130,16 @@ def passwords_of(environment: Mapping[str, str]) -> dict[str, str]:
     """Each role's password, and those of replicas and sentinels where one of these is set. Raises BadInput
     naming the variable; the password is never quoted.
     """
-    found: dict[str, str] = {}
+    passwords: dict[str, str] = {}
     fails_over = any(environment.get(variable_of(name)) for name in FAILING_OVER)
     for name in (*(role.name for role in ROLES), *(FAILING_OVER if fails_over else ())):
         password = environment.get(variable_of(name), "")
         if len(password) < SHORTEST_PASSWORD:
             raise BadInput(variable_of(name), f"takes {SHORTEST_PASSWORD} or more random characters.")
-        if password in found.values():
+        if password in passwords.values():
             raise BadInput(variable_of(name), "takes a password of its own, not another role's.")
-        found[name] = password
-    return found
+        passwords[name] = password
+    return passwords
 
 
 def files(environment: Mapping[str, str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ class CommandTime:
     read_us: int = 0
 
     @classmethod
-    def of(cls, commandstats: Mapping[str, Mapping[str, int]]) -> "CommandTime":
+    def parse(cls, commandstats: Mapping[str, Mapping[str, int]]) -> "CommandTime":
         """From INFO commandstats: {"cmdstat_xadd": {"usec": …}, …}."""
 
         def total(names: tuple[str, ...]) -> int:

@@ -24,7 +24,7 @@ class WaitingAges:
 
     marks: dict[str, SeenSegment] = field(default_factory=dict)
 
-    def seen(self, queue: str, gauge: Gauge, now_seconds: float) -> float | None:
+    def observe(self, queue: str, gauge: Gauge, now_seconds: float) -> float | None:
         """The age to report of a gauge; now_seconds is monotonic."""
         age = gauge["oldest_seconds"]
         if age is None or age >= 0:

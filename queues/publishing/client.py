@@ -30,7 +30,7 @@ from queues.errors import (
     connection_reason,
 )
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
-from queues.nodes.login import logged_in
+from queues.nodes.login import add_login
 from queues.publishing.gates import Gates
 from queues.publishing.producers import ProducerReport
 from queues.publishing.splitter import Splitter
@@ -85,7 +85,9 @@ class Client:
         self._clock, self._monotonic = clock, monotonic
         self._timeout_seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         # What it counts there is cumulative: a count that is lost with a primary is in the next one.
-        self._control = connect(control_url, acknowledged=False, **_failing_fast(self._timeout_seconds))
+        self._control = connect(
+            control_url, acknowledged=False, **_build_fail_fast_options(self._timeout_seconds)
+        )
         self.ids = BlockIds()
         self._known = KnownTopology()
         self._refreshed_at = -REFRESH_SECONDS
@@ -161,9 +163,9 @@ class Client:
             if queue not in self._published_to:
                 self._published_to += (queue,)
                 self._refresh()
-            found = self._paused.get(queue)
-        if found is not None:
-            raise QueuePaused(queue, found.reason, found.left_seconds(self._clock()))
+            pause = self._paused.get(queue)
+        if pause is not None:
+            raise QueuePaused(queue, pause.reason, pause.compute_left_seconds(self._clock()))
         return spec
 
     def count_rejected(self, queue: str, events: int) -> None:
@@ -200,13 +202,13 @@ class Client:
         try:
             self.segment(queue, node).publish(blocks)
         except (NodeUnavailable, NodeFull) as error:
-            self._gates.failed(node)
+            self._gates.record_failure(node)
             self._refreshed_at = -REFRESH_SECONDS
             return error
-        self._gates.succeeded(node)
+        self._gates.record_success(node)
         return None
 
-    def stored(self, queue: str, published: Published) -> None:
+    def count_stored(self, queue: str, published: Published) -> None:
         """Count what was stored in the producer's figures."""
         self._report.add(queue, published.events, published.blocks, rerouted=published.rerouted)
 
@@ -231,7 +233,7 @@ class Client:
             self._node(node).ping()
         except (redis.RedisError, OSError, BadInput):
             return
-        self._gates.answered(node)
+        self._gates.record_probe_success(node)
 
     def _splitter(self, spec: QueueSpec) -> Splitter:
         splitter = self._splitters.get(spec.name)
@@ -245,7 +247,9 @@ class Client:
         with self._lock:
             known = self._nodes.get(name)
             if known is None or known[0] != url:
-                client = redis.Redis.from_url(logged_in(url), **_failing_fast(self._timeout_seconds))
+                client = redis.Redis.from_url(
+                    add_login(url), **_build_fail_fast_options(self._timeout_seconds)
+                )
                 known = self._nodes[name] = (url, client)
             return known[1]
 
@@ -286,7 +290,7 @@ class Publishing:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Published:
         """Cut, encode and send the batches."""
-        return self.run_blocks(self._encoded(batches))
+        return self.run_blocks(self._encode_blocks(batches))
 
     def run_blocks(self, blocks: Iterable[EncodedBlock]) -> Published:
         """Spread, gather into flushes per node, send, and wait until all is stored."""
@@ -296,8 +300,8 @@ class Publishing:
             # Also when an input fails half-way: what is in flight is stored or sent elsewhere, and counted.
             while self._flights:
                 self._land()
-            published = self._published()
-            self._client.stored(self._queue, published)
+            published = self._build_result()
+            self._client.count_stored(self._queue, published)
         if self._is_stuck:
             raise NoContainerAvailable(
                 f"No container of queue {self._queue} takes events now: every node is down or full. "
@@ -320,7 +324,7 @@ class Publishing:
         for node, flush in gathered.items():
             self._launch(node, flush)
 
-    def _encoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedBlock]:
+    def _encode_blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedBlock]:
         rows = CHUNK_BLOCKS * BLOCK_EVENTS
         for batch in batches:
             self._client.sample(self._queue, batch)
@@ -353,11 +357,11 @@ class Publishing:
         for future in done:
             node, blocks, refused = self._flights.pop(future)
             if future.result() is None:
-                self._arrived(node, blocks)
+                self._record_stored_blocks(node, blocks)
             else:
                 self._reroute(blocks, refused | {node})
 
-    def _arrived(self, node: str, blocks: list[EncodedBlock]) -> None:
+    def _record_stored_blocks(self, node: str, blocks: list[EncodedBlock]) -> None:
         events = sum(block.events for block in blocks)
         self._by_container[node] = self._by_container.get(node, 0) + events
         self._blocks += len(blocks)
@@ -371,12 +375,12 @@ class Publishing:
         self._rerouted += sum(block.events for block in blocks)
         self._send(nodes[0], blocks, refused)
 
-    def _published(self) -> Published:
+    def _build_result(self) -> Published:
         events = sum(self._by_container.values())
         return Published(events, self._blocks, dict(self._by_container), self._rerouted)
 
 
-def _failing_fast(timeout_seconds: float) -> dict[str, Any]:
+def _build_fail_fast_options(timeout_seconds: float) -> dict[str, Any]:
     """Options of a connection that never repeats a command by itself: what is repeated is decided here."""
     return {
         "socket_timeout": timeout_seconds,

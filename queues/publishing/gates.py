@@ -45,7 +45,7 @@ class Gates:
             self._back_off(gate)
             return True
 
-    def failed(self, node: str) -> None:
+    def record_failure(self, node: str) -> None:
         """Close the gate. Flushes that fail together, while it is closed already, count as one failure."""
         with self._lock:
             gate = self._gates.setdefault(node, Gate(False, 0.0, 0.0))
@@ -53,13 +53,13 @@ class Gates:
                 gate.is_closed = True
                 self._back_off(gate)
 
-    def answered(self, node: str) -> None:
+    def record_probe_success(self, node: str) -> None:
         """A probe succeeded: open the gate, and remember the back-off until something is stored."""
         with self._lock:
             if node in self._gates:
                 self._gates[node].is_closed = False
 
-    def succeeded(self, node: str) -> None:
+    def record_success(self, node: str) -> None:
         """A flush was stored: the node is well."""
         if node in self._gates:
             with self._lock:

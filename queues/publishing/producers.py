@@ -56,14 +56,14 @@ class ProducerReport:
             if queue in self._samples:
                 return
             self._samples[queue] = {}
-        found = composition(batch)
+        sample_row = composition(batch)
         with self._lock:
-            self._samples[queue] = found
+            self._samples[queue] = sample_row
 
     def flush(self) -> None:
         """Report now. What cannot be reported is kept for the next time: figures never stop publishing."""
         for queue, (number, row) in self._reports().items():
-            if self._sent(queue, number, row):
+            if self._send_row(queue, number, row):
                 with self._lock:
                     if self._unsure.get(queue, (0, []))[0] == number:
                         del self._unsure[queue]
@@ -88,7 +88,7 @@ class ProducerReport:
         while not self._closing.wait(EVERY_SECONDS):
             self.flush()
 
-    def _sent(self, queue: str, number: int, row: list[int]) -> bool:
+    def _send_row(self, queue: str, number: int, row: list[int]) -> bool:
         name, at = f"{self._producer}|{queue}", f"{self._clock():.3f}"
         process = f"{self._process}-{os.getpid()}"  # one that was forked counts by itself
         try:

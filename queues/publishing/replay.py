@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 STEP_SECONDS = 0.05
 
 
-def limited(batches: Iterable[pa.RecordBatch], events: int) -> Iterator[pa.RecordBatch]:
+def limit_events(batches: Iterable[pa.RecordBatch], events: int) -> Iterator[pa.RecordBatch]:
     """The first `events` events; the source is not read further than needed."""
     left = events
     for batch in batches:
@@ -21,7 +21,7 @@ def limited(batches: Iterable[pa.RecordBatch], events: int) -> Iterator[pa.Recor
             return
 
 
-def multiplied(batches: Iterable[pa.RecordBatch], times: int) -> Iterator[pa.RecordBatch]:
+def multiply_events(batches: Iterable[pa.RecordBatch], times: int) -> Iterator[pa.RecordBatch]:
     """Every event `times` times.
 
     A copy is an event of its own: an id of the producer's gets `#2`, `#3` … appended.

@@ -11,14 +11,14 @@ MAXIMUM_COUNT = 1_000_000
 PLAN_BLOCKS = 1024
 
 
-def checked_points(points: object, field: str = "points") -> dict[str, int]:
+def check_points(points: object, field: str = "points") -> dict[str, int]:
     """Points per container as given, or `BadInput` naming the entry that is not a whole number from 0."""
     if not isinstance(points, Mapping) or not points:
         raise BadInput(field, 'takes an object of container names and points, such as {"a": 5, "b": 1}.')
     for name, value in points.items():
         if not isinstance(name, str) or not name:
             raise BadInput(field, "takes container names that are not empty.")
-        checks.whole(0, MAXIMUM_POINTS).of(value, f"{field}.{name}", end=".")
+        checks.whole(0, MAXIMUM_POINTS).validate(value, f"{field}.{name}", end=".")
     if not any(points.values()):
         raise BadInput(field, "takes at least one container with points above 0; all are 0.")
     return dict(points)
@@ -38,7 +38,7 @@ class Splitter:
     """
 
     def __init__(self, points: Mapping[str, int]) -> None:
-        self._points = checked_points(points)
+        self._points = check_points(points)
         self._excluded: set[str] = set()
         self._credits = dict.fromkeys(self._points, 0)
         self._position = self._length = 0
@@ -87,7 +87,7 @@ class Splitter:
 
     def set_points(self, points: Mapping[str, int]) -> None:
         """Change points. Credits are kept in proportion, so the change skips or favours no container."""
-        checked = checked_points(points)
+        checked = check_points(points)
         if checked == self._points:
             return
         self._settle()
@@ -169,5 +169,5 @@ def split_request(document: object) -> dict[str, list[str]]:
     for key in ("points", "count"):
         if key not in document:
             raise BadInput(key, "is missing.")
-    count = checks.whole(0, MAXIMUM_COUNT).of(document["count"], "count", end=".")
-    return {"sequence": Splitter(checked_points(document["points"])).sequence(count)}
+    count = checks.whole(0, MAXIMUM_COUNT).validate(document["count"], "count", end=".")
+    return {"sequence": Splitter(check_points(document["points"])).sequence(count)}

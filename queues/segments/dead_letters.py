@@ -69,7 +69,7 @@ class DeadLetters:
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
-        self._key = keys.DEAD.of(segment.queue)
+        self._key = keys.DEAD.build(segment.queue)
 
     def read(self, count: int = 50, after: str = "-") -> list[DeadLetter]:
         """Dead letters behind `after` (an id from here; "-" is the beginning), the oldest first."""
@@ -78,7 +78,7 @@ class DeadLetters:
             entries = cast(Entries, self._segment.node.xrange(self._key, start, "+", count))
         return [_letter(dead_id, fields) for dead_id, fields in entries]
 
-    def every(self, most: int, most_bytes: int = READ_BYTES) -> Iterator[DeadLetter]:
+    def iterate(self, most: int, most_bytes: int = READ_BYTES) -> Iterator[DeadLetter]:
         """The oldest `most`, asked for about `most_bytes` at a time, by the size of those before."""
         after, count = "-", FIRST_READ_BLOCKS
         while most > 0:
@@ -103,11 +103,11 @@ class DeadLetters:
         Dead id → events moved, GONE or CHANGED; what is moved leaves the dead letters in the same step.
         """
         ids = ids or BlockIds()
-        return self._each("requeue", shown, lambda dead_id: [dead_id, shown[dead_id], ids()])
+        return self._run_for_each("requeue", shown, lambda dead_id: [dead_id, shown[dead_id], ids()])
 
     def discard(self, shown: Mapping[str, str]) -> dict[str, int]:
         """Delete dead letters for good. Dead id → its events, GONE or CHANGED."""
-        return self._each("discard", shown, lambda dead_id: [dead_id, shown[dead_id]])
+        return self._run_for_each("discard", shown, lambda dead_id: [dead_id, shown[dead_id]])
 
     def amend(self, dead_id: str, digest: str, batch: pa.RecordBatch) -> str:
         """Put other events in place of a letter's; answers its new id. What was wrong, the tries and its age
@@ -122,7 +122,7 @@ class DeadLetters:
             raise BadInput("letter", f"{dead_id} {WORDS[answer]}.")
         return str(answer.decode())
 
-    def stored(self, count: int) -> list[tuple[str, list[Any]]]:
+    def list_stored(self, count: int) -> list[tuple[str, list[Any]]]:
         """(dead id, fields and values) of the oldest, for a transfer: as they are stored, and since when they
         are dead, for where they go they have another id.
         """
@@ -153,7 +153,7 @@ class DeadLetters:
         with self._segment.errors():
             return int(self._segment.node.xdel(self._key, *dead_ids)) if dead_ids else 0
 
-    def _each(self, script: str, shown: Mapping[str, str], words_of: Any) -> dict[str, int]:
+    def _run_for_each(self, script: str, shown: Mapping[str, str], words_of: Any) -> dict[str, int]:
         found: dict[str, int] = {}
         names = list(shown)
         for start in range(0, len(names), CHUNK):

@@ -22,8 +22,8 @@ class Flush:
 
     def __init__(self, queue: str, blocks: Sequence[EncodedBlock]) -> None:
         self.blocks = blocks
-        self._stream = _bulk(keys.SEGMENT.of(queue).encode())
-        self._counters = _bulk(keys.COUNTERS.of(queue).encode())
+        self._stream = _bulk(keys.SEGMENT.build(queue).encode())
+        self._counters = _bulk(keys.COUNTERS.build(queue).encode())
 
     def pieces(self) -> list[Any]:
         """The bytes to send, in order."""
@@ -69,9 +69,9 @@ class Flush:
                 refusal = refusal or error
         if refusal is not None:
             raise refusal
-        for each in reply:
-            if isinstance(each, Exception):
-                raise each
+        for part in reply:
+            if isinstance(part, Exception):
+                raise part
 
     def _counts(self) -> bytes:
         added = {

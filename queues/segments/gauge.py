@@ -21,7 +21,7 @@ def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
     script = node.register_script(SCRIPTS["measure"])
     with node.pipeline(transaction=False) as pipeline:
         for queue in queues:
-            script(keys=keys.of_queue(queue), args=[GROUP, *COUNTERS], client=pipeline)
+            script(keys=keys.list_queue_keys(queue), args=[GROUP, *COUNTERS], client=pipeline)
         return {queue: _gauge(values) for queue, values in zip(queues, pipeline.execute(), strict=True)}
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from queues.errors import MalformedEvent
 from queues.events.block import decode
 from queues.redis_types import Entries
-from queues.segments.segment import Segment, entry_seconds, stored_bytes
+from queues.segments.segment import Segment, entry_seconds, read_stored_bytes
 
 MOST_EVENTS = 100
 MOST_BYTES = 4 * 2**20
@@ -37,14 +37,14 @@ def peek(
 
     Blocks that a worker is at are among them. Raises NodeUnavailable.
     """
-    found: list[WaitingEvent] = []
+    waiting: list[WaitingEvent] = []
     read_bytes, end = 0, monotonic() + MOST_SECONDS
     for entry_id, fields in _entries(segment, newest):
-        found += _events(entry_id, fields, events - len(found), newest)
-        read_bytes += len(stored_bytes(fields, b"d"))
-        if len(found) >= events or read_bytes >= MOST_BYTES or monotonic() >= end:
-            return found, True
-    return found, False
+        waiting += _events(entry_id, fields, events - len(waiting), newest)
+        read_bytes += len(read_stored_bytes(fields, b"d"))
+        if len(waiting) >= events or read_bytes >= MOST_BYTES or monotonic() >= end:
+            return waiting, True
+    return waiting, False
 
 
 def _entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
@@ -66,16 +66,16 @@ def _entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, dict[bytes
 def _events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool) -> list[WaitingEvent]:
     block, at = _text(fields.get(b"i", entry_id))[:80], entry_seconds(entry_id)
     try:
-        rows = decode(block, stored_bytes(fields, b"d")).explicit()
+        rows = decode(block, read_stored_bytes(fields, b"d")).explicit()
         rows = rows.slice(max(0, rows.num_rows - most)) if newest else rows.slice(0, most)
-        found = rows.to_pylist()
+        events = rows.to_pylist()
     except MalformedEvent as error:
         return [WaitingEvent(block, at, None, error.message)]
     except (ValueError, OverflowError) as error:  # a time that is in no calendar
         return [WaitingEvent(block, at, None, f"can't be read ({str(error)[:200]}).")]
     if newest:
-        found.reverse()
-    return [WaitingEvent(block, at, {name: _cut(value) for name, value in event.items()}) for event in found]
+        events.reverse()
+    return [WaitingEvent(block, at, {name: _cut(value) for name, value in event.items()}) for event in events]
 
 
 def _text(stored: bytes) -> str:

@@ -89,8 +89,8 @@ class Segment:
     def __init__(self, node: redis.Redis, queue: str) -> None:
         self.node = node
         self.queue = queue
-        self.stream = keys.SEGMENT.of(queue)
-        self._keys = keys.of_queue(queue)
+        self.stream = keys.SEGMENT.build(queue)
+        self._keys = keys.list_queue_keys(queue)
         self._scripts = {name: node.register_script(text) for name, text in SCRIPTS.items()}
 
     def publish(self, blocks: Sequence[EncodedBlock]) -> None:
@@ -116,9 +116,9 @@ class Segment:
         """
         with self.errors():
             limits = limit_events, most_bytes
-            found, *waiting, length = self.script("reclaim", worker, *limits, round(idle_seconds * 1000))
-            claimed = [_claimed(entry_id, fields, int(tries)) for entry_id, fields, tries in found]
-            held = sum(each.events for each in claimed), sum(len(each.data) for each in claimed)
+            reclaimed, *waiting, length = self.script("reclaim", worker, *limits, round(idle_seconds * 1000))
+            claimed = [_parse_claim(entry_id, fields, int(tries)) for entry_id, fields, tries in reclaimed]
+            held = sum(block.events for block in claimed), sum(len(block.data) for block in claimed)
             # Whole blocks of the average size that still fit; the first claim takes one in any case.
             count = min(
                 (most - taken) * length // total if total > 0 else 0
@@ -130,7 +130,7 @@ class Segment:
 
     def keep_alive(self, worker: str, entry_ids: Sequence[str]) -> list[str]:
         """Say that the worker is still at these entries; returns those it still holds."""
-        return [name.decode() for name in self._each("keep_alive", entry_ids, worker)]
+        return [name.decode() for name in self._run_for_each("keep_alive", entry_ids, worker)]
 
     def acknowledge(self, entry_ids: Sequence[str]) -> Removed:
         """Remove handled entries. Only an entry that is still there counts, so twice is once."""
@@ -189,7 +189,7 @@ class Segment:
                 entries = cast(Entries, self.node.xrange(self.stream, f"({start}", through_id, count))
             size_bytes = 0
             for entry_id, fields in entries:
-                data = stored_bytes(fields, b"d")
+                data = read_stored_bytes(fields, b"d")
                 size_bytes += len(data)
                 yield entry_id.decode(), _block_id(entry_id, fields), data
             if len(entries) < count:
@@ -249,10 +249,10 @@ class Segment:
             events, blocks = events + gone[0], blocks + gone[1]
         return Removed(events, blocks)
 
-    def marked(self) -> set[str]:
+    def list_marked_nodes(self) -> set[str]:
         """The nodes that blocks here are marked for."""
         with self.errors():
-            names = cast(list[bytes], self.node.hvals(keys.LEAVING.of(self.queue)))
+            names = cast(list[bytes], self.node.hvals(keys.LEAVING.build(self.queue)))
         return {name.decode() for name in names}
 
     def stay(self, nodes: Sequence[str]) -> int:
@@ -263,7 +263,7 @@ class Segment:
     def counters(self) -> dict[str, int]:
         """The cumulative counters; what was never counted is 0."""
         with self.errors():
-            found = self.node.hgetall(keys.COUNTERS.of(self.queue))
+            found = self.node.hgetall(keys.COUNTERS.build(self.queue))
         return {name: int(found.get(name.encode(), 0)) for name in COUNTERS}
 
     def recount(self) -> None:
@@ -287,7 +287,7 @@ class Segment:
         }
         if changed:
             with self.errors():
-                self.node.hset(keys.COUNTERS.of(self.queue), mapping=changed)
+                self.node.hset(keys.COUNTERS.build(self.queue), mapping=changed)
 
     def measure(self) -> dict[str, int | float | None]:
         """Counters, lengths and the age of the oldest entry; see `queues.segments.gauge`."""
@@ -308,9 +308,9 @@ class Segment:
                 raise
             return []
         entries = _entries(reply)
-        return [_claimed(entry_id, fields, 1) for entry_id, fields in entries]
+        return [_parse_claim(entry_id, fields, 1) for entry_id, fields in entries]
 
-    def _each(self, name: str, entry_ids: Sequence[str], *arguments: Any) -> list[Any]:
+    def _run_for_each(self, name: str, entry_ids: Sequence[str], *arguments: Any) -> list[Any]:
         result: list[Any] = []
         for chunk in _chunks(entry_ids):
             with self.errors():
@@ -335,7 +335,7 @@ def _entries(reply: Any) -> list[Any]:
     return entries[0] if entries and isinstance(entries[0], list) else entries
 
 
-def _claimed(entry_id: bytes, fields: Any, tries: int) -> Claimed:
+def _parse_claim(entry_id: bytes, fields: Any, tries: int) -> Claimed:
     if not isinstance(fields, dict):
         fields = dict(zip(fields[::2], fields[1::2], strict=True))
     return Claimed(
@@ -344,7 +344,7 @@ def _claimed(entry_id: bytes, fields: Any, tries: int) -> Claimed:
         events=count_of(fields.get(b"n")),
         tries=tries,
         newest_time_us=min(count_of(fields.get(b"t")), TIME_MOST_US - 1),
-        data=stored_bytes(fields, b"d"),
+        data=read_stored_bytes(fields, b"d"),
         inserted_at_seconds=entry_seconds(entry_id),
     )
 
@@ -372,7 +372,7 @@ def count_of(text: bytes | None) -> int:
     return int(text) if text is not None and text.isdigit() and len(text) < 17 else 0
 
 
-def stored_bytes(fields: Mapping[bytes, bytes], name: bytes) -> bytes:
+def read_stored_bytes(fields: Mapping[bytes, bytes], name: bytes) -> bytes:
     """The events of an entry; where it has none all that it has, so that it can be checked."""
     found = fields.get(name)
     return b"\n".join(part + b"=" + value for part, value in fields.items()) if found is None else found

@@ -129,15 +129,19 @@ def test_it_runs_a_plant_that_handles_what_is_published(installed, tmp_path):
     with RunningPlant(launcher=(weir, "run"), manager=(weir,), place=tmp_path) as plant:
         script = until(lambda: answered(f"{plant.url}/static/plotly/plotly.min.js"), PATIENCE)
         assert script.status_code == 200 and len(script.content) < 2**21
-        with closing(plant.signed_in()) as person:
+        with closing(plant.log_in()) as person:
             page = person.get("/help/")
         assert page.status_code == 200
-        before = plant.until(lambda seen: seen["queues"]["alert"]["containers"], PATIENCE, "alert is there")
+        before = plant.wait_until(
+            lambda seen: seen["queues"]["alert"]["containers"], PATIENCE, "alert is there"
+        )
         events = tmp_path / "events.jsonl"
         events.write_text("".join(json.dumps({"type": "alert", "value": n}) + "\n" for n in range(50)))
         published = plant.manage("publish", "alert", str(events))
         assert published.returncode == 0, published.stderr
-        plant.until(lambda seen: handled(seen) >= handled(before) + 50, PATIENCE, "the events are handled")
+        plant.wait_until(
+            lambda seen: handled(seen) >= handled(before) + 50, PATIENCE, "the events are handled"
+        )
 
 
 def answered(url: str) -> httpx.Response | None:

@@ -59,7 +59,7 @@ def stored(net: Network) -> int:
     blocks: dict[bytes, int] = {}
     for name in NODES:
         with client_of(net, name) as node:
-            for _, fields in node.xrange(keys.SEGMENT.of(QUEUE)):
+            for _, fields in node.xrange(keys.SEGMENT.build(QUEUE)):
                 blocks[fields[b"i"]] = int(fields[b"n"])
     return sum(blocks.values())
 
@@ -85,12 +85,12 @@ def test_what_a_cut_off_node_would_get_goes_to_others_and_it_is_used_again_later
             assert rerouted > 0
         until(lambda: beat(net, "n3") != last, 30)
         with client_of(net, "n3") as node:
-            had = node.xlen(keys.SEGMENT.of(QUEUE))
+            had = node.xlen(keys.SEGMENT.build(QUEUE))
             after = 0
             deadline = time.monotonic() + 30
-            while node.xlen(keys.SEGMENT.of(QUEUE)) == had and time.monotonic() < deadline:
+            while node.xlen(keys.SEGMENT.build(QUEUE)) == had and time.monotonic() < deadline:
                 after += publish(client, 5)[0]
-            assert node.xlen(keys.SEGMENT.of(QUEUE)) > had
+            assert node.xlen(keys.SEGMENT.build(QUEUE)) > had
     assert stored(net) == before + during + after
 
 

@@ -8,7 +8,7 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from console.help import contents, reference
-from console.help.rendering import rendered
+from console.help.rendering import render_markdown
 from controllers.catalog import LAWS
 from workers.alerts.rules.shipped import FIRST_RULES
 
@@ -27,7 +27,7 @@ def site(tmp_path_factory):
 # The theme's own code warns, which is no fault of the pages.
 @pytest.mark.filterwarnings("ignore")
 def test_the_site_builds_without_a_warning_and_holds_every_page_of_help(site):
-    for address in contents.by_address():
+    for address in contents.index_by_address():
         assert (site / address / "index.html").is_file(), address
 
 
@@ -47,11 +47,11 @@ def test_each_page_begins_with_its_title_and_has_one():
 def test_code_is_shown_as_code_on_every_page():
     """A fence that says more than its language takes braces; else its code would be read as Markdown."""
     for source in contents.pages():
-        assert "```" not in rendered(source, "/help/").body, source
+        assert "```" not in render_markdown(source, "/help/").body, source
 
 
 def test_each_page_stands_in_the_table_of_contents_once():
-    listed = [page.source for part in contents.parts() for page in part.every_page()]
+    listed = [page.source for part in contents.parts() for page in part.list_pages()]
     assert sorted(listed) == sorted(contents.pages())
 
 
@@ -69,7 +69,7 @@ def test_each_shipped_rule_has_a_runbook_and_each_runbook_its_rule():
 
 def test_each_law_has_a_page_with_all_of_its_parameters():
     for name, law in LAWS.items():
-        page = reference.made()[f"reference/laws/{name}.md"]
+        page = reference.build_pages()[f"reference/laws/{name}.md"]
         for each in (*law.parameters, *law.observation):
             assert f"`{each.name}`" in page, (name, each.name)
 

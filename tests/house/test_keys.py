@@ -93,10 +93,10 @@ def test_a_role_but_web_and_workers_writes_nothing_else_at_the_control_server(ro
 
 
 def test_a_name_takes_its_parts_in_order():
-    assert keys.RUNNING.of("alert", "n1") == "weir:running:alert:n1"
+    assert keys.RUNNING.build("alert", "n1") == "weir:running:alert:n1"
     assert keys.PIPELINE_RESULT.pattern == "weir:pipeline:result:*:*:*"
     with pytest.raises(TypeError, match="takes 2 parts, not 1"):
-        keys.RUNNING.of("alert")
+        keys.RUNNING.build("alert")
 
 
 def test_a_copy_of_a_name_is_a_plain_text():

@@ -27,14 +27,16 @@ def test_a_backup_taken_under_load_is_the_plant_again_in_another_folder(tmp_path
     path, _ = trace_of(tmp_path, 60_000)
     file = tmp_path / "weir.backup"
     with RunningPlant() as plant:
-        plant.until(lambda s: (s["pipeline"] or {}).get("state") == "running", PATIENCE, "the pipeline runs")
+        plant.wait_until(
+            lambda s: (s["pipeline"] or {}).get("state") == "running", PATIENCE, "the pipeline runs"
+        )
         publisher = publishing(plant, path)
-        plant.until(lambda s: s["queues"]["alert"]["waiting_events"] > 0, PATIENCE, "events wait")
+        plant.wait_until(lambda s: s["queues"]["alert"]["waiting_events"] > 0, PATIENCE, "events wait")
         publisher.communicate(timeout=PATIENCE)
         assert publisher.returncode == 0
         made = plant.manage("backup", str(file), timeout=PATIENCE)
         assert made.returncode == 0, made.stderr
-        batch = batch_of(plant.until(lambda s: not s["overrides"], PATIENCE, "the plant goes on"))
+        batch = batch_of(plant.wait_until(lambda s: not s["overrides"], PATIENCE, "the plant goes on"))
     with RunningPlant(arguments=("--restore", str(file))) as plant:
 
         def drained(snapshot: dict) -> bool:
@@ -42,7 +44,7 @@ def test_a_backup_taken_under_load_is_the_plant_again_in_another_folder(tmp_path
             drained = snapshot["queues"]["alert"]["waiting_events"] == 0
             return running and drained and batch_of(snapshot) > 0
 
-        snapshot = plant.until(drained, PATIENCE, "everything published is handled")
+        snapshot = plant.wait_until(drained, PATIENCE, "everything published is handled")
         assert snapshot["queues"]["alert"]["dead_letters"] == 0
         assert handled_jobs(plant) == jobs_in(path)
         assert batch_of(snapshot) >= batch, "the pipeline goes on where it was"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bench.plant.burst import LIMITS, SLOW_HANDLER, burst, handled_by
+from bench.plant.burst import LIMITS, SLOW_HANDLER, burst, use_handler
 from bench.plant.running_plant import RunningPlant
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 
@@ -20,11 +20,11 @@ def _calm(plant: RunningPlant) -> None:
         running = (snapshot["pipeline"] or {}).get("state") == "running"
         return running and (snapshot["queues"]["telemetry"]["oldest_seconds"] or 0.0) < 10.0
 
-    plant.until(keeps_up, 240, "the pipeline keeps up with the telemetry")
+    plant.wait_until(keeps_up, 240, "the pipeline keeps up with the telemetry")
 
 
 def test_a_burst_takes_hardly_more_workers_than_it_fills_and_delays_no_other_queue(plant: RunningPlant):
-    with handled_by(plant, SLOW_HANDLER):
+    with use_handler(plant, SLOW_HANDLER):
         seen = burst(plant, 60_000, calm_seconds=3.0)
     # Each container's last worker may find the rest of what fills the others.
     assert seen["worker_runs"] <= LIMITS["runs_to_minimum"] * seen["minimum_runs"] + CONTAINERS
@@ -38,7 +38,7 @@ def test_two_hundred_thousand_events_at_once_are_handled_at_the_pools_capacity(
     plant: RunningPlant, handler: str, share: float
 ):
     """The sql handler is done within a second, of which each worker's beginning and end take their part."""
-    with handled_by(plant, handler):
+    with use_handler(plant, handler):
         seen = burst(plant)
     assert seen["pool_share"] >= share
     assert seen["runs_to_minimum"] <= LIMITS["runs_to_minimum"]

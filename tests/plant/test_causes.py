@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from bench.causes import LIMITS, SEED, chosen, figures_of
+from bench.causes import LIMITS, SEED, choose_kinds, figures_of
 from bench.causes.kinds import KINDS
 from bench.causes.scenario import Outcome, play
 from bench.causes.shop import Shop
@@ -19,7 +19,7 @@ def outcome(kinds: list[str], found: list[bool], incidents: int, notified: float
 
 
 def test_thirty_scenarios_have_every_kind_of_cause_and_some_have_two_at_once():
-    scenarios = chosen(ALL, Random(SEED))
+    scenarios = choose_kinds(ALL, Random(SEED))
     assert sum(len(kinds) == 2 for kinds in scenarios) >= 4
     counts = Counter(kind for kinds in scenarios for kind in kinds)
     assert counts.keys() == KINDS.keys() and max(counts.values()) - min(counts.values()) <= 1
@@ -52,7 +52,7 @@ def test_of_thirty_causes_nine_in_ten_are_among_the_first_three(record_property)
     with Shop() as shop:
         shop.open()
         chance = Random(SEED)
-        figures = figures_of([play(shop, kinds, chance) for kinds in chosen(ALL, chance)])
+        figures = figures_of([play(shop, kinds, chance) for kinds in choose_kinds(ALL, chance)])
     record_property("notified_p95_seconds", figures["notified_p95_seconds"])
     record_property("limit_notified_p95_seconds", LIMITS["notified_p95_seconds"])
     assert figures["found_share"] >= LIMITS["found_share"], figures

@@ -27,7 +27,7 @@ def test_the_counters_of_the_overview_move(shared_page: Page):
 def test_an_upper_limit_is_overridden_for_two_minutes_and_the_loop_decides_by_it(
     plant: RunningPlant, shared_page: Page
 ):
-    snapshot = plant.until(lambda s: "worker_rate/alert/n1" in s["loops"], 60, "the loop has ticked")
+    snapshot = plant.wait_until(lambda s: "worker_rate/alert/n1" in s["loops"], 60, "the loop has ticked")
     shared_page.goto(f"{plant.url}/loops/{snapshot['loops']['worker_rate/alert/n1']['id']}/")
     shared_page.get_by_label("Upper limit").fill("700")
     form = shared_page.locator("#steer")
@@ -38,6 +38,6 @@ def test_an_upper_limit_is_overridden_for_two_minutes_and_the_loop_decides_by_it
     button.click()
     expect(shared_page.locator("[data-override]")).to_contain_text("Upper limit 700 instead of 1,000")
     expect(shared_page.locator("#strip-overrides")).to_contain_text("1 override")
-    plant.until(
+    plant.wait_until(
         lambda s: s["loops"]["worker_rate/alert/n1"]["setpoint"] == 700, 30, "the loop decides by 700"
     )

@@ -13,12 +13,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.m
 def test_an_experiment_is_simulated_by_the_plants_workers_and_read_without_a_reload(
     plant: RunningPlant, shared_page: Page
 ):
-    plant.until(lambda s: "spark" in {host["role"] for host in s["hosts"].values()}, 90, "a batch worker")
+    plant.wait_until(
+        lambda s: "spark" in {host["role"] for host in s["hosts"].values()}, 90, "a batch worker"
+    )
     shared_page.goto(f"{plant.url}/lab/?scenario=crash")
     shared_page.get_by_role("button", name="Run the experiment").click()
     expect(shared_page.get_by_role("heading", name=re.compile(r"Experiment \d+: crash"))).to_be_visible()
     run = shared_page.locator("#experiment-results .side a").inner_text().removeprefix("run ")
-    plant.until(lambda s: run in s["runs"], 30, "the run is in the snapshot")
+    plant.wait_until(lambda s: run in s["runs"], 30, "the run is in the snapshot")
     # It waits behind whatever Spark does at the time.
     expect(shared_page.locator("#experiment-results .run-state")).to_have_text("Done", timeout=150_000)
     expect(shared_page.locator("table.results tbody tr")).to_have_count(2)

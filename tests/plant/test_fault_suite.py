@@ -13,9 +13,9 @@ import pytest
 from django.core.management import call_command
 
 from bench.faults import suite
-from bench.faults.account import Account, Order, compared
+from bench.faults.account import Account, Order, compare
 from bench.faults.kinds import MOST_ORDERS_A_FAULT, Kind, freeze, kill, takes_orders
-from bench.faults.suite import Struck, chosen, named, recovery, run
+from bench.faults.suite import Struck, choose_kinds, recovery, run, select_kinds
 from queues.errors import BadInput
 
 KINDS: list[Kind] = [each(name) for name in ("web", "beat", "n1") for each in (kill, freeze)]
@@ -24,8 +24,8 @@ A_PLANT = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark]
 
 
 def test_a_seed_always_breaks_the_same_things_and_each_before_any_twice():
-    found = chosen(KINDS, 15, Random(3))
-    assert found == chosen(KINDS, 15, Random(3)) != chosen(KINDS, 15, Random(4))
+    found = choose_kinds(KINDS, 15, Random(3))
+    assert found == choose_kinds(KINDS, 15, Random(3)) != choose_kinds(KINDS, 15, Random(4))
     counts = Counter(kind.name for kind in found)
     assert set(counts) == {kind.name for kind in KINDS} and set(counts.values()) == {2, 3}
 
@@ -55,9 +55,9 @@ def test_recovery_is_reported_by_kind_and_what_never_came_back_counts():
 
 def test_workers_that_nobody_ordered_and_ordered_ones_that_never_began_are_counted():
     orders = [Order(7, 2, confirmed=True), Order(8, 1, confirmed=True), Order(9, 1, confirmed=False)]
-    assert compared(orders, ["e7-0", "e7-1", "e8-0", "e9-0"]) == (0, 0)
-    assert compared(orders, ["e7-0", "e7-1", "e8-0"]) == (0, 0)  # what was not confirmed may have begun
-    assert compared(orders, ["e7-0", "e7-1", "e7-2", "e10-0"]) == (2, 1)
+    assert compare(orders, ["e7-0", "e7-1", "e8-0", "e9-0"]) == (0, 0)
+    assert compare(orders, ["e7-0", "e7-1", "e8-0"]) == (0, 0)  # what was not confirmed may have begun
+    assert compare(orders, ["e7-0", "e7-1", "e7-2", "e10-0"]) == (2, 1)
 
 
 def test_a_fault_that_finds_the_database_busy_is_not_tried_and_the_seeds_go_on(monkeypatch):
@@ -67,7 +67,7 @@ def test_a_fault_that_finds_the_database_busy_is_not_tried_and_the_seeds_go_on(m
         yield
 
     monkeypatch.setattr(suite, "until_whole", lambda *_: (0.5, [], {}))
-    found = suite._struck(None, 3, Kind("lock weir.sqlite3", busy), Random(3))
+    found = suite._inject(None, 3, Kind("lock weir.sqlite3", busy), Random(3))
     assert found.not_tried == "database is locked"
     tried = Struck(4, "kill web", 8.0, 5.0)
     none = Account(*[0] * 9)
@@ -84,10 +84,10 @@ def test_the_limit_is_twice_as_long_at_a_load_of_eight():
 
 
 def test_kinds_are_chosen_by_name_and_an_unknown_one_is_named_with_those_there_are():
-    assert [kind.name for kind in named(KINDS, ["freeze n1", "kill web"])] == ["freeze n1", "kill web"]
-    assert named(KINDS, []) == KINDS
+    assert [kind.name for kind in select_kinds(KINDS, ["freeze n1", "kill web"])] == ["freeze n1", "kill web"]
+    assert select_kinds(KINDS, []) == KINDS
     with pytest.raises(BadInput, match=r"--only: kill moon is no kind of fault.*freeze beat, freeze n1"):
-        named(KINDS, ["kill moon"])
+        select_kinds(KINDS, ["kill moon"])
 
 
 @pytest.mark.parametrize(

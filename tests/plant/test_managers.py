@@ -78,7 +78,7 @@ class Flow:
 
     def work(self) -> dict[str, int]:
         """The counts of the queue's workers, over all containers."""
-        rows = [self.plant.control.hgetall(keys.WORK.of(QUEUE, node)) for node in self.nodes]
+        rows = [self.plant.control.hgetall(keys.WORK.build(QUEUE, node)) for node in self.nodes]
         names = ("started", "effects", "duplicates")
         return {name: sum(int(row.get(name.encode(), 0)) for row in rows) for name in names}
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench.peers import peers
-from bench.peers.work import WINDOW_EVENTS, matched, sequence_events, within_ms, write_sequence
+from bench.peers.work import WINDOW_EVENTS, run_matcher, sequence_events, shorten_window, write_sequence
 from queues.errors import BadInput
 
 RIGHT = {"production": [3, 1.5], "None": [1, 0.25]}
@@ -44,10 +44,10 @@ def test_each_partition_of_a_sequence_is_in_order_and_has_all_events_of_its_keys
 
 def test_what_skips_past_the_last_event_finds_fewer_matches():
     events = sequence_events(3_000, 3)
-    once, ends = matched(events, "once")
-    skipping, _ = matched(events, "skip-past-last")
+    once, ends = run_matcher(events, "once")
+    skipping, _ = run_matcher(events, "skip-past-last")
     assert once["matches"] > skipping["matches"] > 0 and ends["matches"] == once["matches"]
-    assert within_ms(3) == 3 * WINDOW_EVENTS - 0.5
+    assert shorten_window(3) == 3 * WINDOW_EVENTS - 0.5
 
 
 def test_a_program_that_fails_is_named_with_what_it_said(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from workers.control import engine
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
-from workers.plants.registry import seen
+from workers.plants.registry import find_topology
 from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.django_db, pytest.mark.timeout(1200)]
@@ -55,7 +55,7 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured = "the pipeline's operators are measured"
-    plant.until(
+    plant.wait_until(
         lambda snapshot: any(
             each["seconds"]
             for application in (snapshot["pipeline"].get("applications") or {}).values()
@@ -93,8 +93,8 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
         assert plant.snapshot()["steered_by"]["holder"] == "token:second"
         own = until(lambda: first_entry_after(plant, "parallelism_queueing", held_at), 20.0, 0.5)
         assert "token:second steers the tasks" in own["reason"]
-        assert seen(second.observe(), "first").holder is None  # to the second it is its own
-        with closing(plant.signed_in()) as client:
+        assert find_topology(second.observe(), "first").holder is None  # to the second it is its own
+        with closing(plant.log_in()) as client:
             audited = client.get("/api/v1/audit", params={"action": "plant.scale"}).json()
         assert "token:second" in str(audited)
     finally:

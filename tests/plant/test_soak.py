@@ -20,13 +20,13 @@ def sampled(values: list[float]) -> Samples:
 
 def test_growth_is_an_hours_and_what_was_taken_while_it_warmed_up_does_not_count():
     warm = [100.0 + minute for minute in range(40)]
-    assert sampled([*range(0, 100, 5), *warm]).per_hour("web_bytes") == pytest.approx(60.0)
-    assert sampled([float(minute) for minute in range(20)] + [20.0] * 40).per_hour("web_bytes") == 0.0
+    assert sampled([*range(0, 100, 5), *warm]).compute_slope("web_bytes") == pytest.approx(60.0)
+    assert sampled([float(minute) for minute in range(20)] + [20.0] * 40).compute_slope("web_bytes") == 0.0
 
 
 def test_one_sample_that_is_far_off_is_no_growth():
     samples = sampled([20.0] * 59 + [2000.0])
-    assert samples.per_hour("web_bytes") == 0.0 and samples.median("web_bytes") == 20.0
+    assert samples.compute_slope("web_bytes") == 0.0 and samples.median("web_bytes") == 20.0
 
 
 def test_what_is_not_there_in_a_sample_counts_as_nothing_then():

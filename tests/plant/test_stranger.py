@@ -25,7 +25,7 @@ def test_real_events_reach_workers(plant: RunningPlant):
     def flows(snapshot: dict) -> bool:
         return (snapshot["queues"]["process"]["out_per_second"] or 0) > 0
 
-    plant.until(flows, PATIENCE, "process events go through workers")
+    plant.wait_until(flows, PATIENCE, "process events go through workers")
 
 
 def test_all_three_nodes_carry_telemetry(plant: RunningPlant):
@@ -33,21 +33,21 @@ def test_all_three_nodes_carry_telemetry(plant: RunningPlant):
         containers = snapshot["queues"]["telemetry"]["containers"]
         return len(containers) == 3 and all(c["inserted_events"] for c in containers.values())
 
-    plant.until(carried, PATIENCE, "every node holds telemetry")
+    plant.wait_until(carried, PATIENCE, "every node holds telemetry")
 
 
 def test_a_loop_acts_and_says_why(plant: RunningPlant):
     def acted(snapshot: dict) -> bool:
         return any((loop["actuator"] or 0) > 0 and loop["reason"] for loop in snapshot["loops"].values())
 
-    plant.until(acted, PATIENCE, "a worker rate loop starts workers")
+    plant.wait_until(acted, PATIENCE, "a worker rate loop starts workers")
 
 
 def test_a_killed_process_comes_back(plant: RunningPlant):
     observer = plant.process_matching("manage.py", "observe")
     observer.send_signal(signal.SIGKILL)
     before = (plant.snapshot() or {"at": 0})["at"]
-    plant.until(lambda snapshot: snapshot["at"] > before + 2, PATIENCE, "a new observer goes on")
+    plant.wait_until(lambda snapshot: snapshot["at"] > before + 2, PATIENCE, "a new observer goes on")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_real_events_reach_the_pipeline(plant: RunningPlant):
         running = (snapshot["pipeline"] or {}).get("state") == "running"
         return running and (snapshot["queues"]["telemetry"]["out_per_second"] or 0) > 0
 
-    plant.until(flows, PATIENCE, "telemetry goes through the pipeline")
+    plant.wait_until(flows, PATIENCE, "telemetry goes through the pipeline")
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_every_published_event_has_its_effect_once_while_a_node_and_a_worker_are
     publishing = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=plant.environment()
     )
-    plant.until(lambda s: s["queues"]["alert"]["waiting_events"] > 0, PATIENCE, "publishing has begun")
+    plant.wait_until(lambda s: s["queues"]["alert"]["waiting_events"] > 0, PATIENCE, "publishing has begun")
     plant.node_server("n2").send_signal(signal.SIGKILL)
     output, errors = publishing.communicate(timeout=PATIENCE)
     assert publishing.returncode == 0, errors
@@ -88,7 +88,7 @@ def test_every_published_event_has_its_effect_once_while_a_node_and_a_worker_are
         nodes_up = all(node["state"] != "OFFLINE" for node in snapshot["nodes"].values())
         return nodes_up and queue["waiting_events"] == 0
 
-    snapshot = plant.until(drained, PATIENCE, "everything published is handled")
+    snapshot = plant.wait_until(drained, PATIENCE, "everything published is handled")
     assert snapshot["queues"]["alert"]["dead_letters"] == 0
     assert handled_jobs(plant) == jobs_in(path)
 

@@ -16,7 +16,7 @@ POINTS = {"n1": 334, "n2": 333, "n3": 333}
 
 def give_points(plant: RunningPlant) -> None:
     """By hand, as an operator does it: the loop of a container comes back with it."""
-    with closing(plant.signed_in()) as person:
+    with closing(plant.log_in()) as person:
         headers = {"X-CSRFToken": person.cookies["csrftoken"], "Referer": plant.url}
 
         def ask(path: str, **body: Any) -> dict[str, Any]:
@@ -36,4 +36,6 @@ def test_the_override_expires_on_the_open_page_and_in_the_loop(
     expect(shared_page.locator("[data-override]")).to_have_count(0)
     if LOOP not in (plant.snapshot() or {"loops": ()})["loops"]:
         give_points(plant)
-    plant.until(lambda s: s["loops"].get(LOOP, {}).get("setpoint") == 1000, 60, "the loop is back at 1000")
+    plant.wait_until(
+        lambda s: s["loops"].get(LOOP, {}).get("setpoint") == 1000, 60, "the loop is back at 1000"
+    )

@@ -170,7 +170,7 @@ def started_workers(plant: ReplicatedPlant) -> tuple[int, list[str]]:
         ).fetchall()
     ids = [f"e{number}-{place}" for number, action in rows for place in range(action["start"])]
     with connect(plant.control.url, socket_timeout=5.0) as control:
-        return len(ids), [each for each in ids if not control.exists(keys.WORKER.of(each))]
+        return len(ids), [each for each in ids if not control.exists(keys.WORKER.build(each))]
 
 
 def handled(plant: ReplicatedPlant) -> tuple[int, int]:

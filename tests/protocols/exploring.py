@@ -46,7 +46,7 @@ def age_keys(server: redis.Redis, names: list[str], seconds: int) -> None:
 
 def age_segment(node: redis.Redis, queue: str, seconds: int) -> None:
     """Claims are idle for so much longer, retries due so much earlier."""
-    stream, retry = keys.SEGMENT.of(queue), keys.RETRY.of(queue)
+    stream, retry = keys.SEGMENT.build(queue), keys.RETRY.build(queue)
     if not node.exists(stream) or not node.xinfo_groups(stream):
         return
     for entry in node.xpending_range(stream, GROUP, "-", "+", 10_000):

@@ -128,14 +128,14 @@ class Pipeline(RuleBasedStateMachine):
                 each.close()
 
     def leftovers(self) -> list[str]:
-        return [*self.control.scan_iter("weir:pipeline:result:*"), keys.PIPELINE_OUTBOX.of(APPLICATION)]
+        return [*self.control.scan_iter("weir:pipeline:result:*"), keys.PIPELINE_OUTBOX.build(APPLICATION)]
 
     def events(self) -> list[str]:
         return [f"e{row}" for row in range(self.published)]
 
     def counted(self) -> list[str]:
         """What the state has counted, in the order of counting."""
-        value = self.control.hget(keys.PIPELINE_STATE.of(APPLICATION), "op/0")
+        value = self.control.hget(keys.PIPELINE_STATE.build(APPLICATION), "op/0")
         return json.loads(value) if value else []
 
     def rows(self, given: list[Assignment]) -> pa.RecordBatch:
@@ -201,7 +201,7 @@ class Pipeline(RuleBasedStateMachine):
             offsets.append(end)
         tick = offsets[-1]["tick"]
         published = self.results.room().published.get(replica, 0)
-        given = [each for each in self.dispatches.after(replica, published) if each.tick <= tick]
+        given = [each for each in self.dispatches.list_after(replica, published) if each.tick <= tick]
         if given and (name := self.results.begin(replica, tick)):
             rows = self.rows(given)
             size = -(-rows.num_rows // pieces)
@@ -361,7 +361,7 @@ class Pipeline(RuleBasedStateMachine):
             for rows in pa.ipc.open_stream(data):
                 self.emitted.update(rows.column("id").to_pylist())
         if outputs:
-            self.store.published(list(outputs))
+            self.store.record_published(list(outputs))
 
     @invariant()
     def every_event_is_counted_once_and_in_order(self) -> None:
@@ -372,11 +372,11 @@ class Pipeline(RuleBasedStateMachine):
 
     @invariant()
     def room_is_what_is_on_its_way_and_what_is_in_the_queue(self) -> None:
-        room, results = self.results.room(), self.results.after("0-0")
+        room, results = self.results.room(), self.results.read_after("0-0")
         outstanding = [
             each.events
             for name in REPLICAS
-            for each in self.dispatches.after(name, room.published.get(name, 0))
+            for each in self.dispatches.list_after(name, room.published.get(name, 0))
         ]
         assert room.in_flight_events == sum(outstanding)
         assert room.used_bytes == sum(result.size_bytes for result in results)
@@ -384,7 +384,7 @@ class Pipeline(RuleBasedStateMachine):
     @invariant()
     def a_result_holds_exactly_what_was_given(self) -> None:
         found: Counter[str] = Counter()
-        for result in self.results.after("0-0"):
+        for result in self.results.read_after("0-0"):
             for rows in self.results.read(result, [blob.name for blob in result.blobs]):
                 found.update(rows.column("id").to_pylist())
         assert all(number == 1 for number in found.values())
@@ -397,7 +397,7 @@ class Pipeline(RuleBasedStateMachine):
             for _, block_id, data in segment.read("0-0", "+")
             for name in decode(block_id, data).ids().to_pylist()
         }
-        for result in self.results.after("0-0"):
+        for result in self.results.read_after("0-0"):
             for rows in self.results.read(result, [blob.name for blob in result.blobs]):
                 waiting |= set(rows.column("id").to_pylist())
         assert set(self.events()) <= waiting | set(self.counted())

@@ -103,7 +103,7 @@ class Leases(RuleBasedStateMachine):
 
     @rule(seconds=SECONDS)
     def time_passes(self, seconds: int) -> None:
-        age_keys(self.control, [keys.LEASE.of("loop:1")], seconds)
+        age_keys(self.control, [keys.LEASE.build("loop:1")], seconds)
         self.left_seconds -= seconds
         if self.left_seconds <= 0:
             self.holder = None
@@ -116,7 +116,7 @@ class Leases(RuleBasedStateMachine):
 
     @invariant()
     def the_server_s_holder_is_the_model_s(self) -> None:
-        assert self.control.exists(keys.LEASE.of("loop:1")) == (self.holder is not None)
+        assert self.control.exists(keys.LEASE.build("loop:1")) == (self.holder is not None)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

@@ -22,7 +22,7 @@ from tests.servers import Server
 NAMES = ("n1", "n2", "n3")
 NODE = st.sampled_from(NAMES)
 QUEUE = "alert"
-PAUSE = keys.PAUSE.of(QUEUE, pausing.INTAKE)
+PAUSE = keys.PAUSE.build(QUEUE, pausing.INTAKE)
 
 
 class Unheard(Segment):

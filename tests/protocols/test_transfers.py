@@ -77,12 +77,12 @@ class Transfers(RuleBasedStateMachine):
     def copies(self, name: str) -> Counter[str]:
         """The events of a node that are not on another one already: received there, not confirmed here."""
         marked = {key.decode(): value.decode() for key, value in
-                  self.at[name].node.hgetall(keys.LEAVING.of("alert")).items()}  # fmt: skip
+                  self.at[name].node.hgetall(keys.LEAVING.build("alert")).items()}  # fmt: skip
         found: Counter[str] = Counter()
         for entry_id, block_id, data in self.at[name].read("0-0", "+"):
             target = marked.get(entry_id)
             passage = f"{name}/{entry_id}/{block_id}"
-            received = keys.RECEIVED.of("alert")
+            received = keys.RECEIVED.build("alert")
             if target is None or self.at[target].node.zscore(received, passage) is None:
                 found.update(decode(block_id, data).ids().to_pylist())
         return found
@@ -95,7 +95,7 @@ class Transfers(RuleBasedStateMachine):
 
     @rule(node=NODE, limit=st.integers(1, 6))
     def a_worker_claims(self, node: str, limit: int) -> None:
-        marked = set(self.at[node].node.hkeys(keys.LEAVING.of("alert")))
+        marked = set(self.at[node].node.hkeys(keys.LEAVING.build("alert")))
         claimed = self.at[node].claim("w1", limit, 15.0)
         assert not {block.entry_id.encode() for block in claimed} & marked, "what leaves is given to nobody"
         self.hands[node] += claimed
@@ -205,7 +205,7 @@ class Letters(RuleBasedStateMachine):
     @rule(source=NODE, most=st.integers(1, 2))
     def a_pass_dies_on_its_way(self, source: str, most: int) -> None:
         target = NAMES[(NAMES.index(source) + 1) % 3]
-        for letter in DeadLetters(self.at[source]).stored(most):
+        for letter in DeadLetters(self.at[source]).list_stored(most):
             DeadLetters(self.at[target]).receive(source, *letter)
         self.a_pass_runs(source)
 

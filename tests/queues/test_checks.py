@@ -13,7 +13,7 @@ from queues.errors import BadInput, BadTopology, Forbidden
 NUMBERS = {
     "number": checks.number(),
     "number in a range": checks.number(0, 10),
-    "number above": checks.above(0),
+    "number above": checks.greater_than(0),
     "whole": checks.whole(),
     "whole in a range": checks.whole(0, 10),
     "text": checks.from_text(checks.number(0, 10), float),
@@ -21,9 +21,9 @@ NUMBERS = {
 OTHERS = {
     "text": checks.text(),
     "text that says something": checks.text(blank=False),
-    "name": checks.named(re.compile(r"[a-z]+\Z"), "a name"),
+    "name": checks.matching_text(re.compile(r"[a-z]+\Z"), "a name"),
     "name that people give": checks.name(),
-    "text of a length": checks.filled(5),
+    "text of a length": checks.non_empty_text(5),
     "choice": checks.choice(("a", "b")),
     "flag": checks.FLAG,
     "day": checks.DAY,
@@ -62,12 +62,12 @@ def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value
     (checks.number(), "a number"),
     (checks.number(0), "a number from 0"),
     (checks.number(0, 86_400, "seconds"), "seconds from 0 to 86400"),
-    (checks.above(0), "a finite number above 0"),
-    (checks.above(0, 1, "a share"), "a share above 0 up to 1"),
+    (checks.greater_than(0), "a finite number above 0"),
+    (checks.greater_than(0, 1, "a share"), "a share above 0 up to 1"),
     (checks.whole(1, 2**62), f"a whole number from 1 to {2**62}"),
     (checks.choice(("b", "a")), "one of b, a"),
     (checks.name(), "letters, digits, dot, - and _ (60 at most)"),
-    (checks.filled(200), "1 to 200 characters"),
+    (checks.non_empty_text(200), "1 to 200 characters"),
     (checks.or_null(checks.whole(0, 1)), "a whole number from 0 to 1, or null"),
     (checks.mapping_of(checks.number(0, 1)), "an object of name: a number from 0 to 1"),
     (checks.record(value=checks.number(), owner=checks.text()), "an object of value, owner"),
@@ -89,8 +89,8 @@ def test_a_name_that_people_give_begins_with_a_letter_or_digit_and_is_no_longer_
 
 
 def test_a_text_of_a_length_is_kept_without_the_blanks_around_it():
-    assert checks.filled(3).of("  abc ", "title") == "abc"
-    assert not checks.filled(3).accepts("abcd") and not checks.filled(3).accepts("  ")
+    assert checks.non_empty_text(3).validate("  abc ", "title") == "abc"
+    assert not checks.non_empty_text(3).accepts("abcd") and not checks.non_empty_text(3).accepts("  ")
 
 
 def test_a_whole_number_is_compared_exactly_however_large():
@@ -118,7 +118,7 @@ def test_what_is_too_long_is_forbidden_and_not_quoted():
 
 def test_what_was_given_is_quoted_in_short():
     for value in ("x" * 10**6, 10**5_000, [10**5_000], ["x" * 100] * 100, {"a": {"b": "x" * 1_000}}):
-        assert len(checks.shown(value)) <= checks.MOST_SHOWN
+        assert len(checks.shorten_for_message(value)) <= checks.MOST_SHOWN
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "²", "٣", "7" * 19, "7" * 5_000])

@@ -85,7 +85,7 @@ def test_the_text_of_an_error_begins_no_line_of_its_own():
 
 def test_what_is_logged_elsewhere_meanwhile_is_not_about_it(caplog):
     caplog.handler.addFilter(logs.Ids())
-    with logs.about(plan=7):
+    with logs.add_context(plan=7):
         other = threading.Thread(target=logging.getLogger("other").warning, args=("x",))
         other.start()
         other.join()

@@ -23,32 +23,32 @@ def stored(nodes):
 
 def test_a_pause_is_of_one_part_of_one_queue_and_can_be_ended(control):
     stop(control, "alert")
-    assert pausing.paused(control, ["alert", "telemetry"], INTAKE)["alert"].by == "ada"
-    assert pausing.paused(control, ["alert"], CONSUMPTION) == {}
-    assert pausing.paused(control, [], INTAKE) == {}
+    assert pausing.load_pauses(control, ["alert", "telemetry"], INTAKE)["alert"].by == "ada"
+    assert pausing.load_pauses(control, ["alert"], CONSUMPTION) == {}
+    assert pausing.load_pauses(control, [], INTAKE) == {}
     pausing.resume(control, "alert", INTAKE)
-    assert pausing.paused(control, ["alert"], INTAKE) == {}
+    assert pausing.load_pauses(control, ["alert"], INTAKE) == {}
 
 
 def test_the_key_ends_by_itself_and_a_time_that_is_over_ends_it_at_once(control):
     stop(control, "alert", seconds=30.0)
-    assert 29_000 < control.pttl(keys.PAUSE.of("alert", INTAKE)) <= 30_000
+    assert 29_000 < control.pttl(keys.PAUSE.build("alert", INTAKE)) <= 30_000
     stop(control, "alert", seconds=0.0)
-    assert not control.exists(keys.PAUSE.of("alert", INTAKE))
+    assert not control.exists(keys.PAUSE.build("alert", INTAKE))
 
 
 def test_a_pause_of_a_newer_version_holds_during_an_upgrade(control, control_server, plant_topology):
     stop(control, "alert")
-    key = keys.PAUSE.of("alert", INTAKE)
+    key = keys.PAUSE.build("alert", INTAKE)
     control.set(key, json.dumps({**json.loads(control.get(key)), "ticket": "OPS-7"}))
-    assert pausing.paused(control, ["alert"], INTAKE)["alert"].by == "ada"
+    assert pausing.load_pauses(control, ["alert"], INTAKE)["alert"].by == "ada"
     with Client(control_server.url, "test", clock=lambda: NOW) as client, pytest.raises(QueuePaused):
         client.publish("alert", [{"type": "t"}])
 
 
 def test_who_is_to_wait_hears_whole_seconds_and_at_least_one():
     pause = Pause(NOW + 4.2, "a disk is changed", "ada")
-    assert [pause.left_seconds(NOW + late) for late in (0.0, 3.9, 4.2, 60.0)] == [5, 1, 1, 1]
+    assert [pause.compute_left_seconds(NOW + late) for late in (0.0, 3.9, 4.2, 60.0)] == [5, 1, 1, 1]
 
 
 def test_a_publisher_is_refused_with_the_reason_and_nothing_is_stored(

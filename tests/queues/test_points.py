@@ -29,7 +29,7 @@ def test_a_move_keeps_the_sum_and_an_emptied_source_is_gone(points, data):
     source = data.draw(st.sampled_from(sorted(points)))
     target = data.draw(st.sampled_from([name for name in [*points, "new"] if name != source]))
     amount = data.draw(st.integers(1, points[source]))
-    after = thousand.checked(thousand.move(points, source, target, amount))
+    after = thousand.check_points(thousand.move(points, source, target, amount))
     assert after[target] == points.get(target, 0) + amount
     assert after.get(source, 0) == points[source] - amount
 
@@ -40,7 +40,7 @@ def test_a_node_that_comes_back_gets_its_points_from_all_others(points, data):
     if not most:
         return
     amount = data.draw(st.integers(1, most))
-    restored = thousand.checked(thousand.restore(points, "back", amount))
+    restored = thousand.check_points(thousand.restore(points, "back", amount))
     assert restored["back"] == amount
     assert all(1 <= restored[name] <= points[name] for name in points)
 
@@ -52,10 +52,10 @@ def test_a_split_gives_half_to_the_new_node():
 @pytest.mark.parametrize(
     ("call", "field"),
     [
-        (lambda: thousand.checked({"a": 999}), "points"),
-        (lambda: thousand.checked({"a": 1000, "b": 0}), "points.b"),
-        (lambda: thousand.checked({"a": 1000.0}), "points.a"),
-        (lambda: thousand.checked({}), "points"),
+        (lambda: thousand.check_points({"a": 999}), "points"),
+        (lambda: thousand.check_points({"a": 1000, "b": 0}), "points.b"),
+        (lambda: thousand.check_points({"a": 1000.0}), "points.a"),
+        (lambda: thousand.check_points({}), "points"),
         (lambda: thousand.share([]), "nodes"),
         (lambda: thousand.share(["a", "a"]), "nodes"),
         (lambda: thousand.share(["a"], {"a": float("nan")}), "weights"),

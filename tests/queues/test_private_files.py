@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queues.errors import BadInput
-from queues.private_files import keep_private, mend, private_folder, stored_secret, write_private
+from queues.private_files import keep_private, load_or_create_secret, mend, private_folder, write_private
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_processes_that_start_together_keep_one_secret_and_none_reads_it_half_wr
 
     def start(number: int) -> None:
         begin.wait()
-        found.add(stored_secret(path, f"{number:040}"))
+        found.add(load_or_create_secret(path, f"{number:040}"))
 
     threads = [threading.Thread(target=start, args=(number,)) for number in range(16)]
     for thread in threads:
@@ -72,7 +72,7 @@ def test_what_is_kept_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
         synced.append((os.fstat(descriptor).st_size, sorted(each.name[0] for each in tmp_path.iterdir())))
 
     monkeypatch.setattr(os, "fsync", noted)
-    stored_secret(tmp_path / "secret-key", "k" * 40)
+    load_or_create_secret(tmp_path / "secret-key", "k" * 40)
     write_private(tmp_path / "ports", "8000")
     assert synced == [(40, ["."]), (4, [".", "s"])]
 

@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-from queues.stored_document import changed, encoded, plain
+from queues.stored_document import encode_document, plain, replace_fields
 from workers.documents.snapshot import Snapshot
 from workers.snapshot.health import health
-from workers.snapshot.states.evaluate import evaluated
+from workers.snapshot.states.evaluate import evaluate_states
 
 
 def snapshot_of(document: Mapping[str, Any]) -> Snapshot:
     """The snapshot of plain values, or of documents among them."""
-    return Snapshot.from_json(encoded(document))
+    return Snapshot.from_json(encode_document(document))
 
 
 def judged(snapshot: Snapshot) -> Snapshot:
     """With the states of its subjects and the plant's, as the observer publishes it."""
-    snapshot = changed(snapshot, states=evaluated(snapshot, snapshot.states))
-    return changed(snapshot, health=health(snapshot))
+    snapshot = replace_fields(snapshot, states=evaluate_states(snapshot, snapshot.states))
+    return replace_fields(snapshot, health=health(snapshot))
 
 
 def judged_document(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from queues import keys, pausing
 from queues.control.acknowledged import NotReplicated
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
-from queues.stored_document import encoded
+from queues.stored_document import encode_document
 from queues.topology import Topology
 from tests.servers import Server
 from tests.waiting import until
@@ -29,7 +29,7 @@ from workers.models import LedgerEntry, Loop
 from workers.placement import execution
 from workers.plants.foreign import adapters
 from workers.plants.foreign.bounded import BoundedPlant
-from workers.plants.foreign.interventions import Intervention, in_force
+from workers.plants.foreign.interventions import Intervention, list_active
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantSilent
 from workers.snapshot.local import LocalPlant
@@ -282,7 +282,7 @@ def test_plants_that_hang_at_the_end_of_what_people_did_there_keep_no_thread_fro
     for name in ("shop", "store"):
         RegisteredPlant.objects.create(name=name, kind="celery", url="redis://broker.example")
         paused = Intervention(kind="pause", subject="celery", value="", before="{}", by="eve", until=1.0)
-        control.hset(keys.PLANT_INTERVENTIONS.of(name), paused.field, encoded(paused))
+        control.hset(keys.PLANT_INTERVENTIONS.build(name), paused.field, encode_document(paused))
     try:
         for _ in range(2):
             tasks.undo_interventions()
@@ -290,4 +290,4 @@ def test_plants_that_hang_at_the_end_of_what_people_did_there_keep_no_thread_fro
     finally:
         answers.set()
     until(lambda: sorted(asked) == ["shop", "store"])  # neither is asked twice at a time
-    until(lambda: all(in_force(control, name)[0].error for name in ("shop", "store")))
+    until(lambda: all(list_active(control, name)[0].error for name in ("shop", "store")))

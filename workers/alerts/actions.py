@@ -28,10 +28,10 @@ def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Ale
     """This person takes it: until the rule's time-out nobody else is notified. The later of two has it."""
     alert = _open(alert_id)
     terms = rules.terms(alert.rule) if alert.rule else automaton.Terms()
-    keep(alert, automaton.acknowledged(episode_of(alert), terms, now.timestamp()))
+    keep(alert, automaton.acknowledge(episode_of(alert), terms, now.timestamp()))
     alert.acknowledged_at, alert.acknowledged_by, alert.snoozed_by = now, by, None
     alert.save()
-    _noted(alert, Kind.ACKNOWLEDGED, by, _text(note, required=False), now)
+    _record_note(alert, Kind.ACKNOWLEDGED, by, _text(note, required=False), now)
     return alert
 
 
@@ -40,10 +40,10 @@ def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert
     """Nobody is notified for so many minutes; an acknowledgement ends."""
     alert = _open(alert_id)
     until = now + timedelta(minutes=_minutes(minutes))
-    keep(alert, automaton.snoozed(episode_of(alert), until.timestamp()))
+    keep(alert, automaton.snooze(episode_of(alert), until.timestamp()))
     alert.snoozed_by, alert.acknowledged_by, alert.acknowledged_at = by, None, None
     alert.save()
-    _noted(alert, Kind.SNOOZED, by, f"until {time_words(until, now)}", now)
+    _record_note(alert, Kind.SNOOZED, by, f"until {time_words(until, now)}", now)
     return alert
 
 
@@ -62,9 +62,9 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
             "step", "was notified already, or begins anew, since this page was loaded; load it again."
         )
     alert.next_step = at + 1
-    receivers = {each.name: each for each in Receiver.objects.filter(enabled=True)}
+    receivers = {receiver.name: receiver for receiver in Receiver.objects.filter(enabled=True)}
     names = ", ".join(steps[at]["receivers"])
-    _noted(alert, Kind.ESCALATED, by, f"to {names}. {_text(note, required=False)}".strip(), now)
+    _record_note(alert, Kind.ESCALATED, by, f"to {names}. {_text(note, required=False)}".strip(), now)
     owed = outbox.owe(alert, at, steps[at]["receivers"], receivers, now)
     Delivery.objects.bulk_create(owed, ignore_conflicts=True)
     alert.save()
@@ -77,7 +77,7 @@ def note(alert_id: int, by: User | None, text: str, now: datetime) -> AlertEvent
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
         raise BadInput("alert", f"{alert_id} is not known.")
-    return _noted(alert, Kind.NOTE, by, _text(text, required=True), now)
+    return _record_note(alert, Kind.NOTE, by, _text(text, required=True), now)
 
 
 def _open(alert_id: int) -> Alert:
@@ -88,15 +88,15 @@ def _open(alert_id: int) -> Alert:
     return alert
 
 
-def _noted(alert: Alert, kind: str, by: User | None, text: str, now: datetime) -> AlertEvent:
+def _record_note(alert: Alert, kind: str, by: User | None, text: str, now: datetime) -> AlertEvent:
     return AlertEvent.objects.create(alert=alert, at=now, kind=kind, by=by, text=text)
 
 
 def _text(text: Any, required: bool) -> str:
-    found = text.strip() if isinstance(text, str) else ""
-    if (required and not found) or len(found) > LONGEST_NOTE:
+    stripped = text.strip() if isinstance(text, str) else ""
+    if (required and not stripped) or len(stripped) > LONGEST_NOTE:
         raise BadInput("note", f"takes 1 to {LONGEST_NOTE} characters.")
-    return found
+    return stripped
 
 
 def _minutes(minutes: Any) -> float:

@@ -110,7 +110,7 @@ class DeadMansSwitch:
             observed_seconds=None if published is None else now.timestamp() - published,
             checked_seconds=_age(watch.looked_at if watch else None, now),
             delivered_seconds=_age(watch.delivered_at if watch else None, now),
-            error=unreached(),
+            error=find_undelivered_error(),
         )
 
     def _call(self) -> str:
@@ -129,7 +129,7 @@ class DeadMansSwitch:
         return "" if 200 <= status < 300 else f"{variables.ALIVE_URL.name} answered {status}."
 
 
-def unreached() -> str:
+def find_undelivered_error() -> str:
     """The error of the newest message to people that failed twice, or was given up, since one arrived last;
     "" where none has. Of several receivers one that works is enough, whatever became of earlier messages.
     """

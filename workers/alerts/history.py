@@ -47,8 +47,10 @@ def span(alert: Alert) -> tuple[Any, Any]:
 
 def decisions(alert: Alert) -> QuerySet[LedgerEntry]:
     """Entries of these loops with an action in its time, done or only advised, the newest first."""
-    found = LedgerEntry.objects.filter(loop__in=loops_of(alert), at__range=span(alert), action__isnull=False)
-    return found.select_related("loop").order_by("-at", "-pk")
+    entries = LedgerEntry.objects.filter(
+        loop__in=loops_of(alert), at__range=span(alert), action__isnull=False
+    )
+    return entries.select_related("loop").order_by("-at", "-pk")
 
 
 def actions(alert: Alert) -> QuerySet[LedgerEntry]:
@@ -58,14 +60,14 @@ def actions(alert: Alert) -> QuerySet[LedgerEntry]:
 
 def effective_until(alert: Alert, until: datetime | None) -> QuerySet[LedgerEntry]:
     """Of these, all since its onset that were judged effective, up to this time; None: it is not over."""
-    found = actions(alert).filter(verdict=LedgerEntry.Verdict.EFFECTIVE, at__gte=alert.began_at)
-    return found if until is None else found.filter(at__lte=until)
+    effective = actions(alert).filter(verdict=LedgerEntry.Verdict.EFFECTIVE, at__gte=alert.began_at)
+    return effective if until is None else effective.filter(at__lte=until)
 
 
 def plans(alert: Alert) -> list[Plan]:
     """The plans that controllers (or the recovery of a lost node) made in its time, the newest first."""
-    found = Plan.objects.filter(owner=None, created_at__range=span(alert)).order_by("-pk")[:MOST_PLANS]
-    return [plan for plan in found if _is_relevant(plan, alert.labels)]
+    query = Plan.objects.filter(owner=None, created_at__range=span(alert)).order_by("-pk")[:MOST_PLANS]
+    return [plan for plan in query if _is_relevant(plan, alert.labels)]
 
 
 def _is_relevant(plan: Plan, labels: dict[str, str]) -> bool:
@@ -137,11 +139,11 @@ def response(alert: Alert) -> Response:
 
 def verdicts_within(spans: Sequence[tuple[datetime, datetime]]) -> Counter[str]:
     """Verdicts of all that loops did in these times, which do not overlap."""
-    found: Counter[str] = Counter()
+    verdicts: Counter[str] = Counter()
     for since, until in spans:
         done = LedgerEntry.objects.filter(at__gte=since, at__lt=until, action__isnull=False)
-        found += _verdicts(done.filter(mode__in=Loop.ACTING))
-    return found
+        verdicts += _verdicts(done.filter(mode__in=Loop.ACTING))
+    return verdicts
 
 
 def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:

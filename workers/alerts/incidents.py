@@ -56,7 +56,7 @@ def times(alert: Alert) -> IncidentTimes:
     mitigated = incident_of(alert).mitigated_at
     fired = alert.fired_at
     return IncidentTimes(
-        seconds_between(alert.began_at - _elapsed_before(alert), fired),
+        seconds_between(alert.began_at - _compute_elapsed_before(alert), fired),
         seconds_between(fired, taken),
         seconds_between(fired, mitigated),
         seconds_between(fired, alert.resolved_at),
@@ -70,10 +70,10 @@ def onset_of(alert: Alert) -> datetime:
     began = alert.began_at
     if (again := came_back_at(alert)) is not None:
         began = max(began, again - timedelta(seconds=alert.rule.for_seconds if alert.rule else 0))
-    return began - _elapsed_before(alert)
+    return began - _compute_elapsed_before(alert)
 
 
-def _elapsed_before(alert: Alert) -> timedelta:
+def _compute_elapsed_before(alert: Alert) -> timedelta:
     """How long it had lasted when its condition became true."""
     condition = CONDITIONS.get(alert.condition)
     return timedelta(seconds=alert.threshold if condition and condition.elapses else 0.0)
@@ -84,8 +84,8 @@ def came_back_at(alert: Alert) -> datetime | None:
     if not alert.came_back:
         return None
     returns = alert.events.filter(kind=AlertEvent.Kind.CAME_BACK).order_by("-at")
-    found: datetime | None = returns.values_list("at", flat=True).first()
-    return found
+    returned_at: datetime | None = returns.values_list("at", flat=True).first()
+    return returned_at
 
 
 def span(alert: Alert, now: datetime) -> tuple[datetime, datetime]:
@@ -98,11 +98,13 @@ def grade(alert_id: int, by: User | None, severity: str, now: datetime) -> Incid
     """How severe it is; "" for what its rule says."""
     if severity not in ("", *AlertRule.Severity.values):
         raise BadInput("severity", f"takes {', '.join(AlertRule.Severity.values)}, not {severity[:40]!r}.")
-    incident = locked(alert_id)
+    incident = lock_incident(alert_id)
     if incident.severity != severity:
         incident.severity = severity
         incident.save(update_fields=["severity"])
-        _noted(incident, Kind.GRADED, by, severity or f"{incident.alert.severity}, as its rule says", now)
+        _record_note(
+            incident, Kind.GRADED, by, severity or f"{incident.alert.severity}, as its rule says", now
+        )
     return incident
 
 
@@ -111,11 +113,11 @@ def assign(alert_id: int, by: User | None, roles: Mapping[str, str], now: dateti
     """Who has which role; "" for nobody. Those that are not named stay."""
     for role, who in roles.items():
         _check_role(role, who)
-    incident = locked(alert_id)
+    incident = lock_incident(alert_id)
     for role, who in roles.items():
         if incident.roles.get(role, "") != who:
             incident.roles = {**incident.roles, role: who}
-            _noted(incident, Kind.ROLE, by, f"{role}: {who or 'nobody'}", now)
+            _record_note(incident, Kind.ROLE, by, f"{role}: {who or 'nobody'}", now)
     incident.save(update_fields=["roles"])
     return incident
 
@@ -123,12 +125,12 @@ def assign(alert_id: int, by: User | None, roles: Mapping[str, str], now: dateti
 @transaction.atomic
 def mitigate(alert_id: int, by: User | None, now: datetime) -> Incident:
     """Nobody is harmed any more, though the cause may still be there; the first time stands."""
-    incident = locked(alert_id)
+    incident = lock_incident(alert_id)
     if incident.mitigated_at is not None:
         raise BadInput("mitigated", f"was said at {incident.mitigated_at:%H:%M:%S} UTC already.")
     incident.mitigated_at = now
     incident.save(update_fields=["mitigated_at"])
-    _noted(incident, Kind.MITIGATED, by, "", now)
+    _record_note(incident, Kind.MITIGATED, by, "", now)
     return incident
 
 
@@ -139,7 +141,7 @@ def write_review(alert_id: int, by: User | None, text: str, revision: int, now: 
     """
     if len(text) > LONGEST_REVIEW:
         raise BadInput("text", f"takes {LONGEST_REVIEW:,} characters at most.")
-    incident = locked_begun(alert_id)
+    incident = lock_started_incident(alert_id)
     if not incident.review:
         _demand_unexplained(incident.alert)
     if incident.review_revision != revision:
@@ -147,7 +149,7 @@ def write_review(alert_id: int, by: User | None, text: str, revision: int, now: 
     incident.review, incident.review_revision = text, revision + 1
     incident.reviewed_by, incident.reviewed_at = by, now
     incident.save(update_fields=["review", "review_revision", "reviewed_by", "reviewed_at"])
-    _noted(incident, Kind.REVIEWED, by, f"revision {revision + 1}", now)
+    _record_note(incident, Kind.REVIEWED, by, f"revision {revision + 1}", now)
     return incident
 
 
@@ -160,27 +162,27 @@ def add_follow_up(
     if not 0 < len(what) <= LONGEST_FOLLOW_UP:
         raise BadInput("text", f"takes 1 to {LONGEST_FOLLOW_UP} characters.")
     _check_person("owner", owner)
-    incident = locked(alert_id)
+    incident = lock_incident(alert_id)
     if incident.follow_ups.count() >= MOST_FOLLOW_UPS:
         raise BadInput("text", f"is one too many: an incident has {MOST_FOLLOW_UPS} follow-ups at most.")
     made = incident.follow_ups.create(text=what, owner=owner, due_on=due_on, created_at=now)
-    _noted(incident, Kind.FOLLOW_UP, by, what, now)
+    _record_note(incident, Kind.FOLLOW_UP, by, what, now)
     return made
 
 
 @transaction.atomic
 def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: datetime) -> FollowUp:
     """Done, or open again."""
-    incident = locked_begun(alert_id)
-    found = incident.follow_ups.select_for_update(of=("self",)).filter(pk=number).first()
-    if found is None:
+    incident = lock_started_incident(alert_id)
+    follow_up = incident.follow_ups.select_for_update(of=("self",)).filter(pk=number).first()
+    if follow_up is None:
         raise BadInput("follow_up", f"{number} is not one of this incident.")
-    if (found.done_at is not None) == done:
+    if (follow_up.done_at is not None) == done:
         raise BadInput("done", f"is so already: it is {'done' if done else 'open'}.")
-    found.done_at, found.done_by = (now, by) if done else (None, None)
-    found.save(update_fields=["done_at", "done_by"])
-    _noted(incident, Kind.FOLLOW_UP, by, f"{'done' if done else 'open again'}: {found.text}", now)
-    return found
+    follow_up.done_at, follow_up.done_by = (now, by) if done else (None, None)
+    follow_up.save(update_fields=["done_at", "done_by"])
+    _record_note(incident, Kind.FOLLOW_UP, by, f"{'done' if done else 'open again'}: {follow_up.text}", now)
+    return follow_up
 
 
 def has_own_record(alert: Alert) -> bool:
@@ -195,14 +197,14 @@ def open_follow_ups() -> Any:
     return rows.order_by(F("due_on").asc(nulls_last=True), "pk")
 
 
-def locked(alert_id: int) -> Incident:
+def lock_incident(alert_id: int) -> Incident:
     """For what is said anew. The alert is locked, so that two who write its first word write one row."""
-    incident = locked_begun(alert_id)
+    incident = lock_started_incident(alert_id)
     _demand_unexplained(incident.alert)
     return incident
 
 
-def locked_begun(alert_id: int) -> Incident:
+def lock_started_incident(alert_id: int) -> Incident:
     """For what ends something that was said before: also of an alert that is explained by now."""
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
@@ -228,5 +230,5 @@ def _check_person(field: str, who: Any) -> None:
         raise BadInput(field, f"{who[:60]!r} is nobody here; it takes a user name, or nothing.")
 
 
-def _noted(incident: Incident, kind: str, by: User | None, text: str, now: datetime) -> None:
+def _record_note(incident: Incident, kind: str, by: User | None, text: str, now: datetime) -> None:
     AlertEvent.objects.create(alert_id=incident.alert_id, at=now, kind=kind, by=by, text=text)

@@ -108,16 +108,16 @@ def rows(since: datetime, until: datetime) -> Iterator[Row]:
     """The review's rows; see `alerts_between`."""
     for alert in alerts_between(since, until):
         events = list(alert.events.all())
-        had = next((each for each in events if each.kind == AlertEvent.Kind.ACKNOWLEDGED), None)
+        had = next((event for event in events if event.kind == AlertEvent.Kind.ACKNOWLEDGED), None)
         begin, end = max(alert.fired_at, since), min(alert.resolved_at or until, until)
         yield Row(
             alert=alert,
             seconds=max(0.0, (end - begin).total_seconds()),
             acknowledged_after_seconds=seconds_between(alert.fired_at, had.at) if had else None,
             acknowledged_by=had.by.get_username() if had and had.by else "",
-            notified=sum(each.kind == AlertEvent.Kind.NOTIFIED for each in events),
+            notified=sum(event.kind == AlertEvent.Kind.NOTIFIED for event in events),
             outcome=history.outcome(alert),
-            notes=[each for each in events if each.kind == AlertEvent.Kind.NOTE],
+            notes=[event for event in events if event.kind == AlertEvent.Kind.NOTE],
         )
 
 
@@ -126,7 +126,7 @@ def open_spans(rows: Iterable[Row], since: datetime, until: datetime) -> list[tu
     spans: list[tuple[datetime, datetime]] = []
     alerts = (row.alert for row in rows)
     times = [(alert.fired_at, alert.resolved_at) for alert in alerts if alert.fired_at is not None]
-    for fired_at, resolved_at in sorted(times, key=lambda each: each[0]):
+    for fired_at, resolved_at in sorted(times, key=lambda alert_span: alert_span[0]):
         begin, end = max(fired_at, since), min(resolved_at or until, until)
         if spans and begin <= spans[-1][1]:
             spans[-1] = (spans[-1][0], max(end, spans[-1][1]))

@@ -72,7 +72,7 @@ def partition_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
         yield Piece(partition.identifier, {"queue": partition.queue, "day": partition.day})
 
 
-def training_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def plan_training_chunks(values: Values, where: Surroundings) -> Iterator[Piece]:
     """The same. Raises BadInput for so many rates a day and type that no memory holds them."""
     windows, rates = DAY_SECONDS // values["window_seconds"], values["history"] + values["horizon"]
     if windows * rates > MOST_TRAINING_RATES:
@@ -109,15 +109,15 @@ def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
         )
     # A block lies at the day of its newest event: some events of a day may lie at the next.
     first, last = since.date().isoformat(), (until.date() + timedelta(days=1)).isoformat()
-    found = event_archive.partitions(where.data, [values["queue"]], first, last)
-    if not found:
+    partitions = event_archive.partitions(where.data, [values["queue"]], first, last)
+    if not partitions:
         raise BadInput("queue", f"{values['queue']} has no archived events from {first} to {last}.")
     name = values["name"] or f"{values['queue']}-{since:%Y%m%dT%H%M%S}-{until:%Y%m%dT%H%M%S}"
     content = {
         "since": values["since"],
         "until": values["until"],
         "name": name,
-        "days": event_archive.days_of(found),
+        "days": event_archive.days_of(partitions),
     }
     extract_names.check_free(where, values["queue"], name, values["format"])
     yield Piece(f"extract={name}", content)
@@ -133,7 +133,7 @@ def comparison_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     if not 0 < until - since <= LONGEST_COMPARED_SECONDS:
         raise BadInput("until", "takes a time after since, 31 days later at most.")
     here, queue = Stretch(since, until), values["queue"] or ""
-    there = here.moved(since - other)
+    there = here.shift(since - other)
     if there.since < here.until and here.since < there.until:
         raise BadInput("other_since", "begins a stretch that overlaps the other; compare distinct ones.")
     if not (here.partitions(where.data, queue) or there.partitions(where.data, queue)):
@@ -153,7 +153,7 @@ JOBS = {
             "stream_statistics",
             "Rates, inter-arrival moments, quantiles and selectivities per type, queue and day.",
             (QUEUES, *DAYS, ON_ERROR),
-            client.opened("stream_statistics"),
+            client.build_opener("stream_statistics"),
             pieces=partition_pieces,
             requirements=("spark",),
             crontab="20 1 * * *",
@@ -162,7 +162,7 @@ JOBS = {
             "metric_spill",
             "The seconds' figures from the stream into files.",
             (),
-            spill.opened,
+            spill.open_job,
             next_piece=spill.next_piece,
             every_seconds=600,
         ),
@@ -170,7 +170,7 @@ JOBS = {
             "metric_rollup",
             "The seconds' figures by 10 s, minute and hour.",
             (*DAYS, ON_ERROR),
-            client.opened("metric_rollup"),
+            client.build_opener("metric_rollup"),
             pieces=metric_pieces,
             requirements=("spark",),
             crontab="40 * * * *",
@@ -190,8 +190,8 @@ JOBS = {
                 ),
                 ON_ERROR,
             ),
-            client.opened("forecast_training"),
-            pieces=training_pieces,
+            client.build_opener("forecast_training"),
+            pieces=plan_training_chunks,
             requirements=("spark",),
             crontab="50 1 * * *",
         ),
@@ -211,7 +211,7 @@ JOBS = {
                 JobParameter("name", "name", "the file's name without its ending", None),
                 ON_ERROR,
             ),
-            client.opened("replay_extract"),
+            client.build_opener("replay_extract"),
             pieces=extract_pieces,
             requirements=("spark",),
             single_instance=False,
@@ -226,7 +226,7 @@ JOBS = {
                 JobParameter("other_since", "moment", "the begin of the other stretch, as long as the first"),
                 ON_ERROR,
             ),
-            client.opened("stretch_comparison"),
+            client.build_opener("stretch_comparison"),
             pieces=comparison_pieces,
             requirements=("spark",),
             single_instance=False,
@@ -235,7 +235,7 @@ JOBS = {
             "retention",
             "Deletes what is older than so many days, but nothing that is kept.",
             retention.PARAMETERS,
-            retention.opened,
+            retention.open_job,
             pieces=retention.pieces,
             crontab="10 3 * * *",
         ),
@@ -243,7 +243,7 @@ JOBS = {
             folding.NAME,
             "Folds runs of decisions that did nothing into one ledger entry each; none is lost.",
             folding.PARAMETERS,
-            folding.opened,
+            folding.open_job,
             pieces=folding.pieces,
             crontab="25 * * * *",
         ),
@@ -251,7 +251,7 @@ JOBS = {
             tuning_job.NAME,
             "Tunes loops on what they recorded, and proposes what proves better on the days after.",
             tuning_job.PARAMETERS,
-            tuning_job.opened,
+            tuning_job.open_job,
             pieces=tuning_job.pieces,
             requirements=("memory",),
             crontab="30 2 * * 1",
@@ -260,7 +260,7 @@ JOBS = {
             lab_job.NAME,
             "Simulates a scenario of the lab, a law a chunk; begun on the Lab page.",
             lab_job.PARAMETERS,
-            lab_job.opened,
+            lab_job.open_job,
             pieces=lab_job.pieces,
             # Where batch work is done: what is only tried out takes no slot from consumers.
             requirements=("memory",),

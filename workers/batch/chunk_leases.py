@@ -98,7 +98,7 @@ class ChunkLease:
             raise ChunkYielded(f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} is given back.")
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def guard_transaction(self) -> Iterator[None]:
         """A transaction in which the lease is ours from first to last: its row is locked before the number is
         compared. Raises Overtaken, and then nothing of it was done.
         """
@@ -112,7 +112,7 @@ class ChunkLease:
         """Show what was made and note the chunk as done, both or neither. Raises Overtaken."""
         data = self.surroundings.data
         try:
-            with self.guarded():
+            with self.guard_transaction():
                 Chunk.objects.filter(pk=self.chunk.pk).update(
                     state=Chunk.State.DONE,
                     rows=output.rows,
@@ -173,7 +173,7 @@ def claim(run_id: int, worker: str, now: datetime) -> Chunk | None:
         if Task.objects.select_for_update().filter(runs__pk=run_id).first() is None:
             return None
         run = Run.objects.select_related("task").get(pk=run_id)
-        if run.state != Run.State.RUNNING or _at_work(run, now) >= _wanted(run):
+        if run.state != Run.State.RUNNING or _count_active_chunks(run, now) >= _count_wanted_workers(run):
             return None
         free = models.Q(state=Chunk.State.PENDING) | (models.Q(state=Chunk.State.WORKING) & ~is_beating(now))
         for chunk in run.chunks.filter(free).order_by("place"):
@@ -201,7 +201,7 @@ def _gives_up(chunk: Chunk) -> bool:
     return over
 
 
-def _at_work(run: Run, now: datetime) -> int:
+def _count_active_chunks(run: Run, now: datetime) -> int:
     """How many chunks are being worked at: of the task where it is single-instance, else of the run."""
     working = Chunk.objects.filter(is_beating(now), state=Chunk.State.WORKING)
     return (
@@ -211,7 +211,7 @@ def _at_work(run: Run, now: datetime) -> int:
     )
 
 
-def _wanted(run: Run) -> int:
+def _count_wanted_workers(run: Run) -> int:
     return 1 if run.single_instance else run.workers_wanted
 
 

@@ -31,7 +31,7 @@ def scheduled_run_waits(run: Run, now: datetime) -> bool:
         return False
     role = role_of(run.task.requirements)
     requirements = _waiting(now).filter(owner=None).values_list("task__requirements", flat=True)
-    return any(role_of(each) == role for each in requirements)
+    return any(role_of(requirement) == role for requirement in requirements)
 
 
 def is_others_turn(run: Run, now: datetime) -> bool:

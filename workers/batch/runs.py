@@ -58,7 +58,7 @@ def begin(
     if deadline_at is not None and deadline_at <= where.now:
         raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a time to come, or none.")
     _check_quota(owner, where.now)  # before the work is planned, which may take long
-    planned, error = _planned(job, values, replace(where, owner=owner.pk if owner else None))
+    planned, error = _plan_chunks(job, values, replace(where, owner=owner.pk if owner else None))
     try:
         with transaction.atomic():
             _check_quota(owner, where.now)
@@ -91,7 +91,7 @@ def _check_quota(owner: Any, now: datetime) -> None:
         run_quota.check(owner, Run.objects.filter(owner=owner, state__in=OPEN).count(), now)
 
 
-def _planned(job: Job, values: Values, where: Surroundings) -> tuple[list[Piece] | None, str]:
+def _plan_chunks(job: Job, values: Values, where: Surroundings) -> tuple[list[Piece] | None, str]:
     """The chunks, None where how many there are isn't known beforehand; and why nobody can say, such as for a
     folder that may not be read, "" else. Such a run fails: a schedule that begins none would fail unseen.
     """
@@ -157,7 +157,7 @@ def end(run: Run, state: str, now: datetime, error: str = "") -> bool:
 
 def forget_live(control: redis.Redis, number: int) -> None:
     """What is of no use after a run's end."""
-    control.delete(keys.JOB.of(number), keys.JOB_WORKERS.of(number))
+    control.delete(keys.JOB.build(number), keys.JOB_WORKERS.build(number))
 
 
 def _open_already(task: Task) -> BadInput:

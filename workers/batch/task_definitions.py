@@ -45,7 +45,7 @@ def define(
     Raises BadInput naming the field, and then nothing was changed.
     """
     declared = catalog.job(job)
-    checks.name().of(name, "name", end=".")
+    checks.name().validate(name, "name", end=".")
     known = {parameter.name: parameter for parameter in declared.parameters}
     given = dict(parameters or {})
     # What has no default may still come with each run; a task that runs by itself needs it here.
@@ -77,7 +77,7 @@ def _clock(deadline: time | None) -> time | None:
 
 def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | None = None) -> Task:
     """Put it on the schedule, by interval or crontab; with neither, take it off. Raises BadInput."""
-    when = _when(every_seconds, crontab_line)
+    when = _format_schedule(every_seconds, crontab_line)
     before = task.periodic
     if when is None:
         Task.objects.filter(pk=task.pk).update(periodic=None)
@@ -112,7 +112,7 @@ def ensure_tasks() -> int:
     return made
 
 
-def _when(every_seconds: int | None, crontab_line: str | None) -> dict[str, Any] | None:
+def _format_schedule(every_seconds: int | None, crontab_line: str | None) -> dict[str, Any] | None:
     if every_seconds is not None and crontab_line is not None:
         raise BadInput("crontab", "takes the place of interval_seconds; give one of both.")
     if every_seconds is not None:
@@ -122,7 +122,7 @@ def _when(every_seconds: int | None, crontab_line: str | None) -> dict[str, Any]
 
 def _interval(every_seconds: Any) -> IntervalSchedule:
     if not checks.is_whole(every_seconds, 1, MOST_INTERVAL_SECONDS):
-        said = checks.shown(every_seconds)
+        said = checks.shorten_for_message(every_seconds)
         raise BadInput("interval_seconds", f"takes whole seconds from 1 to a year, not {said}.")
     return schedule_row(IntervalSchedule, every=every_seconds, period=IntervalSchedule.SECONDS)
 
@@ -140,14 +140,16 @@ def _crontab(line: str) -> CrontabSchedule:
 
 
 def _requirements(wanted: Sequence[str]) -> list[str]:
-    for each in wanted:
-        if each not in REQUIREMENTS:
-            raise BadInput("requirements", f"{each!r} is unknown; there are {', '.join(REQUIREMENTS)}.")
+    for requirement in wanted:
+        if requirement not in REQUIREMENTS:
+            raise BadInput(
+                "requirements", f"{requirement!r} is unknown; there are {', '.join(REQUIREMENTS)}."
+            )
     return list(wanted)
 
 
 def _parallel(workers: Any) -> int:
-    return int(checks.whole(1, MOST_PARALLEL).of(workers, "parallel", end="."))
+    return int(checks.whole(1, MOST_PARALLEL).validate(workers, "parallel", end="."))
 
 
 def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:

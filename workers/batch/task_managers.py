@@ -60,7 +60,7 @@ def manage(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run
     if left == 0:
         _close(run, control, now)
     elif run.state == Run.State.RUNNING:
-        wanted = wanted_workers(run, left, now)
+        wanted = count_wanted_workers(run, left, now)
         Run.objects.filter(pk=run.pk, state=Run.State.RUNNING).update(workers_wanted=wanted)
         for _ in range(wanted - present_workers(control, run.pk, now)):
             _send_for_worker(run, control, now, submit)
@@ -68,7 +68,7 @@ def manage(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run
     return run
 
 
-def wanted_workers(run: Run, left: int | None, now: datetime) -> int:
+def count_wanted_workers(run: Run, left: int | None, now: datetime) -> int:
     """See `deadline.workers_for`; a single-instance task gets one."""
     most = 1 if run.single_instance else run.task.parallel
     seconds_left = None if run.deadline_at is None else (run.deadline_at - now).total_seconds()
@@ -84,7 +84,7 @@ def chunk_seconds(run: Run) -> list[float]:
 
 def present_workers(control: redis.Redis, number: int, now: datetime) -> int:
     """Workers that are at the run, or were sent for a short while ago."""
-    key, now_seconds = keys.JOB_WORKERS.of(number), now.timestamp()
+    key, now_seconds = keys.JOB_WORKERS.build(number), now.timestamp()
     control.zremrangebyscore(key, "-inf", now_seconds)
     # Noted by a clock that was ahead: nobody is promised for longer than it takes to start.
     control.zremrangebyscore(key, f"({now_seconds + SUBMISSION_SECONDS}", "+inf")
@@ -97,16 +97,18 @@ def note_progress(run: Run, control: redis.Redis) -> int | None:
         rows=Sum("rows", default=0),
         ended=Count("pk", filter=Q(state__in=(Chunk.State.DONE, Chunk.State.FAILED))),
     )
-    return _noted(run, counts, live_progress(control, run.pk))
+    return _record_progress(run, counts, live_progress(control, run.pk))
 
 
 def live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
     """Chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}, as it is now."""
-    found = cast(Fields, control.hgetall(keys.JOB.of(number)))
+    found = cast(Fields, control.hgetall(keys.JOB.build(number)))
     return {chunk.decode(): orjson.loads(document) for chunk, document in found.items()}
 
 
-def _noted(run: Run, counts: Mapping[str, int], live: Mapping[str, Mapping[str, Any]]) -> int | None:
+def _record_progress(
+    run: Run, counts: Mapping[str, int], live: Mapping[str, Mapping[str, Any]]
+) -> int | None:
     shares = sum(each.get("share") or 0.0 for each in live.values())
     total = run.chunks_total
     progress = {
@@ -128,7 +130,7 @@ def _close(run: Run, control: redis.Redis, now: datetime) -> None:
     """Every chunk has ended: well, or some have not."""
     failed = run.chunks.filter(state=Chunk.State.FAILED).order_by("place")
     first = failed.first()
-    skipped = [each for chunk in run.chunks.exclude(skipped=[]) for each in chunk.skipped]
+    skipped = [skip for chunk in run.chunks.exclude(skipped=[]) for skip in chunk.skipped]
     progress = {**run.progress, "share": 1.0, "skipped": skipped, "working": []}
     Run.objects.filter(pk=run.pk).update(progress=progress)
     if first is None:
@@ -149,11 +151,13 @@ def note_worker(control: redis.Redis, number: int, worker: str, until: float) ->
     """That it is at the run, or was sent for, until then. The key ends by itself: of a run that is cancelled
     nobody takes away who never began.
     """
-    key = keys.JOB_WORKERS.of(number)
+    key = keys.JOB_WORKERS.build(number)
     control.zadd(key, {worker: until})
     control.expire(key, LIVE_SECONDS)
 
 
 def role_of(requirements: list[str]) -> str:
     """The role whose workers meet all requirements."""
-    return next((ROLE_OF[each] for each in requirements if each in ROLE_OF), DEFAULT_ROLE)
+    return next(
+        (ROLE_OF[requirement] for requirement in requirements if requirement in ROLE_OF), DEFAULT_ROLE
+    )

@@ -17,7 +17,7 @@ def words(periodic: PeriodicTask | None) -> str:
     if periodic is None:
         return BY_HAND
     if periodic.interval is not None:
-        return every(interval_seconds(periodic) or 0)
+        return format_interval(interval_seconds(periodic) or 0)
     return calendar(periodic.crontab)
 
 
@@ -31,13 +31,13 @@ def interval_seconds(periodic: PeriodicTask | None) -> int | None:
 
 def crontab_line(periodic: PeriodicTask | None) -> str | None:
     """Of a task that runs by the calendar, else None."""
-    found = None if periodic is None else periodic.crontab
-    if found is None:
+    crontab = None if periodic is None else periodic.crontab
+    if crontab is None:
         return None
-    return f"{found.minute} {found.hour} {found.day_of_month} {found.month_of_year} {found.day_of_week}"
+    return f"{crontab.minute} {crontab.hour} {crontab.day_of_month} {crontab.month_of_year} {crontab.day_of_week}"
 
 
-def every(seconds: int) -> str:
+def format_interval(seconds: int) -> str:
     """An interval in its largest whole unit."""
     for length, one, many in STEPS:
         if seconds >= length and seconds % length == 0:

@@ -46,13 +46,13 @@ class BatchWorker:
                 while not self._leaves() and (chunk := self._next()) is not None:
                     done += self._do(chunk, work)
         finally:
-            self._where.control.zrem(keys.JOB_WORKERS.of(self._run.pk), self._worker)
+            self._where.control.zrem(keys.JOB_WORKERS.build(self._run.pk), self._worker)
         return done
 
     def _next(self) -> Chunk | None:
         self._be_present()
         # The next chunk is new work, which another host takes.
-        if self._host and self._where.control.exists(keys.DRAIN.of(self._host)):
+        if self._host and self._where.control.exists(keys.DRAIN.build(self._host)):
             return None
         chunk = claim(self._run.pk, self._worker, self._clock())
         if (
@@ -99,7 +99,7 @@ class BatchWorker:
             lease.fail(f"{type(error).__name__}: {error}", final=False)
             return False
         finally:
-            self._where.control.hdel(keys.JOB.of(self._run.pk), chunk.identifier)
+            self._where.control.hdel(keys.JOB.build(self._run.pk), chunk.identifier)
             self._sweep(lease)
         return True
 
@@ -112,7 +112,7 @@ class BatchWorker:
     def _note(self, chunk: Chunk, progress: Mapping[str, Any]) -> None:
         """How far it is. That nobody can be notified right now ends no work: the lease is the database's."""
         document = {**progress, "worker": self._worker, "at": self._clock().timestamp()}
-        key = keys.JOB.of(self._run.pk)
+        key = keys.JOB.build(self._run.pk)
         with suppress(redis.RedisError):
             self._be_present()
             self._where.control.hset(key, chunk.identifier, orjson.dumps(document))

@@ -42,7 +42,7 @@ def _one_for_all(
     if len(kinds) != 1 or sum(rows.num_rows for rows, _ in poison) < delivery.events:
         return poison
     error = f"each of its {delivery.events} events failed by itself: {poison[0][1]}"
-    return [(delivery.identified(), error)]
+    return [(delivery.fill_ids(), error)]
 
 
 # After which a worker begins nothing more: others wait for its place, and who follows it has the handler as
@@ -76,10 +76,10 @@ class HandlerCall:
         """Handles blocks; answers the failures by place. A call that raises, with several blocks, is repeated
         block by block.
         """
-        if self._out_of_time():
+        if self._is_out_of_time():
             return dict.fromkeys(range(len(deliveries)), UNTRIED)
         began_seconds = self.monotonic()
-        failures = self._at_once(deliveries) if deliveries else {}
+        failures = self._call_immediately(deliveries) if deliveries else {}
         took_seconds = self.monotonic() - began_seconds
         most_seconds = min(self.timeout_seconds, BEGINS_WITHIN_SECONDS)
         if took_seconds < most_seconds / 4:
@@ -88,7 +88,7 @@ class HandlerCall:
             self.likely_blocks = max(1, len(deliveries) // 2)
         return failures
 
-    def _at_once(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
+    def _call_immediately(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
         answer = self._call(deliveries)
         if isinstance(answer, Outcome):
             return {failure.block: failure for failure in answer.failures}
@@ -102,7 +102,7 @@ class HandlerCall:
         """Handles each block by itself; answers the failures by place."""
         failures = {}
         for place, delivery in enumerate(deliveries):
-            if self._out_of_time():
+            if self._is_out_of_time():
                 failures[place] = UNTRIED
             elif failure := self._failure(delivery):
                 failures[place] = failure
@@ -116,10 +116,10 @@ class HandlerCall:
         again.
         """
         if failure.transient or delivery.events == 1:
-            return [(delivery.identified(), failure.error)]
+            return [(delivery.fill_ids(), failure.error)]
         if isinstance(failure, Hang):
             return self._row_by_row(delivery)
-        poison = [each for half in self._halves(delivery) for each in self._poison_of(half)]
+        poison = [block for half in self._halves(delivery) for block in self._poison_of(half)]
         return _one_for_all(delivery, poison) if delivery.whole else poison
 
     def _poison_of(self, part: Delivery) -> list[tuple[pa.RecordBatch, str]]:
@@ -134,7 +134,7 @@ class HandlerCall:
         hung = 0
         for row in range(delivery.events):
             if hung >= HUNG_EVENTS_PER_BLOCK:
-                rest = delivery.part(row, delivery.events).identified()
+                rest = delivery.part(row, delivery.events).fill_ids()
                 return [
                     *poison,
                     (rest, f"not tried: the handler hung on {hung} events before it in this block"),
@@ -142,11 +142,11 @@ class HandlerCall:
             event = delivery.part(row, row + 1)
             if failure := self._failure(event):
                 hung += isinstance(failure, Hang)
-                poison.append((event.identified(), failure.error))
+                poison.append((event.fill_ids(), failure.error))
         return poison
 
     def _failure(self, delivery: Delivery) -> Failure | None:
-        if self._out_of_time():
+        if self._is_out_of_time():
             raise OutOfTime
         answer = self._call([delivery])
         if isinstance(answer, Failure):
@@ -172,7 +172,7 @@ class HandlerCall:
             self.completions += outcome.completions or [(self.monotonic(), events)]
         return outcome
 
-    def _out_of_time(self) -> bool:
+    def _is_out_of_time(self) -> bool:
         return self.monotonic() >= self.until_seconds
 
     @staticmethod

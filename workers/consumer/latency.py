@@ -40,7 +40,7 @@ class Latencies:
     events: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, samples: Iterable[tuple[float, int]]) -> "Latencies":
+    def build(cls, samples: Iterable[tuple[float, int]]) -> "Latencies":
         """From (latency in seconds, events) pairs."""
         events: dict[int, int] = {}
         for latency_seconds, count in samples:
@@ -64,7 +64,7 @@ class Latencies:
             events[bucket] = events.get(bucket, 0) + count
         return Latencies(events)
 
-    def since(self, earlier: "Latencies") -> "Latencies":
+    def subtract(self, earlier: "Latencies") -> "Latencies":
         """What came after `earlier` of the same cumulative histogram.
 
         One that was emptied meanwhile counts from zero.

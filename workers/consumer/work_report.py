@@ -48,27 +48,27 @@ class WorkReporter:
         """The worker starts: it no longer waits to run. False when a worker of this id has started before (a
         task may be delivered twice): then it must not work.
         """
-        key = keys.WORKER.of(self.worker_id)
+        key = keys.WORKER.build(self.worker_id)
         first = self.control.set(key, "started", nx=True, ex=IDENTITY_EXPIRES_SECONDS)
         if not first:
-            self.control.zrem(keys.SUBMITTED.of(self.queue, self.node), self.worker_id)
+            self.control.zrem(keys.SUBMITTED.build(self.queue, self.node), self.worker_id)
             return False
         with self.control.pipeline(transaction=True) as pipe:
-            pipe.zrem(keys.SUBMITTED.of(self.queue, self.node), self.worker_id)
-            pipe.hincrby(keys.WORK.of(self.queue, self.node), "started", 1)
-            _forget_expired(pipe, keys.RUNNING.of(self.queue, self.node), now, RUNNING_EXPIRES_SECONDS)
-            pipe.zadd(keys.RUNNING.of(self.queue, self.node), {self.worker_id: now})
+            pipe.zrem(keys.SUBMITTED.build(self.queue, self.node), self.worker_id)
+            pipe.hincrby(keys.WORK.build(self.queue, self.node), "started", 1)
+            _forget_expired(pipe, keys.RUNNING.build(self.queue, self.node), now, RUNNING_EXPIRES_SECONDS)
+            pipe.zadd(keys.RUNNING.build(self.queue, self.node), {self.worker_id: now})
             self.line.began(pipe)
             pipe.execute()
         return True
 
     def alive(self, now: float) -> None:
         """Said every few seconds: one who was killed stops being counted as busy."""
-        self.control.zadd(keys.RUNNING.of(self.queue, self.node), {self.worker_id: now})
+        self.control.zadd(keys.RUNNING.build(self.queue, self.node), {self.worker_id: now})
 
-    def completed(self, done: Sequence[Completion]) -> None:
+    def record_completions(self, done: Sequence[Completion]) -> None:
         """Said after each round of blocks: when which events were done."""
-        self.line.completed(self.control, done)
+        self.line.record_completions(self.control, done)
 
     def end(self, report: Report, last_error: str = "") -> None:
         """The worker is done; `last_error`: why it ended early. One step, so that the counts always agree;
@@ -84,17 +84,17 @@ class WorkReporter:
             "busy_ms": round(report.busy_seconds * 1000),
         }
         names = (
-            keys.WORKER.of(self.worker_id),
-            keys.RUNNING.of(self.queue, self.node),
-            keys.WORK.of(self.queue, self.node),
-            keys.LATENCY.of(self.queue),
+            keys.WORKER.build(self.worker_id),
+            keys.RUNNING.build(self.queue, self.node),
+            keys.WORK.build(self.queue, self.node),
+            keys.LATENCY.build(self.queue),
         )
         words = (self.worker_id, IDENTITY_EXPIRES_SECONDS, last_error[:500], len(counts))
         added: list[str | int] = [part for pair in counts.items() for part in pair]
         added += [part for pair in report.latencies.events.items() for part in pair]
         with self.control.pipeline(transaction=True) as pipe:
             pipe.eval(END_WORKER, len(names), *names, *words, *added)
-            self.line.ended(pipe)
+            self.line.record_end(pipe)
             pipe.execute()
 
 
@@ -103,11 +103,11 @@ def submit(control: redis.Redis, queue: str, node: str, worker_ids: Sequence[str
 
     Before their tasks are sent: a worker that starts at once must find itself in the list to leave it.
     """
-    key = keys.SUBMITTED.of(queue, node)
+    key = keys.SUBMITTED.build(queue, node)
     with control.pipeline(transaction=True) as pipe:
         _forget_expired(pipe, key, now, SUBMISSION_EXPIRES_SECONDS)
         pipe.zadd(key, dict.fromkeys(worker_ids, now))
-        pipe.hincrby(keys.WORK.of(queue, node), "submitted", len(worker_ids))
+        pipe.hincrby(keys.WORK.build(queue, node), "submitted", len(worker_ids))
         pipe.execute()
 
 
@@ -117,9 +117,9 @@ def _forget_expired(pipe: redis.client.Pipeline, key: str, now: float, seconds: 
     pipe.zremrangebyscore(key, now + seconds, "+inf")
 
 
-def waiting_to_run(control: redis.Redis, queue: str, node: str, now: float) -> int:
+def count_waiting_workers(control: redis.Redis, queue: str, node: str, now: float) -> int:
     """Workers submitted and not started; those whose submission expired count no more, and are forgotten."""
-    key = keys.SUBMITTED.of(queue, node)
+    key = keys.SUBMITTED.build(queue, node)
     with control.pipeline(transaction=True) as pipe:
         _forget_expired(pipe, key, now, SUBMISSION_EXPIRES_SECONDS)
         pipe.zcard(key)

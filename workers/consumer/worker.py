@@ -138,14 +138,14 @@ class Consumer:
 
     def _work(self, claimed: Sequence[Claimed]) -> None:
         self._keep_alive.hold([block.entry_id for block in claimed])
-        readable = self._decoded(claimed)
+        readable = self._decode_blocks(claimed)
         lost = [pair for pair in readable if pair[0].tries > self._spec.tries + SPARE_TRIES]
         first = [pair for pair in readable if pair[0].tries <= 1]
         again = [pair for pair in readable if 1 < pair[0].tries <= self._spec.tries + SPARE_TRIES]
         for block, delivery in lost:
             # Its workers never came to the point of putting it off: they were killed, each time.
             error = f"its worker was killed or ran out of time {block.tries - 1} times"
-            self._dead_letter(block, [(delivery.identified(), error)])
+            self._dead_letter(block, [(delivery.fill_ids(), error)])
         while first and not self._is_over():
             count = self._attempt.blocks_a_call(len(first))
             self._settle(first[:count], self._attempt.together([delivery for _, delivery in first[:count]]))
@@ -186,7 +186,7 @@ class Consumer:
         except redis.RedisError:
             return Latencies()  # the work is acknowledged; only its age stays unknown
         now_seconds = seconds + microseconds / 1e6
-        return Latencies.of((now_seconds - block.inserted_at_seconds, block.events) for block in blocks)
+        return Latencies.build((now_seconds - block.inserted_at_seconds, block.events) for block in blocks)
 
     def _fail(self, block: Claimed, delivery: Delivery, failure: Failure) -> None:
         if failure.untried:
@@ -224,7 +224,7 @@ class Consumer:
         self._tally.events += removed.events - dead
         self._tally.blocks += 1
 
-    def _decoded(self, claimed: Sequence[Claimed]) -> list[tuple[Claimed, Delivery]]:
+    def _decode_blocks(self, claimed: Sequence[Claimed]) -> list[tuple[Claimed, Delivery]]:
         pairs = []
         for block in claimed:
             try:

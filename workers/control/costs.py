@@ -58,11 +58,11 @@ class CostPrices:
         return None if None in (self.worker_hour, self.delay_second) else 0.0
 
     @classmethod
-    def in_force(cls) -> "CostPrices":
+    def load_current(cls) -> "CostPrices":
         return cls(**{name: plant_settings.value(f"price.{name}") for name in plant_settings.PRICES})
 
 
-def priced(amount: float | None, price: float | None) -> float | None:
+def compute_price(amount: float | None, price: float | None) -> float | None:
     """Money; None where the amount is not known or has no price."""
     return None if amount is None or price is None else amount * price
 
@@ -70,7 +70,7 @@ def priced(amount: float | None, price: float | None) -> float | None:
 def total(parts: Iterable[float | None]) -> float | None:
     """The sum; None where a part is not known: a sum without it would be too low."""
     known = list(parts)
-    return None if None in known else float(sum(each for each in known if each is not None))
+    return None if None in known else float(sum(part for part in known if part is not None))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,29 +137,29 @@ def loop_costs(
     if not 0.0 < hours <= MOST_HOURS:
         raise BadInput("hours", f"takes hours above 0 up to {MOST_HOURS:g}, not {hours:g}.")
     replay = replay_of(loop)
-    rows = recorded(loop, now - timedelta(hours=hours), now)
+    rows = load_records(loop, now - timedelta(hours=hours), now)
     stretches = stretches_of(rows, replay)
-    seconds = sum(len(each.inflow) for each in stretches)
+    seconds = sum(len(stretch.inflow) for stretch in stretches)
     if seconds < LEAST_SECONDS:
         raise BadInput(
             "loop", f"{loop.name} has {seconds} s of record in that time; {LEAST_SECONDS} s are needed."
         )
     law = catalog.law(loop.law)
-    values = overrides.effective_parameters(law, loop.parameters, overrides.counted_on(loop, now), now)
+    values = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     run_seconds = seconds_of_a_run(rows)
-    prices, end = CostPrices.in_force(), monotonic() + budget_seconds
+    prices, end = CostPrices.load_current(), monotonic() + budget_seconds
 
     def side(name: str, words: str, with_holds: bool = False) -> CostSide:
         if monotonic() >= end:
             raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; ask for fewer.")
         done = [
-            replay.worked(values, each.inflow, name, each.hold_seconds if with_holds else None)
-            for each in stretches
+            replay.worked(values, stretch.inflow, name, stretch.hold_seconds if with_holds else None)
+            for stretch in stretches
         ]
         return _side(name, words, done, run_seconds, prices)
 
     ours = side(loop.law, "the law with the values in force")
-    held = int(sum(each.hold_seconds.sum() for each in stretches))
+    held = int(sum(stretch.hold_seconds.sum() for stretch in stretches))
     with_holds = side(loop.law, "the law with the holds of the record", with_holds=True) if held else None
     return LoopCosts(
         hours=hours,
@@ -167,9 +167,9 @@ def loop_costs(
         run_seconds=run_seconds,
         prices=prices,
         law=ours,
-        rivals=[_beyond(ours, side(name, words)) for name, words in replay.rivals.items()],
+        rivals=[_compute_excess(ours, side(name, words)) for name, words in replay.rivals.items()],
         held_seconds=held,
-        holds=None if with_holds is None else _beyond(ours, with_holds),
+        holds=None if with_holds is None else _compute_excess(ours, with_holds),
     )
 
 
@@ -196,24 +196,24 @@ def plant_costs(
     if not 0.0 < hours <= MOST_PLANT_HOURS:
         raise BadInput("hours", f"takes hours above 0 up to {MOST_PLANT_HOURS:g}, not {hours:g}.")
     until = now.timestamp()
-    since, prices = until - 3600 * hours, CostPrices.in_force()
+    since, prices = until - 3600 * hours, CostPrices.load_current()
     rows = metric_history.columns(control, data, since, until, BUSY)
-    measured, (workers, nodes) = used_seconds(rows["at"], [rows[name] for name in BUSY])
-    worker_hours, node_hours = (None if each is None else each / 3600 for each in (workers, nodes))
-    lost = lost_events(snapshot_archive.snapshot_at(data, since), newest)
+    measured, (workers, nodes) = compute_used_seconds(rows["at"], [rows[name] for name in BUSY])
+    worker_hours, node_hours = (None if usage is None else usage / 3600 for usage in (workers, nodes))
+    lost = count_lost_events(snapshot_archive.snapshot_at(data, since), newest)
     return PlantCosts(
         hours=hours,
         measured_seconds=measured,
         worker_hours=worker_hours,
         node_hours=node_hours,
         lost_events=lost,
-        workers_cost=priced(worker_hours, prices.worker_hour),
-        nodes_cost=priced(node_hours, prices.node_hour),
-        lost_cost=priced(lost, prices.lost_event),
+        workers_cost=compute_price(worker_hours, prices.worker_hour),
+        nodes_cost=compute_price(node_hours, prices.node_hour),
+        lost_cost=compute_price(lost, prices.lost_event),
     )
 
 
-def used_seconds(
+def compute_used_seconds(
     at: Sequence[float | None], columns: Sequence[Sequence[float | None]]
 ) -> tuple[float, list[float | None]]:
     """(seconds that were observed, value·seconds of each column): each row until the next, and no longer than
@@ -229,7 +229,7 @@ def used_seconds(
     return float(lasted.sum()), sums
 
 
-def lost_events(then: Snapshot | None, now: Snapshot | None) -> int | None:
+def count_lost_events(then: Snapshot | None, now: Snapshot | None) -> int | None:
     """Events that were shed between two snapshots. A counter that began anew counts from there."""
     if then is None or now is None:
         return None
@@ -252,7 +252,7 @@ def replay_of(loop: Loop) -> LoadReplay:
 def _side(
     name: str, words: str, done: Sequence[WorkedLoad], run_seconds: float | None, prices: CostPrices
 ) -> CostSide:
-    runs, late = sum(each.runs for each in done), sum(each.late_seconds for each in done)
+    runs, late = sum(worked.runs for worked in done), sum(worked.late_seconds for worked in done)
     hours = None if run_seconds is None else runs * run_seconds / 3600
     return CostSide(
         name=name,
@@ -260,12 +260,12 @@ def _side(
         runs=runs,
         worker_hours=hours,
         late_seconds=late,
-        workers_cost=priced(hours, prices.worker_hour),
-        late_cost=priced(late, prices.delay_second),
+        workers_cost=compute_price(hours, prices.worker_hour),
+        late_cost=compute_price(late, prices.delay_second),
     )
 
 
-def _beyond(ours: CostSide, other: CostSide) -> CostDifference:
+def _compute_excess(ours: CostSide, other: CostSide) -> CostDifference:
     hours = (other.worker_hours, ours.worker_hours)
     return CostDifference(
         side=other,
@@ -278,10 +278,10 @@ def _beyond(ours: CostSide, other: CostSide) -> CostDifference:
 Row = tuple[datetime, str, Mapping[str, Any]]
 
 
-def recorded(loop: Loop, since: datetime, until: datetime) -> list[Row]:
+def load_records(loop: Loop, since: datetime, until: datetime) -> list[Row]:
     """When, in which mode, and what was observed; what was not valid is left out."""
     entries = folds.ticks(loop.entries.all(), since, until, only=("at", "mode", "observation"))
-    rows = sorted(((each.at, each.mode, each.observation) for each in entries), key=itemgetter(0))
+    rows = sorted(((entry.at, entry.mode, entry.observation) for entry in entries), key=itemgetter(0))
     return [(at, mode, seen) for at, mode, seen in rows if seen and not seen.get("unfit")]
 
 
@@ -306,8 +306,8 @@ def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedStretc
         if not parts or (row[0] - parts[-1][-1][0]).total_seconds() > LONGEST_GAP_SECONDS:
             parts.append([])
         parts[-1].append(row)
-    found = (_stretch(part, replay) for part in parts)
-    return [each for each in found if len(each.inflow)]
+    ranges = (_stretch(part, replay) for part in parts)
+    return [range_ for range_ in ranges if len(range_.inflow)]
 
 
 def _stretch(rows: Sequence[Row], replay: LoadReplay) -> RecordedStretch:

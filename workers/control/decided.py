@@ -36,7 +36,7 @@ class Decided:
     at_rest: bool = False
 
 
-def decided(
+def decide(
     loop: Loop,
     fence: int,
     setting: TickSetting,
@@ -46,26 +46,26 @@ def decided(
 ) -> Decided:
     """Raises what a sensor or a law raises."""
     law, kind = catalog.law(loop.law), kind_of(loop.law)
-    before = loop_memory.before(loop, law, setting.mode, setting.parameters)
-    sensed = _sensed(loop, snapshot, setting, before["sensor"], now)
+    before = loop_memory.load_memory(loop, law, setting.mode, setting.parameters)
+    sensed = _observe(loop, snapshot, setting, before["sensor"], now)
     guarded = _decide(law, setting, before, sensed, now)
     entry = ledger.entry_of(
         loop,
         at=now,
         fence=fence,
         mode=setting.mode,
-        parameters=setting.recorded(),
+        parameters=setting.build_record(),
         state_before=before,
         observation={**sensed.observation, **_quality(loop, sensed.measured, setting, snapshot, now)},
         guarded=guarded,
         reason=setting.reason(guarded.decision.reason, in_force, now),
         baseline=kind.readings(loop.target, snapshot),
     )
-    state = loop_memory.after(setting.mode, before, guarded, sensed)
-    return Decided(loop, fence, loop.fence, state, entry, _at_rest(entry, loop, in_force, snapshot))
+    state = loop_memory.build_memory(setting.mode, before, guarded, sensed)
+    return Decided(loop, fence, loop.fence, state, entry, _is_at_rest(entry, loop, in_force, snapshot))
 
 
-def _at_rest(entry: LedgerEntry, loop: Loop, in_force: list[Override], snapshot: Snapshot) -> bool:
+def _is_at_rest(entry: LedgerEntry, loop: Loop, in_force: list[Override], snapshot: Snapshot) -> bool:
     """Whether it decided by itself that nothing is to be done, with nothing in its way. A law that acts at
     every tick has done nothing, too, where there was nothing to decide.
     """
@@ -80,7 +80,7 @@ def rests(loop: Loop, snapshot: Snapshot) -> bool:
     return kind.at_rest is not None and kind.at_rest(loop.target, snapshot)
 
 
-def _sensed(
+def _observe(
     loop: Loop, snapshot: Snapshot, setting: TickSetting, counters: Counters | None, now: datetime
 ) -> Sensed:
     """What the loop observes: its sensor, what became of its proposals, and what a start excuses."""
@@ -91,7 +91,7 @@ def _sensed(
         sensed = replace(sensed, observation={**sensed.observation, **recalled})
     if kind.of_mode is not None:
         sensed = replace(sensed, observation={**sensed.observation, **kind.of_mode(setting.mode)})
-    measured = quality.excused(sensed.measured, loop.target, snapshot, now.timestamp())
+    measured = quality.excuse_start(sensed.measured, loop.target, snapshot, now.timestamp())
     return replace(sensed, measured=replace(measured, unit_cost=_unit_cost(loop, snapshot, setting)))
 
 

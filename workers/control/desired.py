@@ -42,7 +42,7 @@ class Desired:
         return sum(self.values.values())
 
 
-def desired(loop: Loop, now: datetime) -> Desired:
+def compute_desired(loop: Loop, now: datetime) -> Desired:
     """Raises NothingDesired: it is retired, has not decided (lately), or its measurement is invalid."""
     entry = ledger.last_entry(loop)
     if not active_loops().filter(pk=loop.pk).exists():

@@ -43,10 +43,10 @@ from django.db.models.fields.json import KT
 from controllers.framework import guard
 from workers.control import acts, loop_memory
 from workers.control.acts import Acts
-from workers.control.decided import Decided, decided, rests
+from workers.control.decided import Decided, decide, rests
 from workers.control.ledger import ledger
 from workers.control.parts.kind import REST_SECONDS
-from workers.control.setting import setting_of
+from workers.control.setting import resolve_setting
 from workers.coordination.leases import LeaseGroup
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override
@@ -102,7 +102,7 @@ def tick_due(
     here, after the others. Raises what `observe` raises.
     """
     with span("observe"):
-        seen = _seen(plant, now)
+        seen = _observe_plant(plant, now)
     overrides.expire_due(now, control)
     _judge(seen.snapshot, now)
     several = _Several(plant, control, now, clock)
@@ -130,12 +130,12 @@ def tick(
         raise error
 
     due = DueLoop(loop.pk, loop.fence, loop.ticked_at)
-    entries = _Tick(plant, _seen(plant, now), clock, fails).run([due], control)
+    entries = _Tick(plant, _observe_plant(plant, now), clock, fails).run([due], control)
     return entries[0] if entries else None
 
 
-def _seen(plant: Plant, now: datetime) -> Circumstances:
-    rows = overrides.in_force(now).select_related("loop", "node", "owner")
+def _observe_plant(plant: Plant, now: datetime) -> Circumstances:
+    rows = overrides.list_active(now).select_related("loop", "node", "owner")
     return Circumstances(plant.observe(), now, list(rows))
 
 
@@ -148,10 +148,10 @@ def _due(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, l
     """{`HERE` or an attached plant: the loops that are to be ticked}, `HERE` first, and those that are due,
     and at rest. Of those that are not to be ticked, nothing wide is read.
     """
-    resumed = {loop.pk for loop in _resumed(seen)}
-    found: dict[str, list[DueLoop]] = {HERE: []}
+    resumed = {loop.pk for loop in _list_resumed_loops(seen)}
+    due: dict[str, list[DueLoop]] = {HERE: []}
     loops = active_loops() if laws is None else active_loops().filter(law__in=laws)
-    resting = _resting(seen, loops)
+    resting = _list_resting_loops(seen, loops)
     rows = loops.annotate(plant=KT("target__plant")).order_by("name")
     at_rest = []
     for pk, fence, ticked_at, seconds, plant in rows.values_list(
@@ -161,11 +161,11 @@ def _due(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, l
             if pk in resting:
                 at_rest.append(pk)
             else:
-                found.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at))
-    return found, at_rest
+                due.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at))
+    return due, at_rest
 
 
-def _resting(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
+def _list_resting_loops(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
     """Loops that have written that there is nothing to do, not too long ago, and would write it again."""
     snapshot, now = seen.snapshot, seen.now
     if snapshot.at is None or abs(now.timestamp() - snapshot.at) > guard.STALE_SECONDS:
@@ -203,10 +203,14 @@ def least_seconds(interval_seconds: float) -> float:
     return interval_seconds - min(EARLY_SHARE * interval_seconds, EARLY_SECONDS)
 
 
-def _resumed(seen: Circumstances) -> list[Loop]:
+def _list_resumed_loops(seen: Circumstances) -> list[Loop]:
     """Those whose hold has just ended: what was met meanwhile is judged at once, not an interval later."""
     handed_over = Q(state__mode__in=Loop.HANDED_OVER) | Q(state__held=True)
-    loops = [each for each in active_loops().filter(handed_over) if not _is_stopped(each, seen.snapshot)]
+    loops = [
+        active_loop
+        for active_loop in active_loops().filter(handed_over)
+        if not _is_stopped(active_loop, seen.snapshot)
+    ]
     in_force = overrides.spread(loops, seen.overrides)
     return [
         loop
@@ -217,7 +221,7 @@ def _resumed(seen: Circumstances) -> list[Loop]:
 
 
 def _is_stopped(loop: Loop, snapshot: Snapshot) -> bool:
-    return bool(stopped.why_held(loop.target, snapshot))
+    return bool(stopped.explain_hold(loop.target, snapshot))
 
 
 def _judge(snapshot: Snapshot, now: datetime) -> None:
@@ -241,7 +245,7 @@ class _Several:
         for first in range(0, len(due), together):
             now = self._now + timedelta(seconds=self._clock() - self._began_seconds)
             if seen is None or now - seen.now > FRESH:
-                seen = _seen(self._plant, now)
+                seen = _observe_plant(self._plant, now)
             of_some = _Tick(self._plant, seen, self._clock, _log)
             entries += of_some.run(due[first : first + together], self._control)
         return entries
@@ -266,17 +270,17 @@ class _Tick:
             loops = _read([each for each in due if f"loop:{each.pk}" in fences])
             in_force = overrides.spread(loops, self._seen.overrides)
             unfinished = ledger.open_entries(loop.pk for loop in loops)
-            found = [
-                self._decided(
+            decisions = [
+                self._decide_loop(
                     loop, fences[f"loop:{loop.pk}"], in_force[loop.pk], unfinished.get(loop.pk), leases
                 )
                 for loop in loops
             ]
-            recorded = self._recorded([each for each in found if each is not None])
+            recorded = self._record_decisions([decision for decision in decisions if decision is not None])
             self._follow(recorded, leases)
-        return [each.entry for each in recorded]
+        return [decision.entry for decision in recorded]
 
-    def _decided(
+    def _decide_loop(
         self,
         loop: Loop,
         fence: int,
@@ -287,16 +291,16 @@ class _Tick:
         snapshot, now = self._seen.snapshot, self._seen.now
         with span("decide", loop=loop.name):
             try:
-                setting = setting_of(loop, in_force, snapshot, now)
+                setting = resolve_setting(loop, in_force, snapshot, now)
                 if unfinished is not None:
-                    with leases.renewed():
+                    with leases.keep_renewed():
                         acts.finish(unfinished, setting, loop, self._plant, now)
-                return decided(loop, fence, setting, in_force, snapshot, now)
+                return decide(loop, fence, setting, in_force, snapshot, now)
             except Exception as error:
                 self._failed(loop, error)
                 return None
 
-    def _recorded(self, found: list[Decided]) -> list[Decided]:
+    def _record_decisions(self, found: list[Decided]) -> list[Decided]:
         """Those that are written: together, or one by one where one of them can't be."""
         try:
             with span("record"):
@@ -307,17 +311,17 @@ class _Tick:
             return []
         except Exception as error:
             if len(found) > 1:
-                return [written for each in found for written in self._recorded([each])]
+                return [written for each in found for written in self._record_decisions([each])]
             self._failed(found[0].loop, error)
             return []
 
     def _follow(self, recorded: list[Decided], leases: LeaseGroup) -> None:
-        long = any(acts.takes_long(each.entry, each.loop) for each in recorded)
-        following = Acts([each.entry for each in recorded], self._plant, self._clock)
-        with leases.renewed() if long else nullcontext():
+        long = any(acts.takes_long(decision.entry, decision.loop) for decision in recorded)
+        following = Acts([decision.entry for decision in recorded], self._plant, self._clock)
+        with leases.keep_renewed() if long else nullcontext():
             try:
-                for each in recorded:
-                    self._follow_one(each, following)
+                for decision in recorded:
+                    self._follow_one(decision, following)
             finally:
                 following.confirm()
 
@@ -349,20 +353,24 @@ def record(found: Sequence[Decided], now: datetime) -> list[Decided]:
     if not found:
         return []
     with transaction.atomic():
-        rows = Loop.objects.select_for_update().filter(pk__in=[each.loop.pk for each in found])
+        rows = Loop.objects.select_for_update().filter(pk__in=[decision.loop.pk for decision in found])
         passed = dict(rows.order_by("pk").values_list("pk", "fence"))
-        ours = [each for each in found if _is_next(each, passed.get(each.loop.pk))]
-        for each in ours:
-            each.loop.fence, each.loop.state, each.loop.at_rest = each.fence, each.state, each.at_rest
-            each.loop.ticked_at = each.loop.decided_at = now
+        ours = [decision for decision in found if _is_next(decision, passed.get(decision.loop.pk))]
+        for decision in ours:
+            decision.loop.fence, decision.loop.state, decision.loop.at_rest = (
+                decision.fence,
+                decision.state,
+                decision.at_rest,
+            )
+            decision.loop.ticked_at = decision.loop.decided_at = now
         Loop.objects.bulk_create(
-            [each.loop for each in ours],
+            [decision.loop for decision in ours],
             update_conflicts=True,
             unique_fields=["pk"],
             update_fields=["fence", "state", "ticked_at", "decided_at", "at_rest"],
         )
-        LedgerEntry.objects.bulk_create([each.entry for each in ours])
-    for each in found:
-        if not _is_next(each, passed.get(each.loop.pk)):
-            logger.warning("Another tick of %s was there; this one leaves no trace.", each.loop.name)
+        LedgerEntry.objects.bulk_create([decision.entry for decision in ours])
+    for decision in found:
+        if not _is_next(decision, passed.get(decision.loop.pk)):
+            logger.warning("Another tick of %s was there; this one leaves no trace.", decision.loop.name)
     return ours

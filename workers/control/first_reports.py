@@ -26,12 +26,12 @@ LONGEST_INTERVALS = 3.0
 
 def write_due(now: datetime) -> list[FirstReport]:
     """Those that are due, each from its loop's ledger."""
-    found = []
-    for loop in _without():
-        since = _since(loop)
+    reports = []
+    for loop in _list_loops_without_report():
+        since = _find_report_start(loop)
         if since is not None and since + HOUR <= now:
-            found.append(_write(loop, since, since + HOUR))
-    return found
+            reports.append(_write(loop, since, since + HOUR))
+    return reports
 
 
 def begin_anew(loop: Loop, now: datetime) -> None:
@@ -39,13 +39,13 @@ def begin_anew(loop: Loop, now: datetime) -> None:
     FirstReport.objects.update_or_create(loop=loop, defaults={"since": now, "until": now, "figures": None})
 
 
-def _without() -> list[Loop]:
+def _list_loops_without_report() -> list[Loop]:
     """Loops in advise at others' plants that have no report with figures."""
     loops = active_loops().filter(law__in=OWNERS, mode=Loop.Mode.ADVISE, target__has_key="plant")
     return list(loops.exclude(first_report__figures__isnull=False))
 
 
-def _since(loop: Loop) -> datetime | None:
+def _find_report_start(loop: Loop) -> datetime | None:
     """When the hour began that is to be reported: with the first advice, or where the last report ended."""
     report = FirstReport.objects.filter(loop=loop).first()
     if report is not None:
@@ -57,7 +57,7 @@ def _since(loop: Loop) -> datetime | None:
 def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
     advised = loop.entries.filter(mode=Loop.Mode.ADVISE)
     entries = folds.ticks(advised, since, until, only=("at", "observation", "action"))
-    ticks = [_tick(each) for each in entries]
+    ticks = [_tick(entry) for entry in entries]
     value = value_of(ticks, LONGEST_INTERVALS * loop.interval_seconds)
     figures = FirstReportFigures(
         **vars(value), pause_seconds=float(loop.parameters.get("pause_seconds") or 0.0)

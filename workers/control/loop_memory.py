@@ -37,19 +37,19 @@ def resumes(last: str, mode: str) -> bool:
     return last != mode and mode not in Loop.HANDED_OVER
 
 
-def before(loop: Loop, law: Law, mode: str, parameters: Mapping[str, Any]) -> State:
+def load_memory(loop: Loop, law: Law, mode: str, parameters: Mapping[str, Any]) -> State:
     """{"law", "guard", "sensor"} as stored, or the first; in another mode as the law resumes from it."""
     stored = loop.state or {}
     law_state = _law_state(loop, law, parameters, stored.get("law"))
     guard_state = guard.read_state(stored.get("guard"))
     if resumes(last_mode(stored), mode):
-        law_state, guard_state = taken_over(law, parameters, law_state, guard_state)
+        law_state, guard_state = merge_memory(law, parameters, law_state, guard_state)
     elif isinstance(law, Lapsing) and guard_state["value"] is None:
         guard_state = {**guard_state, "value": law.lapsed}
     return {"law": law_state, "guard": guard_state, "sensor": stored.get("sensor")}
 
 
-def taken_over(
+def merge_memory(
     law: Law, parameters: Mapping[str, Any], law_state: State, guard_state: State
 ) -> tuple[State, State]:
     """What law and guard remember when the law decides again, without what has lapsed meanwhile."""
@@ -66,7 +66,7 @@ def _law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any)
         return catalog.read_state(law, parameters, None)
 
 
-def after(mode: str, before: State, guarded: Guarded, sensed: Sensed) -> State:
+def build_memory(mode: str, before: State, guarded: Guarded, sensed: Sensed) -> State:
     """What is stored. The sensor's counters go on in every mode, law and guard not in hold; in manual the law
     stands still, too (`guard.decide`).
     """

@@ -24,7 +24,7 @@ class TickSetting:
     conflict: str = ""  # why the overrides of parameters and guard are left out
     stopped: str = ""  # what people have stopped that it steers
 
-    def recorded(self) -> dict[str, Any]:
+    def build_record(self) -> dict[str, Any]:
         """As the ledger keeps it."""
         manual = {} if self.manual is None else {"manual": self.manual}
         return {**self.parameters, "guard": self.guard, **manual}
@@ -38,14 +38,14 @@ class TickSetting:
         if self.stopped:
             return not_applied(decided, f"on hold, {self.stopped}")
         if self.mode == Mode.HOLD:
-            return not_applied(decided, f"on hold{_until(in_force, now)}")
+            return not_applied(decided, f"on hold{_describe_revert(in_force, now)}")
         return decided
 
 
-def setting_of(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime) -> TickSetting:
+def resolve_setting(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime) -> TickSetting:
     """Of a loop with these overrides; on hold while what it steers is stopped."""
     setting = effective(loop, in_force, now)
-    why = stopped.why_held(loop.target, snapshot)
+    why = stopped.explain_hold(loop.target, snapshot)
     return replace(setting, mode=Mode.HOLD, manual=None, stopped=why) if why else setting
 
 
@@ -70,7 +70,7 @@ def effective(loop: Loop, in_force: list[Override], now: datetime) -> TickSettin
     )
 
 
-def _until(in_force: list[Override], now: datetime) -> str:
+def _describe_revert(in_force: list[Override], now: datetime) -> str:
     """When the mode reverts, in words; nothing where it does not."""
     holding = [each for each in in_force if each.name == "mode" and overrides.holds(each, now)]
     if not holding or holding[-1].expires_at is None:

@@ -78,8 +78,8 @@ def learn(
     """
     rehearsal = _rehearsal(loop)
     law = catalog.law(loop.law)
-    in_force = overrides.effective_parameters(law, loop.parameters, overrides.counted_on(loop, now), now)
-    searched, proven = (_recorded(loop, rehearsal, now, days, back) for back in (2 * days, days))
+    in_force = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
+    searched, proven = (_load_recorded_days(loop, rehearsal, now, days, back) for back in (2 * days, days))
     if (recorded := min(len(searched), len(proven))) < LEAST_DAYS:
         return Learned(loop, f"{recorded} of the {LEAST_DAYS} days that it takes are recorded")
 
@@ -88,25 +88,25 @@ def learn(
         return [rehearsal.cost({**in_force, **values}, day.stretches) for day in of]
 
     begin = {name: in_force[name] for name in rehearsal.tuned}
-    ranges = [SearchRange.around(_declared(law, name), value) for name, value in begin.items()]
+    ranges = [SearchRange.around(_find_declared(law, name), value) for name, value in begin.items()]
     values = design.search(lambda tried: sum(costs(tried, searched)), ranges, begin, loop.pk, evaluations)
     changed = {name: value for name, value in values.items() if value != in_force[name]}
     if not changed:
         return Learned(loop, "nothing that was tried costs less than what is in force")
     catalog.read_parameters(law, {**in_force, **changed})
     before, after = costs({}, proven), costs(values, proven)
-    found = design.improvement(before, after, seed=loop.pk)
-    if found.share < LEAST_IMPROVEMENT or found.confidence < LEAST_CONFIDENCE:
+    improvement = design.improvement(before, after, seed=loop.pk)
+    if improvement.share < LEAST_IMPROVEMENT or improvement.confidence < LEAST_CONFIDENCE:
         return Learned(
             loop,
-            f"{_words(changed)} would cost {-found.share:+.1%} on the days after, confidence"
-            f" {found.confidence:.0%}; it takes {-LEAST_IMPROVEMENT:+.0%} and {LEAST_CONFIDENCE:.0%}",
+            f"{_words(changed)} would cost {-improvement.share:+.1%} on the days after, confidence"
+            f" {improvement.confidence:.0%}; it takes {-LEAST_IMPROVEMENT:+.0%} and {LEAST_CONFIDENCE:.0%}",
         )
     of_days = [
         {"day": day.day.isoformat(), "before": round(one, 6), "after": round(other, 6)}
         for day, one, other in zip(proven, before, after, strict=True)
     ]
-    return Learned(loop, "", changed, {name: in_force[name] for name in changed}, of_days, found)
+    return Learned(loop, "", changed, {name: in_force[name] for name in changed}, of_days, improvement)
 
 
 @transaction.atomic
@@ -147,7 +147,7 @@ def open_tuning(loop: Loop) -> Tuning | None:
 def drift(tuning: Tuning, now: datetime) -> str:
     """Why it no longer holds: what it was compared with is not in force any more; "" where it is."""
     loop = tuning.loop
-    held = overrides.counted_on(loop, now)
+    held = overrides.list_effective(loop, now)
     in_force = overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)
     other = [name for name, value in tuning.instead_of.items() if in_force.get(name) != value]
     return f"{', '.join(other)} of the loop has changed since" if other else ""
@@ -162,11 +162,13 @@ def _rehearsal(loop: Loop) -> Rehearsal:
     return rehearsal
 
 
-def _declared(law: Law, name: str) -> Any:
-    return next(each for each in law.parameters if each.name == name)
+def _find_declared(law: Law, name: str) -> Any:
+    return next(parameter for parameter in law.parameters if parameter.name == name)
 
 
-def _recorded(loop: Loop, rehearsal: Rehearsal, now: datetime, days: int, back: int) -> list[RecordedDay]:
+def _load_recorded_days(
+    loop: Loop, rehearsal: Rehearsal, now: datetime, days: int, back: int
+) -> list[RecordedDay]:
     """`days` days from `back` days ago on, those of which at least one stretch is recorded."""
     first = now.astimezone(UTC).date() - timedelta(days=back)
     found = (_day(loop, rehearsal, first + timedelta(days=number)) for number in range(days))
@@ -175,14 +177,14 @@ def _recorded(loop: Loop, rehearsal: Rehearsal, now: datetime, days: int, back: 
 
 def _day(loop: Loop, rehearsal: Rehearsal, day: date) -> RecordedDay:
     midnight = datetime.combine(day, time(), UTC)
-    loads = (rehearsal.load(observed) for observed in _observed(loop, midnight))
+    loads = (rehearsal.load(observed) for observed in _sample_observations(loop, midnight))
     return RecordedDay(day, [load for load in loads if load.size])
 
 
-def _observed(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:
+def _sample_observations(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:
     """What was observed in some stretches of a day, drawn anew for each day of each loop."""
     longest_seconds = LONGEST_INTERVALS * loop.interval_seconds + rest_seconds(loop.law)
-    for place in _drawn(f"{loop.name} {midnight:%F}"):
+    for place in _draw_places(f"{loop.name} {midnight:%F}"):
         begin = midnight + timedelta(seconds=place * STRETCH_SECONDS)
         end = begin + timedelta(seconds=STRETCH_SECONDS)
         entries = folds.ticks(loop.entries.all(), begin, end, only=("at", "observation"))
@@ -193,7 +195,7 @@ def _observed(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:
             yield found
 
 
-def _drawn(words: str) -> list[int]:
+def _draw_places(words: str) -> list[int]:
     """Places of a day's stretches: as even as they can be, begun where the words say."""
     of_day = 86_400 // STRETCH_SECONDS
     offset = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4])

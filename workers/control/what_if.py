@@ -157,7 +157,7 @@ def _side(did: "_Line", values: Iterable[float]) -> Side:
     return Side(did.actions, did.total, moved)
 
 
-def _said(limited_by: str | None, terms: Mapping[str, Any]) -> Mapping[str, Any]:
+def _describe_limit(limited_by: str | None, terms: Mapping[str, Any]) -> Mapping[str, Any]:
     """Nothing where it cools down: the terms are of what was proposed then."""
     return {} if limited_by == guard.COOL_DOWN else terms
 
@@ -176,8 +176,8 @@ class _Line:
         self.actions += action is not None if lasts else size != 0
         if not lasts:
             return size
-        found = said.get(self._display.lasting) if self._law.actuator is None else value
-        self._stays = self._stays if found is None else float(found)
+        applied = said.get(self._display.lasting) if self._law.actuator is None else value
+        self._stays = self._stays if applied is None else float(applied)
         return self._stays
 
 
@@ -197,7 +197,7 @@ class _Run:
     def take(self, entry: LedgerEntry) -> None:
         """One entry; one that is no longer valid for the law is skipped, and the next begins from its own."""
         try:
-            guarded = self._decided(entry)
+            guarded = self._decide_entry(entry)
         except BadInput as error:
             self.skipped, self._state = self.skipped + 1, None
             self.first_error = self.first_error or f"entry {entry.pk}: {error}"
@@ -205,13 +205,15 @@ class _Run:
         self._go_on(entry, guarded)
         decision = guarded.decision
         sizes = (
-            self.did.take(entry.action, entry.guarded, _said(entry.limited_by, entry.terms)),
-            self.would.take(decision.action, guarded.value, _said(decision.limited_by, decision.terms)),
+            self.did.take(entry.action, entry.guarded, _describe_limit(entry.limited_by, entry.terms)),
+            self.would.take(
+                decision.action, guarded.value, _describe_limit(decision.limited_by, decision.terms)
+            ),
         )
         differs = entry.action != (None if decision.action is None else dict(decision.action))
         self.steps.append(RerunStep(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
 
-    def _decided(self, entry: LedgerEntry) -> Guarded:
+    def _decide_entry(self, entry: LedgerEntry) -> Guarded:
         """Law and guard remember what a tick did: nothing in advise, and of what failed the law does not."""
         document = self._document(entry)
         guarded = request.decide_once(self.law, document, applies=entry.mode != Loop.Mode.ADVISE)
@@ -227,7 +229,7 @@ class _Run:
         if self._state is not None:
             states = self._state["law"], self._state["guard"]
             if loop_memory.resumes(self._mode, entry.mode):
-                states = loop_memory.taken_over(self.law, document["parameters"], *states)
+                states = loop_memory.merge_memory(self.law, document["parameters"], *states)
             document["state"], document["guard"]["state"] = states
         return document
 

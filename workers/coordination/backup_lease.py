@@ -24,10 +24,10 @@ def backup_lease(control: redis.Redis) -> Lease:
 
 def is_copied(control: redis.Redis) -> bool:
     """Whether the plant is being copied now. Ask under a lease of TRANSFERS."""
-    return bool(control.exists(keys.LEASE.of(NAME)))
+    return bool(control.exists(keys.LEASE.build(NAME)))
 
 
-def transferring(control: redis.Redis) -> list[str]:
+def list_transfer_leases(control: redis.Redis) -> list[str]:
     """The leases of those who may be transferring blocks."""
-    found = [name for each in TRANSFERS for name in control.scan_iter(keys.LEASE.of(each), 1_000)]
-    return sorted(name.decode().removeprefix(keys.LEASE.of("")) for name in found)
+    found = [name for each in TRANSFERS for name in control.scan_iter(keys.LEASE.build(each), 1_000)]
+    return sorted(name.decode().removeprefix(keys.LEASE.build("")) for name in found)

@@ -47,7 +47,7 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
             following.last_run_at -= timedelta(seconds=(time.time() - TICK_AT_SECONDS) % 1.0)
         return following
 
-    def _when(self, entry: Any, next_time_to_run: float, **named: Any) -> float:
+    def _compute_due_time(self, entry: Any, next_time_to_run: float, **named: Any) -> float:
         """When the entry is to be asked whether it is due, in seconds since 1970; at no distance, now."""
         if not next_time_to_run or not _ticks_on_time(entry):
             return float(super()._when(entry, next_time_to_run, **named))

@@ -6,7 +6,7 @@ import redis
 from django.conf import settings
 
 from queues.control.connection import connect
-from queues.nodes.login import logged_in
+from queues.nodes.login import add_login
 
 TIMEOUT_SECONDS = 5.0
 
@@ -19,7 +19,7 @@ def connection(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redi
     it.
     """
     return redis.Redis.from_url(
-        logged_in(url), socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds, retry=None
+        add_login(url), socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds, retry=None
     )
 
 

@@ -43,19 +43,19 @@ def page(chosen: QuerySet[Any], rows: int, before: int | None = None, after: int
     """
     place = _place(chosen)
     if after is not None:
-        found = _ids(chosen.filter(**{f"{place}__gt": after}).order_by(place), rows + 1)
-        if len(found) <= rows:  # the first page is filled to its end, as if it had been asked for
+        row_ids = _ids(chosen.filter(**{f"{place}__gt": after}).order_by(place), rows + 1)
+        if len(row_ids) <= rows:  # the first page is filled to its end, as if it had been asked for
             return page(chosen, rows)
-        kept = found[:rows][::-1]
+        kept = row_ids[:rows][::-1]
         return KeysetPage(_rows(chosen, kept), kept[-1], kept[0])
     older = chosen if before is None else chosen.filter(**{f"{place}__lt": before})
-    found = _ids(older.order_by(f"-{place}"), rows + 1)
-    kept = found[:rows]
+    row_ids = _ids(older.order_by(f"-{place}"), rows + 1)
+    kept = row_ids[:rows]
     return KeysetPage(
         _rows(chosen, kept),
-        kept[-1] if len(found) > rows else None,
+        kept[-1] if len(row_ids) > rows else None,
         kept[0] if before is not None and kept else None,
-        alone=before is None and len(found) <= rows,
+        alone=before is None and len(row_ids) <= rows,
     )
 
 
@@ -73,10 +73,10 @@ def _rows(chosen: QuerySet[Any], ids: list[int]) -> list[Any]:
     rows.query.select_related = chosen.query.select_related
     by_id = rows.in_bulk(ids)
     # One that was deleted meanwhile is not there any more.
-    return [by_id[each] for each in ids if each in by_id]
+    return [by_id[entry_id] for entry_id in ids if entry_id in by_id]
 
 
-def counted(chosen: QuerySet[Any], listed: Listed) -> int:
+def count_listed(chosen: QuerySet[Any], listed: Listed) -> int:
     """How many there are, up to one more than MOST_COUNTED: nobody reads the difference beyond that."""
     if listed.alone:
         return len(listed.rows)

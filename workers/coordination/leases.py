@@ -27,7 +27,7 @@ class Lease:
         self.name = name
         self.fence: int | None = None
         self._control = control
-        self._key, self._fence_key = keys.LEASE.of(name), keys.FENCE.of(name)
+        self._key, self._fence_key = keys.LEASE.build(name), keys.FENCE.build(name)
         self._milliseconds = max(1, round(seconds * 1000))
         self._at_least = at_least
         self._token = secrets.token_hex(16)
@@ -37,23 +37,23 @@ class Lease:
         `at_least`; None while another holds the lease. Whoever holds it already, and may not have heard of
         it, is given its number again.
         """
-        return self._given(self._ask(self._control, max(self._at_least, at_least)))
+        return self._parse_answer(self._ask(self._control, max(self._at_least, at_least)))
 
     def _ask(self, server: redis.Redis, passed: int) -> Any:
         """Its number, or 0; of a pipeline the pipeline."""
         places = (self._key, self._fence_key)
         return server.eval(script("lease/acquire"), 2, *places, self._token, self._milliseconds, passed)
 
-    def _given(self, answer: Any) -> int | None:
+    def _parse_answer(self, answer: Any) -> int | None:
         self.fence = int(answer) or None
         return self.fence
 
     def renew(self) -> bool:
         """Hold it for its full time again; False when it was lost: stop what it protects."""
-        return self._under_token(script("lease/renew"), self._milliseconds)
+        return self._run_under_token(script("lease/renew"), self._milliseconds)
 
     @contextmanager
-    def renewed(
+    def keep_renewed(
         self, beside: Callable[[], object] = lambda: None, every_seconds: float | None = None
     ) -> Iterator[None]:
         """It is renewed meanwhile, for what may take longer than it lasts: an order to another's server.
@@ -73,11 +73,11 @@ class Lease:
 
     def release(self) -> bool:
         """Give it up; False when it was no longer ours, and another's is never touched."""
-        released = self._under_token(script("lease/release"))
+        released = self._run_under_token(script("lease/release"))
         self.fence = None
         return released
 
-    def _under_token(self, script: str, *arguments: int) -> bool:
+    def _run_under_token(self, script: str, *arguments: int) -> bool:
         return self.fence is not None and bool(self._say(self._control, script, *arguments))
 
     def _say(self, server: redis.Redis, script: str, *arguments: int) -> Any:
@@ -108,7 +108,7 @@ class LeaseGroup:
             for lease in self._leases:
                 lease._ask(pipeline, lease._at_least)
             for lease, answer in zip(self._leases, pipeline.execute(), strict=True):
-                lease._given(answer)
+                lease._parse_answer(answer)
         return {lease.name: lease.fence for lease in self._leases if lease.fence is not None}
 
     def renew(self) -> bool:
@@ -120,7 +120,7 @@ class LeaseGroup:
         return any(answers)
 
     @contextmanager
-    def renewed(self, every_seconds: float | None = None) -> Iterator[None]:
+    def keep_renewed(self, every_seconds: float | None = None) -> Iterator[None]:
         """They are renewed meanwhile; see `Lease.renewed`."""
         with _again_and_again(self.renew, every_seconds or self._seconds / 3):
             yield

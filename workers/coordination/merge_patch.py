@@ -43,7 +43,7 @@ def _compare(patch: JsonObject, name: str, before: Any, value: Any) -> None:
         patch[name] = value
 
 
-def applied(target: Any, patch: Any) -> Any:
+def apply_patch(target: Any, patch: Any) -> Any:
     """The patched document (RFC 7396, section 2), as a receiver makes it."""
     if not isinstance(patch, dict):
         return patch
@@ -52,5 +52,5 @@ def applied(target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = applied(result.get(name), value)
+            result[name] = apply_patch(result.get(name), value)
     return result

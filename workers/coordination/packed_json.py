@@ -37,14 +37,14 @@ DICTIONARY = b"""
 """.replace(b"\n", b"")
 
 
-def packed(document: Any) -> bytes:
+def pack(document: Any) -> bytes:
     """A document as it is stored."""
     text = json.dumps(document, separators=(",", ":")).encode()
     packer = zlib.compressobj(LEVEL, zdict=DICTIONARY)
     return MARK + packer.compress(text) + packer.flush()
 
 
-def unpacked(stored: bytes | str) -> Any:
+def unpack(stored: bytes | str) -> Any:
     """What was stored, packed or as JSON text."""
     if isinstance(stored, str) or bytes(stored[:1]) != MARK:
         return json.loads(stored)
@@ -55,11 +55,11 @@ class PackedJSONField(models.BinaryField):  # type: ignore[type-arg] # a field t
     """JSON in, JSON out; None is null. It can't be filtered by, but for null."""
 
     def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
-        stored = None if value is None else packed(value)
+        stored = None if value is None else pack(value)
         return super().get_db_prep_value(stored, connection, prepared)
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
-        return None if value is None else unpacked(value)
+        return None if value is None else unpack(value)
 
     def to_python(self, value: Any) -> Any:
         return value

@@ -63,10 +63,10 @@ class PlantClock:
 @cache
 def plant_clock() -> PlantClock:
     """This process's."""
-    return PlantClock(lambda: shown_by(control_server(TIMEOUT_SECONDS, acknowledged=False)))
+    return PlantClock(lambda: read_clock(control_server(TIMEOUT_SECONDS, acknowledged=False)))
 
 
-def shown_by(control: redis.Redis) -> float:
+def read_clock(control: redis.Redis) -> float:
     """What the clock of a server shows, s since 1970."""
     seconds, microseconds = control.time()
     return float(seconds + microseconds / 1e6)

@@ -38,7 +38,7 @@ class PoolWatchdog:
         self._before = figures()
         self._checks = 0  # at which all was as it is, and nothing went on
 
-    def finding(self) -> str | None:
+    def detect_fault(self) -> str | None:
         before, self._before = self._before, self._figures()
         found = self._before
         waits = found.taken > found.at_work and found.at_work < found.slots
@@ -67,7 +67,7 @@ def figures_of(worker: Any) -> Callable[[], PoolFigures]:
 def watch_pool(sender: Any, **_: Any) -> None:
     """Of signal `worker_ready`. A pool of processes sees to those that end."""
     if isinstance(sender.pool, TaskPool):
-        watch(PoolWatchdog(figures_of(sender.controller)).finding)
+        watch(PoolWatchdog(figures_of(sender.controller)).detect_fault)
 
 
 def watch_child(**_: Any) -> None:

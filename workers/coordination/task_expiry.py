@@ -16,7 +16,7 @@ from workers.coordination.plant_clock import plant_clock
 SYNCHRONISED_SECONDS = 0.5  # clocks that NTP keeps right differ by less
 
 
-def by_the_plants_clock(
+def set_expiry(
     headers: dict[str, Any], ahead_seconds: Callable[[], float] = lambda: plant_clock().ahead_seconds()
 ) -> None:
     """The `expires` of a task that is sent, which is by this host's clock."""

@@ -12,6 +12,6 @@ LEAST_MS = 1
 def throttle(control: redis.Redis, queue: str, seconds: float) -> None:
     """Admit nothing for so long, in place of what was said before; 0 admits at once."""
     if seconds > 0:
-        control.set(keys.THROTTLE.of(queue), "1", px=max(LEAST_MS, round(1000 * seconds)))
+        control.set(keys.THROTTLE.build(queue), "1", px=max(LEAST_MS, round(1000 * seconds)))
     else:
-        control.delete(keys.THROTTLE.of(queue))
+        control.delete(keys.THROTTLE.build(queue))

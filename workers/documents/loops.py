@@ -52,7 +52,7 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     cause: str | None = None
     last_mode: str | None = None
 
-    def decided_in(self, *modes: str) -> bool:
+    def was_decided_in(self, *modes: str) -> bool:
         """Whether it is in one of these modes, and was at its last decision: only then is that in force."""
         return self.mode in modes and self.last_mode in (None, self.mode)
 

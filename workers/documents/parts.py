@@ -27,12 +27,12 @@ def node_part(node: str) -> str:
     return f"node {node}"
 
 
-def starting(parts: Parts, names: Iterable[str]) -> str | None:
+def find_starting(parts: Parts, names: Iterable[str]) -> str | None:
     """The first of the named parts that has not run yet and still may take its time."""
     return next((name for name in names if _is_new(parts.get(name)) and parts[name].state != "running"), None)
 
 
-def settling(parts: Parts, names: Iterable[str]) -> str | None:
+def find_settling(parts: Parts, names: Iterable[str]) -> str | None:
     """The first of the named parts that starts, or has so lately that it still catches up."""
     return next((name for name in names if _is_new(parts.get(name))), None)
 

@@ -5,7 +5,7 @@ everybody else.
 from msgspec.structs import force_setattr
 
 from queues.nodes.node_state import NORMAL
-from queues.stored_document import StoredDocument, decoded, encoded
+from queues.stored_document import StoredDocument, decode_document, encode_document
 from workers.documents.alerts import AlertStatus
 from workers.documents.bands import ExpectedBands
 from workers.documents.hosts import HostStatus
@@ -103,12 +103,12 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
 
     def to_json(self) -> bytes:
         """The stored form."""
-        return encoded(self)
+        return encode_document(self)
 
     @classmethod
     def from_json(cls, text: bytes | str) -> "Snapshot":
         """Read the stored form. Raises `BadDocument` naming the field."""
-        return decoded(cls, text, "snapshot")
+        return decode_document(cls, text, "snapshot")
 
 
 NOTHING_SEEN = Snapshot()

@@ -80,10 +80,10 @@ def _appearances(data: Path, since: int, until: int) -> tuple[Appearance, ...]:
         except (BadDocument, OSError):
             return None
 
-    return tuple(found_in(read, since, until))
+    return tuple(find_in_snapshots(read, since, until))
 
 
-def found_in(read: Read, since: float, until: float) -> list[Appearance]:
+def find_in_snapshots(read: Read, since: float, until: float) -> list[Appearance]:
     """The same of any source of snapshots."""
     reads: dict[float, ShownParts | None] = {}
 
@@ -98,14 +98,15 @@ def found_in(read: Read, since: float, until: float) -> list[Appearance]:
     found: list[Appearance] = []
     for (late_at, late), (early_at, early) in itertools.pairwise(known):
         found += [
-            _located(parts_at, each, early_at, late_at, until) for each in _differences(early, late, late_at)
+            _locate_appearances(parts_at, difference, early_at, late_at, until)
+            for difference in _differences(early, late, late_at)
         ]
-    settled_at = _settled_at(known, since)
+    settled_at = _find_settled_time(known, since)
     news = [each for each in found if each.how not in SETTLING or each.at > settled_at]
     return sorted(news, key=lambda each: -each.at)
 
 
-def _settled_at(known: list[tuple[float, ShownParts]], since: float) -> float:
+def _find_settled_time(known: list[tuple[float, ShownParts]], since: float) -> float:
     """Until then what is seen for the first time is no news: nobody had watched before."""
     oldest_at = known[-1][0] if known else since
     return oldest_at + SETTLING_SECONDS if oldest_at > since else since
@@ -168,7 +169,7 @@ def _jump(before: float | None, after: float | None) -> How | None:
     return "fell" if before >= JUMP * after else None
 
 
-def _located(
+def _locate_appearances(
     parts_at: Callable[[float], ShownParts | None],
     found: Appearance,
     early_at: float,

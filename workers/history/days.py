@@ -13,7 +13,7 @@ def is_day(text: str) -> bool:
     return checks.DAY.accepts(text) and checks.DAY.read(text) == text
 
 
-def named_days(paths: Iterable[Path], suffix: str = "") -> list[str]:
+def list_days(paths: Iterable[Path], suffix: str = "") -> list[str]:
     """The days that paths are named by, each once, in order; what has another name is left out."""
     found = {path.name.removeprefix("day=").removesuffix(suffix) for path in paths}
     return sorted(filter(is_day, found))

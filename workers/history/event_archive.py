@@ -57,14 +57,14 @@ def partitions(
     return sorted(found)
 
 
-def checked(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
+def check_files(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
     """Distinguish sound files from others by their footers (fast: no data is read)."""
-    return _sorted_out(files, lambda path: _footer_fault(path, schema))
+    return _sort_out_files(files, lambda path: _footer_fault(path, schema))
 
 
 def read_through(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
     """The same, but every page of every file is read: for when Spark stumbled over a sound footer."""
-    return _sorted_out(files, lambda path: _footer_fault(path, schema) or _page_fault(path))
+    return _sort_out_files(files, lambda path: _footer_fault(path, schema) or _page_fault(path))
 
 
 def demand(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str], ...]:
@@ -87,7 +87,7 @@ def parquet_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
 
 
-def _sorted_out(files: Iterable[Path], fault_of: Callable[[Path], str]) -> Checked:
+def _sort_out_files(files: Iterable[Path], fault_of: Callable[[Path], str]) -> Checked:
     sound: list[Path] = []
     faults: list[dict[str, str]] = []
     for path in files:
@@ -101,10 +101,10 @@ def _sorted_out(files: Iterable[Path], fault_of: Callable[[Path], str]) -> Check
 
 def _footer_fault(path: Path, schema: pa.Schema) -> str:
     try:
-        found = parquet.read_schema(path)
+        schema_read = parquet.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         return f"is corrupt: {_line(error)}"
-    return "" if (wrong := _differences(found, schema)) == "" else f"has a foreign schema: {wrong}"
+    return "" if (wrong := _differences(schema_read, schema)) == "" else f"has a foreign schema: {wrong}"
 
 
 def _page_fault(path: Path) -> str:

@@ -19,7 +19,7 @@ import redis
 
 from controllers.design.change_points import change_points
 from controllers.design.expected_band import AHEAD_SECONDS, DAY_SECONDS, BandForecaster, ForecastBand
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.documents.bands import ExpectedBand, ExpectedBands, RateChange
 from workers.history.minute_rates import MINUTE_SECONDS, MinuteRates
 
@@ -61,9 +61,9 @@ class BandWatch:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def of(cls, control: redis.Redis, data: Path) -> "BandWatch":
+    def load(cls, control: redis.Redis, data: Path) -> "BandWatch":
         """From what the plant has kept."""
-        return cls(MinuteRates(control, data).of)
+        return cls(MinuteRates(control, data).build)
 
     def rows(self, queues: Sequence[str], now_seconds: float) -> ExpectedBands:
         """What was made last; a queue that has just come has none yet, one that is gone has none."""
@@ -76,7 +76,7 @@ class BandWatch:
             )
             self._thread.start()
         there = {name: rows for name, rows in self._found.queues.items() if name in queues}
-        return changed(self._found, queues=there)
+        return replace_fields(self._found, queues=there)
 
     def wait(self) -> None:
         """Until what is being made is."""
@@ -129,12 +129,12 @@ class BandWatch:
 def _changes(at: Floats, rates: Floats, now_seconds: float) -> list[RateChange]:
     """The newest of the last day."""
     day = at >= now_seconds - DAY_SECONDS
-    found = change_points(at[day], rates[day])[-MOST_CHANGES:]
+    changes = change_points(at[day], rates[day])[-MOST_CHANGES:]
     return [
         RateChange(
-            at=round(each.at_seconds, DIGITS),
-            before=round(each.before, DIGITS),
-            after=round(each.after, DIGITS),
+            at=round(change.at_seconds, DIGITS),
+            before=round(change.before, DIGITS),
+            after=round(change.after, DIGITS),
         )
-        for each in found
+        for change in changes
     ]

@@ -19,7 +19,7 @@ import redis
 
 from controllers.design.expected_band import LEAST_STRETCHES, PastStretches
 from controllers.design.forecast import Forecaster
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.documents.plants import LoadForecast
 from workers.history import training_sets
 from workers.history.minute_rates import DAY_SECONDS, MinuteRates
@@ -73,7 +73,7 @@ class LoadForecasts:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def of(cls, control: redis.Redis, data: Path) -> "LoadForecasts":
+    def load(cls, control: redis.Redis, data: Path) -> "LoadForecasts":
         """From what the plant has kept."""
         history = History(control, data)
         return cls(lambda source, now: past_of(history, data, source, now))
@@ -96,14 +96,16 @@ class LoadForecasts:
             self._thread.join()
 
     def _renew(self, sources: Sources, now_seconds: float) -> None:
-        found = {}
+        forecasts = {}
         for name, source in sources.items():
             try:
-                found[name] = self._forecast(name, self._past(source, now_seconds), now_seconds)
+                forecasts[name] = self._forecast(name, self._past(source, now_seconds), now_seconds)
             except Exception as error:  # a fault here must not end the watch of the plant
                 logger.exception("No forecast for %s.", name)
-                found[name] = document(now_seconds, refused=f"foreseeing it failed ({type(error).__name__})")
-        self._documents = found
+                forecasts[name] = document(
+                    now_seconds, refused=f"foreseeing it failed ({type(error).__name__})"
+                )
+        self._documents = forecasts
 
     def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> LoadForecast:
         stretches = PastStretches.of(past.at_seconds, past.rates_per_second)
@@ -114,7 +116,7 @@ class LoadForecasts:
         forecaster = self._forecasters.setdefault(name, Forecaster(DAY_SECONDS))
         ahead = now_seconds + (np.arange(WINDOWS, dtype=np.float64) + 0.5) * WINDOW_SECONDS
         mean, deviation = forecaster.ahead(stretches.at_seconds, stretches.means, ahead)
-        return changed(
+        return replace_fields(
             document(now_seconds, past),
             mean_per_second=np.round(mean, DIGITS).tolist(),
             deviation_per_second=np.round(deviation, DIGITS).tolist(),
@@ -140,26 +142,26 @@ class History:
         self._control, self._data = control, data
         self._known: dict[LoadSource, MinuteRates] = {}
 
-    def of(self, source: LoadSource, now_seconds: float) -> tuple[Floats, Floats]:
+    def build(self, source: LoadSource, now_seconds: float) -> tuple[Floats, Floats]:
         """Times and what was offered then, events/s."""
         minutes = self._known.setdefault(source, MinuteRates(self._control, self._data))
-        at, rates = minutes.of(source.series, now_seconds)
+        at, rates = minutes.build(source.series, now_seconds)
         return at, np.nansum(rates, axis=0)
 
 
 def past_of(history: History, data: Path, source: LoadSource, now_seconds: float) -> OfferedLoad:
     """What was offered, measured and, before that, from the training sets of its queues."""
-    at, measured = history.of(source, now_seconds)
+    at, measured = history.build(source, now_seconds)
     try:
         trained = [training_sets.newest(data, name, now_seconds) for name in source.queues]
     except TrainingRefused as error:
         return OfferedLoad(at, measured, None, str(error))
-    if not trained or any(each is None for each in trained):
+    if not trained or any(training_set is None for training_set in trained):
         return OfferedLoad(at, measured, None, None)
-    return _joined(at, measured, [each for each in trained if each is not None])
+    return _join_sets(at, measured, [training_set for training_set in trained if training_set is not None])
 
 
-def _joined(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingSet]) -> OfferedLoad:
+def _join_sets(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingSet]) -> OfferedLoad:
     """The sets' windows that all queues have, up to where the measured begins."""
     common = trained[0].at_seconds
     for each in trained[1:]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from queues.files.inside_folder import path_inside
-from workers.history.days import named_days
+from workers.history.days import list_days
 
 RAW = pa.schema([("time", pa.timestamp("us", "UTC")), ("series", pa.string()), ("value", pa.float64())])
 ROOT = "metrics"
@@ -25,7 +25,7 @@ def raw_folder(data: Path, day: str) -> Path:
 
 def raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:
     """The days with raw figures, from day to day, both included."""
-    found = named_days((data / RAW_ROOT).glob("day=*"))
+    found = list_days((data / RAW_ROOT).glob("day=*"))
     return [day for day in found if since <= day <= until and any(raw_folder(data, day).glob("*.parquet"))]
 
 
@@ -51,5 +51,5 @@ def rollup_file(step: str, day: str) -> str:
 
 def rollup_days(data: Path, step: str, since: str = "", until: str = "9999") -> list[str]:
     """The days with roll-ups of this step, from day to day, both included."""
-    found = named_days((data / ROOT / step).glob("day=*.parquet"), ".parquet")
+    found = list_days((data / ROOT / step).glob("day=*.parquet"), ".parquet")
     return [day for day in found if since <= day <= until]

@@ -47,19 +47,21 @@ def columns(
     `means`: a window gives one row, its mean in its middle. What is computed with takes these: of a rate in
     bursts the middle between its least and its greatest is far from its mean.
     """
-    since, until = (min(max(0.0, each), LAST_SECONDS) for each in (since_seconds, until_seconds))
+    since, until = (min(max(0.0, instant), LAST_SECONDS) for instant in (since_seconds, until_seconds))
     earlier = {name: before for name in series if (before := _earlier(name)) is not None}
     parts: dict[str, list[Part]] = {name: [] for name in dict.fromkeys([*series, *earlier.values()])}
-    step = _kept_step(data, _step(until - since if range_seconds is None else range_seconds), since, until)
+    step = _choose_kept_step(
+        data, _step(until - since if range_seconds is None else range_seconds), since, until
+    )
     if step is not None:
         since = (_add_means if means else _add_windows)(parts, data, step, since, until)
     since = _add_seconds(parts, data, since, until)
     _add_live(parts, control, since, until)
-    found = _on_one_axis(parts)
+    joined = _on_one_axis(parts)
     for name, before in earlier.items():
-        pairs = zip(found[name], found[before], strict=True)
-        found[name] = [older if value is None else value for value, older in pairs]
-    return {name: found[name] for name in ("at", *series)}
+        pairs = zip(joined[name], joined[before], strict=True)
+        joined[name] = [older if value is None else value for value, older in pairs]
+    return {name: joined[name] for name in ("at", *series)}
 
 
 def _earlier(name: str) -> str | None:
@@ -81,7 +83,7 @@ def _step(range_seconds: float) -> str | None:
     return next(step for longest, step in STEPS if range_seconds <= longest)
 
 
-def _kept_step(data: Path, step: str | None, since: float, until: float) -> str | None:
+def _choose_kept_step(data: Path, step: str | None, since: float, until: float) -> str | None:
     """The step, or the next longer one that is kept of these days: of what is fine the oldest goes first."""
     first, last = _day(since), _day(until)
     raw = metric_files.raw_days(data, first)
@@ -99,11 +101,11 @@ def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: flo
     width = metric_files.STEPS[step]
     files = _rollups(data, step, since - width, until)
     tables = [_windows(path, path.stat().st_mtime_ns, tuple(parts)) for path in files]
-    table = _between(pa.concat_tables(tables), since - width, until) if tables else None
+    table = _select_between(pa.concat_tables(tables), since - width, until) if tables else None
     if not table:
         return since
     end = _end(table)
-    for name, rows in _by_series(table):
+    for name, rows in _group_by_series(table):
         begins = _seconds(rows["time"])
         whole = begins < end
         least, greatest = (rows[column].to_numpy()[whole] for column in ("minimum", "maximum"))
@@ -117,11 +119,11 @@ def _add_means(parts: dict[str, list[Part]], data: Path, step: str, since: float
     """The same of the windows' means. It is asked once, so that no file is kept."""
     width = metric_files.STEPS[step]
     tables = [_rows(path, ("mean",), parts) for path in _rollups(data, step, since - width, until)]
-    table = _between(pa.concat_tables(tables), since - width, until) if tables else None
+    table = _select_between(pa.concat_tables(tables), since - width, until) if tables else None
     if not table:
         return since
     end = _end(table)
-    for name, rows in _by_series(table):
+    for name, rows in _group_by_series(table):
         begins = _seconds(rows["time"])
         whole = begins < end
         parts[name].append((begins[whole] + width / 2, rows["mean"].to_numpy()[whole]))
@@ -143,10 +145,10 @@ def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: 
     """The spilled rows of the range; gives the second from which on nothing is spilled."""
     for day in metric_files.raw_days(data, _day(since), _day(until)):
         for path in event_archive.parquet_files(metric_files.raw_folder(data, day)):
-            first, last = (int(each.split("-")[0]) / 1000 for each in path.stem.split("_"))
+            first, last = (int(part.split("-")[0]) / 1000 for part in path.stem.split("_"))
             if last < since or first > until:
                 continue
-            for name, rows in _by_series(_between(_rows(path, ("value",), parts), since, until)):
+            for name, rows in _group_by_series(_select_between(_rows(path, ("value",), parts), since, until)):
                 parts[name].append((_seconds(rows["time"]), rows["value"].to_numpy()))
     spilled = metric_files.last_spilled(data)
     # From the next millisecond after the last that was spilled.
@@ -175,12 +177,12 @@ def _rows(path: Path, values: tuple[str, ...], series: Collection[str]) -> pa.Ta
     return pq.read_table(path, columns=["time", "series", *values], filters=wanted, partitioning=None)
 
 
-def _between(table: pa.Table, since: float, until: float) -> pa.Table:
+def _select_between(table: pa.Table, since: float, until: float) -> pa.Table:
     first, last = (pa.scalar(_instant(each), pa.timestamp("us", "UTC")) for each in (since, until))
     return table.filter((pc.field("time") >= first) & (pc.field("time") <= last))
 
 
-def _by_series(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+def _group_by_series(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     for name in pc.unique(table["series"]).to_pylist():
         yield name, table.filter(pc.equal(table["series"], name))
 
@@ -189,13 +191,13 @@ def _on_one_axis(parts: dict[str, list[Part]]) -> dict[str, list[float | None]]:
     """Every series on the times of all; of rows that came twice (two spills that overlap) one is kept."""
     times = [at for pieces in parts.values() for at, _ in pieces]
     axis = np.unique(np.concatenate(times)) if times else np.empty(0)
-    found: dict[str, list[Any]] = {"at": axis.tolist()}
+    columns_by_name: dict[str, list[Any]] = {"at": axis.tolist()}
     for name, pieces in parts.items():
         column = np.full(len(axis), np.nan)
         for at, values in pieces:
             column[np.searchsorted(axis, at)] = values
-        found[name] = np.where(np.isnan(column), cast(Any, None), column).tolist()
-    return found
+        columns_by_name[name] = np.where(np.isnan(column), cast(Any, None), column).tolist()
+    return columns_by_name
 
 
 def _seconds(times: pa.ChunkedArray) -> NDArray[np.float64]:

@@ -82,7 +82,7 @@ def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
     yield from _numbers("totals", snapshot.totals, TOTALS)
     yield from _numbers("pipeline", snapshot.pipeline, PIPELINE)
     for name, application in snapshot.pipeline.applications.items():
-        yield from _shedding(f"pipeline.applications.{name}", application)
+        yield from _list_shedding_series(f"pipeline.applications.{name}", application)
         for operator, document in application.operators.items():
             yield from _numbers(f"pipeline.applications.{name}.operators.{operator}", document, OPERATOR)
     for kind, names in PER_KIND.items():
@@ -111,7 +111,7 @@ def _bands(bands: ExpectedBands) -> Iterator[tuple[str, float]]:
             yield from _numbers(f"bands.queues.{queue}.{rate}", band, BAND)
 
 
-def _shedding(prefix: str, application: ApplicationStatus) -> Iterator[tuple[str, float]]:
+def _list_shedding_series(prefix: str, application: ApplicationStatus) -> Iterator[tuple[str, float]]:
     """Of an application that has ever shed something: by pattern."""
     if application.shed_events:
         yield from _numbers(prefix, application, ("shed_share", "latency_p95_seconds"))
@@ -139,20 +139,20 @@ def columns(
     a column of None.
     """
     wanted = None if series is None else list(dict.fromkeys(series))
-    found: dict[str, list[float | None]] = {name: [] for name in wanted or ()}
+    columns_by_name: dict[str, list[float | None]] = {name: [] for name in wanted or ()}
     at: list[float | None] = []
     for entry_id, fields in _rows(control, since_seconds, until_seconds):
         for name in wanted if wanted is not None else [name.decode() for name in fields]:
-            column = found.setdefault(name, [])
+            column = columns_by_name.setdefault(name, [])
             # A series that was absent so far (a queue made just now) is filled up to here.
             column.extend([None] * (len(at) - len(column)))
             # Only what was asked for is read: a row holds many times as much.
             text = fields.get(name.encode())
             column.append(None if text is None else float(text))
         at.append(int(entry_id.split(b"-")[0]) / 1000)
-    for column in found.values():
+    for column in columns_by_name.values():
         column.extend([None] * (len(at) - len(column)))
-    return {"at": at, **found}
+    return {"at": at, **columns_by_name}
 
 
 def _rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> Iterator[tuple[bytes, Any]]:

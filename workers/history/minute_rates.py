@@ -22,7 +22,7 @@ class MinuteRates:
         self._series: tuple[str, ...] = ()
         self._at, self._rates = np.zeros(0), np.zeros((0, 0))
 
-    def of(self, series: Sequence[str], now_seconds: float) -> tuple[Floats, Floats]:
+    def build(self, series: Sequence[str], now_seconds: float) -> tuple[Floats, Floats]:
         """Mean time of each minute of the past in which anything was measured (s), and the mean of each
         series then (series by minutes; NaN: nothing of this one).
         """
@@ -34,7 +34,7 @@ class MinuteRates:
         # The newest minute may not have been over: it is read again.
         begin = since if at.size == 0 else at[-1] - at[-1] % MINUTE_SECONDS
         before = at < begin
-        found = _by_minute(*self._read(begin, now_seconds, None if before.any() else PAST_SECONDS))
+        found = _average_by_minute(*self._read(begin, now_seconds, None if before.any() else PAST_SECONDS))
         self._at = np.concatenate([at[before], found[0]])
         self._rates = np.concatenate([rates[:, before], found[1]], axis=1)
         return self._at, self._rates
@@ -50,7 +50,7 @@ class MinuteRates:
         return at[known], rates[:, known]
 
 
-def _by_minute(at: Floats, rates: Floats) -> tuple[Floats, Floats]:
+def _average_by_minute(at: Floats, rates: Floats) -> tuple[Floats, Floats]:
     """Mean time and mean rates of each minute in which something was measured."""
     _, place, counts = np.unique(at // MINUTE_SECONDS, return_inverse=True, return_counts=True)
     times = np.bincount(place, weights=at, minlength=counts.size) / np.maximum(counts, 1)

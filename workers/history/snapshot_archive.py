@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from queues.files.inside_folder import path_inside
 from workers.documents.snapshot import Snapshot
-from workers.history.days import named_days
+from workers.history.days import list_days
 
 ROOT = "snapshots"
 BLOCK_SECONDS = 60
@@ -105,7 +105,7 @@ def snapshot_at(data: Path, at_seconds: float) -> Snapshot | None:
 
     What an older version kept is read with a default for each field that it did not have. Raises BadDocument.
     """
-    found = max(_near(data, at_seconds), key=lambda frame: frame[0], default=None)
+    found = max(_find_near_frame(data, at_seconds), key=lambda frame: frame[0], default=None)
     if found is None or at_seconds - found[0] > REACH_SECONDS:
         return None
     return Snapshot.from_json(found[1])
@@ -121,14 +121,14 @@ def nearest_seconds(data: Path, at_seconds: float) -> tuple[float | None, float 
 
 def days(data: Path) -> list[str]:
     """The days of which blocks are kept, in order."""
-    return named_days((data / ROOT).glob("day=*"))
+    return list_days((data / ROOT).glob("day=*"))
 
 
 def day_folder(data: Path, day: str) -> Path:
     return path_inside(data / ROOT, f"day={day}", "day")
 
 
-def _near(data: Path, at_seconds: float) -> Iterator[Frame]:
+def _find_near_frame(data: Path, at_seconds: float) -> Iterator[Frame]:
     """The newest frame not after the instant in the block that may hold it, and in what is open."""
     # A minute may begin on the day before.
     starts = [start for day in _days_around(at_seconds) for start in _starts(data, day)]
@@ -175,8 +175,8 @@ def _lines(frames: Iterable[Frame]) -> bytes:
 
 def _starts(data: Path, day: str) -> list[float]:
     """When the blocks of a day begin, as their names say."""
-    found = day_folder(data, day).glob(f"[0-9]*{SUFFIX}")
-    return [float(path.name.removesuffix(SUFFIX)) for path in found]
+    paths = day_folder(data, day).glob(f"[0-9]*{SUFFIX}")
+    return [float(path.name.removesuffix(SUFFIX)) for path in paths]
 
 
 def _days_around(at_seconds: float) -> set[str]:

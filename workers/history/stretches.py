@@ -32,7 +32,7 @@ from queues.errors import BadInput
 from queues.events.composition import COLUMNS, NONE
 from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
-from workers.history.event_archive import Partition, checked, parquet_files, partitions
+from workers.history.event_archive import Partition, check_files, parquet_files, partitions
 from workers.history.snapshot_archive import snapshot_at
 
 SLICES = 12
@@ -63,7 +63,7 @@ class Stretch:
     def slice_seconds(self) -> float:
         return (self.until - self.since) / SLICES
 
-    def moved(self, seconds: float) -> "Stretch":
+    def shift(self, seconds: float) -> "Stretch":
         return Stretch(self.since - seconds, self.until - seconds)
 
     def ends(self) -> list[float]:
@@ -75,9 +75,9 @@ class Stretch:
         last = _day(self.until + DAY_SECONDS)
         return partitions(data, [queue] if queue else (), _day(self.since), last)
 
-    def archived_queues(self, data: Path) -> set[str]:
+    def list_archived_queues(self, data: Path) -> set[str]:
         """Of which anything may be archived in it."""
-        return {each.queue for each in self.partitions(data)}
+        return {partition.queue for partition in self.partitions(data)}
 
 
 @dataclass
@@ -121,11 +121,11 @@ def figures_of(
     that is more than the budget.
     """
     spending = budget or ReadBudget()
-    counts = archived(stretch, data, queue, spending, archives)
-    return with_snapshots(counts, stretch, data, queue, spending, archives)
+    counts = count_archived(stretch, data, queue, spending, archives)
+    return count_with_snapshots(counts, stretch, data, queue, spending, archives)
 
 
-def with_snapshots(
+def count_with_snapshots(
     counts: Mapping[str, Sliced],
     stretch: Stretch,
     data: Path,
@@ -146,12 +146,12 @@ def with_snapshots(
 
     found = StretchFigures()
     found.counts.update(counts)
-    counted = stretch.archived_queues(data) if archives is None else archives
+    counted = stretch.list_archived_queues(data) if archives is None else archives
     add_snapshots(found, stretch, read, queue, counted)
     return found
 
 
-def archived(
+def count_archived(
     stretch: Stretch,
     data: Path,
     queue: str = "",
@@ -166,14 +166,14 @@ def archived(
             continue
         for path in parquet_files(partition.folder(data)):
             spending.spend()
-            for file in checked([path]).files:
-                for batch in _within(file, stretch):
+            for file in check_files([path]).files:
+                for batch in _read_batches(file, stretch):
                     spending.spend(batch.num_rows)
                     _add_archived(found, batch, stretch)
     return {name: sliced for name, sliced in found.items() if sliced}
 
 
-def _within(path: Path, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+def _read_batches(path: Path, stretch: Stretch) -> Iterator[pa.RecordBatch]:
     """Batch by batch, in this thread: a file is never in memory whole."""
     since, until = (
         pa.scalar(datetime.fromtimestamp(each, UTC), pa.timestamp("us", "UTC"))
@@ -193,7 +193,7 @@ def _groups(file: pq.ParquetFile, stretch: Stretch) -> list[int]:
     def may_have(group: int) -> bool:
         rows = file.metadata.row_group(group)
         columns = (rows.column(at) for at in range(rows.num_columns))
-        stated = next(each.statistics for each in columns if each.path_in_schema == "time")
+        stated = next(column.statistics for column in columns if column.path_in_schema == "time")
         if stated is None or not stated.has_min_max:
             return True
         return bool(stated.min.timestamp() < stretch.until and stated.max.timestamp() >= stretch.since)
@@ -215,13 +215,13 @@ def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Stre
             known = found[name].get(value)
             found[name][value] = [float(each) for each in row] if known is None else _sum(known, row)
         if len(found[name]) > MOST_COUNTED:
-            found[name] = _folded(found[name], _most_frequent(found[name], count=MOST_COUNTED // 5))
+            found[name] = _fold_rare_values(found[name], _most_frequent(found[name], count=MOST_COUNTED // 5))
 
 
 def fold_rare(ours: Sliced, theirs: Sliced) -> tuple[Sliced, Sliced]:
     """Two stretches with the MOST_VALUES values that are the most frequent in both together, and the rest."""
     kept = _most_frequent(ours, theirs, count=MOST_VALUES)
-    return _folded(ours, kept), _folded(theirs, kept)
+    return _fold_rare_values(ours, kept), _fold_rare_values(theirs, kept)
 
 
 def _most_frequent(*counted: Sliced, count: int) -> set[str]:
@@ -232,7 +232,7 @@ def _most_frequent(*counted: Sliced, count: int) -> set[str]:
     return {value for value, _ in totals.most_common(count)} - {REST}
 
 
-def _folded(sliced: Sliced, kept: set[str]) -> Sliced:
+def _fold_rare_values(sliced: Sliced, kept: set[str]) -> Sliced:
     rest = [row for value, row in sliced.items() if value not in kept]
     found = {value: row for value, row in sliced.items() if value in kept}
     return {**found, REST: np.sum(rest, axis=0).tolist()} if rest else found
@@ -256,17 +256,17 @@ def add_snapshots(
     for place, (before, after) in enumerate(itertools.pairwise(shown)):
         if after is None:
             continue
-        counted = _counted(before, after, stretch.slice_seconds, queue)
-        sampled = _sampled(after, stretch.slice_seconds, queue, archived)
+        counted = _count_changes(before, after, stretch.slice_seconds, queue)
+        sampled = _count_samples(after, stretch.slice_seconds, queue, archived)
         for dimension, value, events in itertools.chain(counted, sampled):
             slices = figures.counts[dimension].setdefault(value, [0.0] * SLICES)
             slices[place] += max(0.0, events)
-        for dimension, value, measure, number in _measured(after, queue):
+        for dimension, value, measure, number in _measure_changes(after, queue):
             if number is not None:
                 figures.measures[dimension, value, measure].append(number)
 
 
-def _counted(
+def _count_changes(
     before: Snapshot | None, after: Snapshot, seconds: float, only: str
 ) -> Iterator[tuple[str, str, float]]:
     for name, queue in after.queues.items():
@@ -295,7 +295,7 @@ def _counted(
                 yield f"type at {name}", kind, seconds * rate
 
 
-def _sampled(
+def _count_samples(
     shown: Snapshot, seconds: float, only: str, archived: Collection[str]
 ) -> Iterator[tuple[str, str, float]]:
     """Events of queues that are not archived, as what their producers sampled says that they are made of."""
@@ -309,7 +309,7 @@ def _sampled(
                 yield dimension, REST, each * (sample.events - sum(found.values()))
 
 
-def _measured(shown: Snapshot, only: str) -> Iterator[tuple[str, str, str, float | None]]:
+def _measure_changes(shown: Snapshot, only: str) -> Iterator[tuple[str, str, str, float | None]]:
     for name, queue in shown.queues.items():
         if only and name != only:
             continue

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from queues import environment as variables
-from workers.host.environment import needed, python_path
+from workers.host.environment import python_path, select_needed
 from workers.host.process_limits import ProcessLimits, was_over_cpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ class ProcessFailed(Exception):  # noqa: N818
 def answer_of(module: str, order: Any, seconds: float) -> Any:
     """What the module, run as a process that calls `serve`, answers. Raises ProcessFailed."""
     environment = {
-        **needed(variables.PROCESS),
+        **select_needed(variables.PROCESS),
         variables.PYTHONPATH: python_path(str(ROOT)),
         "NETRC": "/dev/null",
     }

@@ -42,7 +42,7 @@ def _local_nat64_addresses(bits: int) -> list[ipaddress.IPv4Address]:
     without_gap = (bits >> 64 << 56) | (bits & (1 << 56) - 1)  # 120 bits
     readings = [ipaddress.IPv4Address(without_gap >> 88 - prefix & 0xFFFF_FFFF) for prefix in (48, 56, 64)]
     readings.append(_last_32_bits(bits))
-    return [each for each in dict.fromkeys(readings) if each not in _UNSPECIFIED_NETWORK]
+    return [fromkey for fromkey in dict.fromkeys(readings) if fromkey not in _UNSPECIFIED_NETWORK]
 
 
 def _last_32_bits(bits: int) -> ipaddress.IPv4Address:

@@ -11,11 +11,11 @@ def driver_settings(master: str) -> dict[str, str]:
     """Spark's settings for a driver of this master."""
     if master.startswith("local"):
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    host = variables.SPARK_DRIVER_HOST.text() or _towards(master) or socket.gethostname()
+    host = variables.SPARK_DRIVER_HOST.text() or _find_local_address(master) or socket.gethostname()
     return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
 
 
-def _towards(master: str) -> str:
+def _find_local_address(master: str) -> str:
     """This host's address on the way to the first master of `spark://host:port[,host:port…]`; "" without one.
 
     A name may stand for several networks, and after a container's restart for one that is gone: executors

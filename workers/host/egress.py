@@ -101,7 +101,7 @@ def check_url(
     refuses. Where a name leads is checked when it is connected to. schemes: those taken, with their usual
     ports, which are allowed; ports: that are allowed besides, for whoever speaks their protocol.
     """
-    begins = " or ".join(f"{each}://" for each in reversed(list(schemes)))
+    begins = " or ".join(f"{scheme}://" for scheme in reversed(list(schemes)))
     takes = f"takes an address that begins with {begins}."
     try:
         parsed = httpx.URL(url if isinstance(url, str) else "")
@@ -143,11 +143,11 @@ def _check_host(host: str, field: str) -> None:
 
 def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
     """Why nobody may be sent to this address, "" when one may."""
-    networks = allowed_networks() if allowed is None else tuple(allowed)
+    networks = load_allowed_networks() if allowed is None else tuple(allowed)
     carried = carried_addresses(address)
-    for each in [address, *carried]:
-        kind = next((kind for kind, network in REFUSED if each in network), "")
-        if kind and not any(each in network for network in networks):
+    for candidate in [address, *carried]:
+        kind = next((kind for kind, network in REFUSED if candidate in network), "")
+        if kind and not any(candidate in network for network in networks):
             return (
                 f"leads to {address} ({kind}), where addresses that people type may not lead; an"
                 " administrator allows networks in WEIR_EGRESS_ALLOW."
@@ -155,29 +155,29 @@ def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
     return ""
 
 
-def allowed_networks() -> tuple[Network, ...]:
+def load_allowed_networks() -> tuple[Network, ...]:
     """Of the environment. Raises BadInput that quotes what is none."""
     return networks_of(settings.WEIR_EGRESS_ALLOW)
 
 
 def networks_of(text: str) -> tuple[Network, ...]:
-    found = []
-    for each in text.split():
+    networks = []
+    for part in text.split():
         try:
-            found.append(ipaddress.ip_network(each))
+            networks.append(ipaddress.ip_network(part))
         except ValueError:
-            message = f"takes networks such as 10.1.0.0/16, separated by spaces, not {each[:60]!r}."
+            message = f"takes networks such as 10.1.0.0/16, separated by spaces, not {part[:60]!r}."
             raise BadInput(variables.EGRESS_ALLOW.name, message) from None
-    return tuple(found)
+    return tuple(networks)
 
 
-def resolved(host: str, port: int) -> list[str]:
+def resolve_addresses(host: str, port: int) -> list[str]:
     """All addresses of a name."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
-def _within(seconds: float, resolve: Resolve, host: str, port: int) -> Sequence[str]:
+def _run_with_deadline(seconds: float, resolve: Resolve, host: str, port: int) -> Sequence[str]:
     """What `resolve` answers. Raises what it raises, and TimeoutError: the system's own takes half a minute
     where no name server answers, and can't be ended, so it is left to itself.
     """
@@ -202,7 +202,7 @@ def _within(seconds: float, resolve: Resolve, host: str, port: int) -> Sequence[
 def addresses_of(
     host: str,
     port: int,
-    resolve: Resolve = resolved,
+    resolve: Resolve = resolve_addresses,
     ports: frozenset[int] = frozenset(),
     seconds: float = RESOLVING_SECONDS,
 ) -> list[str]:
@@ -212,7 +212,7 @@ def addresses_of(
     """
     try:
         check_port(port, ports=ports)
-        addresses = [ipaddress.ip_address(each) for each in _within(seconds, resolve, host, port)]
+        addresses = [ipaddress.ip_address(each) for each in _run_with_deadline(seconds, resolve, host, port)]
     except BadInput as error:
         raise AddressRefused(f"{host}: {error.message}") from None
     except (OSError, UnicodeError, ValueError) as error:
@@ -321,7 +321,7 @@ class Transport(httpx.HTTPTransport):
     def __init__(
         self,
         total_seconds: float | None = None,
-        resolve: Resolve = resolved,
+        resolve: Resolve = resolve_addresses,
         monotonic: Callable[[], float] = time.monotonic,
         **more: Any,
     ) -> None:
@@ -329,7 +329,7 @@ class Transport(httpx.HTTPTransport):
         self._total_seconds, self._monotonic = total_seconds, monotonic
         self._local = threading.local()
         # httpx offers no argument for it; tests/security/host/test_egress.py holds that it is in place.
-        self._pool._network_backend = _Backend(resolve, self._left)
+        self._pool._network_backend = _Backend(resolve, self._compute_time_left)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if self._total_seconds is not None:
@@ -340,7 +340,7 @@ class Transport(httpx.HTTPTransport):
             raise EgressRefused(f"{request.url.host} {error.message}", request=request) from None
         return super().handle_request(request)
 
-    def _left(self) -> float:
+    def _compute_time_left(self) -> float:
         deadline: float | None = getattr(self._local, "deadline", None)
         return 3_600.0 if deadline is None else deadline - self._monotonic()
 

@@ -45,8 +45,8 @@ EVERYWHERE = frozenset(
 )
 EVERYWHERE_PREFIXES = ("ARROW_", "LC_", "MALLOC_", "PYSPARK_", "SPARK_")
 PIPELINE = frozenset(
-    each.name
-    for each in (
+    variable.name
+    for variable in (
         variables.REDIS_URL,
         variables.DATA,
         variables.NODE_LOGIN,
@@ -63,7 +63,7 @@ def python_path(root: str) -> str:
     return os.pathsep.join(filter(None, [root, variables.PROCESS.get(variables.PYTHONPATH, "")]))
 
 
-def needed(
+def select_needed(
     environment: Mapping[str, str], names: Collection[str] = (), prefixes: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """Of an environment what every process may have, and these names and prefixes."""
@@ -76,17 +76,17 @@ def needed(
 
 
 @contextmanager
-def narrowed(environment: Mapping[str, str]) -> Iterator[None]:
+def narrow_environment(environment: Mapping[str, str]) -> Iterator[None]:
     """While inside, processes that are started get this environment, and no other thread should need more."""
     before = dict(variables.PROCESS)
-    _become(environment)
+    _replace_environment(environment)
     try:
         yield
     finally:
-        _become(before)
+        _replace_environment(before)
 
 
-def _become(environment: Mapping[str, str]) -> None:
+def _replace_environment(environment: Mapping[str, str]) -> None:
     for name in set(variables.PROCESS) - set(environment):
         del variables.PROCESS[name]
     variables.PROCESS.update(environment)

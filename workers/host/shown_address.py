@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 HIDDEN = "…"
 
 
-def shown_address(url: str) -> str:
+def mask_address(url: str) -> str:
     """Scheme, host and port, and HIDDEN for whatever is behind them; of what is no address HIDDEN alone."""
     try:
         parts = urlsplit(url)

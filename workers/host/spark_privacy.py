@@ -20,7 +20,7 @@ from typing import Any
 from queues import environment as variables
 from queues.errors import BadInput
 from queues.private_files import private_folder, write_private
-from workers.host.java import quoted
+from workers.host.java import quote_option
 
 SHORTEST_SECRET = 32
 _TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -34,7 +34,7 @@ def java_options(folder: Path) -> str:
     """No file in /tmp: neither Java's counters, which others can read, nor what it puts aside."""
     temporary = folder / "tmp"
     private_folder(temporary)
-    return f"{_NO_COUNTERS} {quoted(f'-Djava.io.tmpdir={temporary}')}"
+    return f"{_NO_COUNTERS} {quote_option(f'-Djava.io.tmpdir={temporary}')}"
 
 
 def private_settings(master: str, folder: Path) -> dict[str, str]:
@@ -100,7 +100,7 @@ def owner_of(connection: socket.socket) -> int | None:
     if not _TCP_TABLES[0].exists():
         return None
     with suppress(OSError):
-        wanted = (_in_hex(connection.getpeername()), _in_hex(connection.getsockname()))
+        wanted = (_format_as_hex(connection.getpeername()), _format_as_hex(connection.getsockname()))
         for local, remote, uid in _connections():
             if (local[-13:], remote[-13:]) == wanted:
                 return uid
@@ -115,7 +115,7 @@ def _connections() -> Iterator[tuple[str, str, int]]:
                 yield fields[1], fields[2], int(fields[7])
 
 
-def _in_hex(address: tuple[str, int]) -> str:
+def _format_as_hex(address: tuple[str, int]) -> str:
     """As the kernel writes an IPv4 address; at the end of a mapped IPv6 address it is the same."""
     (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
     return f"{number:08X}:{address[1]:04X}"

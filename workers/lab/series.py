@@ -54,6 +54,6 @@ def read_series(data: Path, number: int, law: str) -> tuple[float, dict[str, Flo
     path = path_inside(data / ROOT, series_file(number, law).removeprefix(f"{ROOT}/"), "law")
     if not path.exists():
         return 0.0, {}
-    with np.load(path, allow_pickle=False) as found:
-        columns = {name: found[name] for name in found.files}
+    with np.load(path, allow_pickle=False) as archive:
+        columns = {name: archive[name] for name in archive.files}
     return float(columns.pop(STEP)), columns

@@ -49,7 +49,7 @@ class ObjectiveTally:
     minute: int = 0  # that was counted last
 
     @classmethod
-    def of(cls, objective: Objective, minute: int) -> "ObjectiveTally":
+    def load(cls, objective: Objective, minute: int) -> "ObjectiveTally":
         """With the minutes that were written. Raises BadInput where its expressions can't be read."""
         window = objective.window_days * MINUTES_PER_DAY
         counts = MinuteCounts(window, minute)
@@ -75,10 +75,10 @@ class ObjectiveTally:
         """Count what the snapshot shows."""
         self.minute = minute
         self.counts.advance(minute)
-        found, seconds = figures.of(self.objective.kind, self.objective.subject), figures.seconds
+        found, seconds = figures.compute_figures(self.objective.kind, self.objective.subject), figures.seconds
         rates = zip(found, self.measure.rates(list(found.values())), strict=True)
         known = {name: each for name, each in rates if each is not None}
-        self.now = _summed(known.values()) if known else None
+        self.now = _sum_rates(known.values()) if known else None
         if self.now is None:
             return
         bad, total = self.carried + self.now[0] * seconds, self.now[1] * seconds
@@ -113,14 +113,14 @@ class ObjectiveTally:
             total=round(whole.total, DIGITS),
             left=round(allowed(whole, row.target) - whole.bad, DIGITS),
             left_share=None if share is None else round(share, 6),
-            window_budget=_rounded(window_budget(whole, row.target, self.counts.minutes)),
+            window_budget=_round_rate(window_budget(whole, row.target, self.counts.minutes)),
             bad_per_second=None if self.now is None else round(self.now[0], DIGITS),
             per_second=None if self.now is None else round(self.now[1], DIGITS),
-            burn={pair.name: _rounded(pair_rate(self.counts, pair, row.target)) for pair in PAIRS},
-            running=self._running(),
+            burn={pair.name: _round_rate(pair_rate(self.counts, pair, row.target)) for pair in PAIRS},
+            running=self._load_running_minute(),
         )
 
-    def _running(self) -> RunningMinute | None:
+    def _load_running_minute(self) -> RunningMinute | None:
         if not self.unwritten and not self.carried:
             return None
         minute = max(self.unwritten, default=self.minute)
@@ -131,29 +131,29 @@ class ObjectiveTally:
 
     def rows(self, before: int) -> list[ObjectiveMinute]:
         """The minutes before this one that are not written."""
-        found = []
+        rows = []
         for minute, burnt in self.unwritten.items():
             bad, total = self.counts.of(minute)
             if minute < before and (total > 0 or bad > 0):
-                most = sorted(burnt.items(), key=lambda each: -each[1])[:MOST_SUBJECTS]
+                most = sorted(burnt.items(), key=lambda rate_row: -rate_row[1])[:MOST_SUBJECTS]
                 kept = {name: round(value, DIGITS) for name, value in most}
                 row = ObjectiveMinute(
                     objective=self.objective, minute=minute, bad=bad, total=total, burnt=kept
                 )
-                found.append(row)
-        return found
+                rows.append(row)
+        return rows
 
     def forget(self, before: int) -> None:
         """What was written."""
         self.unwritten = {minute: burnt for minute, burnt in self.unwritten.items() if minute >= before}
 
 
-def _summed(rates: Iterable[tuple[float, float]]) -> tuple[float, float]:
+def _sum_rates(rates: Iterable[tuple[float, float]]) -> tuple[float, float]:
     pairs = list(rates)
     return sum(bad for bad, _ in pairs), sum(total for _, total in pairs)
 
 
-def _rounded(rate: float | None) -> float | None:
+def _round_rate(rate: float | None) -> float | None:
     return None if rate is None else round(rate, DIGITS)
 
 
@@ -190,7 +190,7 @@ class ObjectiveBook:
         for tally in self._tallies.values():
             tally.count(figures, minute)
         self._minute = minute
-        return {each.name: self._status(each) for each in objectives}
+        return {objective.name: self._status(objective) for objective in objectives}
 
     def _resume(self, before: Snapshot) -> None:
         """Go on from the last snapshot of who was killed; one that ended has written all it knew."""
@@ -234,23 +234,23 @@ class ObjectiveBook:
 
     def _follow(self, objectives: list[Objective], minute: int) -> None:
         """A tally for each objective as it is now."""
-        known = {each.pk for each in objectives}
+        known = {objective.pk for objective in objectives}
         self._tallies = {key: tally for key, tally in self._tallies.items() if key in known}
-        for each in objectives:
-            tally, refused = self._tallies.get(each.pk), self._refused.get(each.pk)
-            if tally and tally.objective.revision == each.revision:
+        for objective in objectives:
+            tally, refused = self._tallies.get(objective.pk), self._refused.get(objective.pk)
+            if tally and tally.objective.revision == objective.revision:
                 continue
-            if refused and refused[0] == each.revision:
+            if refused and refused[0] == objective.revision:
                 continue
-            if tally and not is_another(tally.objective, each):
+            if tally and not is_another(tally.objective, objective):
                 tally.settle(minute)
                 self._write(minute + 1, [tally])
             try:
-                self._tallies[each.pk] = ObjectiveTally.of(each, minute)
-                self._refused.pop(each.pk, None)
+                self._tallies[objective.pk] = ObjectiveTally.load(objective, minute)
+                self._refused.pop(objective.pk, None)
             except BadInput as error:
-                self._tallies.pop(each.pk, None)
-                self._refused[each.pk] = (each.revision, str(error))
+                self._tallies.pop(objective.pk, None)
+                self._refused[objective.pk] = (objective.revision, str(error))
 
     def _write(self, before: int, tallies: list[ObjectiveTally] | None = None) -> None:
         """Write the minutes before this one; what can't be written now is with the next minute."""

@@ -39,17 +39,17 @@ def define(
 
     `revision`: the one that the change was made from; None overwrites. Raises BadInput.
     """
-    checks.name().of(name, "name", end=".")
-    found = Objective.objects.select_for_update().filter(name=name).first()
-    if found is None and Objective.objects.count() >= MOST_OBJECTIVES:
+    checks.name().validate(name, "name", end=".")
+    objective = Objective.objects.select_for_update().filter(name=name).first()
+    if objective is None and Objective.objects.count() >= MOST_OBJECTIVES:
         raise BadInput("name", f"is one too many: there are {MOST_OBJECTIVES} objectives; remove one first.")
-    if found is not None and revision is not None and found.revision != revision:
+    if objective is not None and revision is not None and objective.revision != revision:
         raise BadInput("revision", "is outdated: somebody has changed the objective; open it again.")
-    before = None if found is None else document(found)
-    row = found or Objective(name=name)
-    for field, value in checked(fields, before).items():
+    before = None if objective is None else document(objective)
+    row = objective or Objective(name=name)
+    for field, value in validate_fields(fields, before).items():
         setattr(row, field, value)
-    row.revision = 1 if found is None else found.revision + 1
+    row.revision = 1 if objective is None else objective.revision + 1
     row.changed_by, row.changed_at = by, now
     row.save()
     if before is not None and any(before[each] != getattr(row, each) for each in COUNTED):
@@ -59,10 +59,10 @@ def define(
 
 def is_another(before: Objective, now: Objective) -> bool:
     """Whether an objective counts something else than it did."""
-    return any(getattr(before, each) != getattr(now, each) for each in COUNTED)
+    return any(getattr(before, field) != getattr(now, field) for field in COUNTED)
 
 
-def checked(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """All fields of an objective, the given ones in the place of those before. Raises BadInput."""
     checks.refuse_unknown(fields, FIELDS, "", message="is not known; an objective has {known}.")
     given = {"kind": "plant", "window_days": 30, **(before or {}), **fields}
@@ -81,7 +81,7 @@ def checked(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) 
 
 
 def _choice(known: list[str], value: Any, field: str) -> str:
-    return str(checks.choice(known, ", ".join(filter(None, known))).of(value, field, end="."))
+    return str(checks.choice(known, ", ".join(filter(None, known))).validate(value, field, end="."))
 
 
 def _text(value: Any, field: str) -> str:

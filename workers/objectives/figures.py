@@ -26,7 +26,7 @@ from workers.documents.pipeline import UNHEARD, ApplicationStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history import metrics
-from workers.steering.ladder_level import closed_share
+from workers.steering.ladder_level import compute_closed_share
 
 Figures = Mapping[str, float | None]
 SHEDDING = ("offered_per_second", "shed_per_second")
@@ -47,7 +47,7 @@ class PlantFigures:
     before: Snapshot = NOTHING_SEEN
     seconds: float = 1.0
 
-    def of(self, kind: str, subject: str) -> Mapping[str, Figures]:
+    def compute_figures(self, kind: str, subject: str) -> Mapping[str, Figures]:
         """Name → figures, of the one subject or of each of its kind; none where it is not there."""
         found: Mapping[str, Figures] = getattr(self, f"_{kind}s")
         if kind == "plant" or not subject:
@@ -58,7 +58,7 @@ class PlantFigures:
     def _plants(self) -> Mapping[str, Figures]:
         totals = {name: getattr(self.snapshot.totals, name) for name in metrics.TOTALS}
         latency = _latency(totals["latency_p95_seconds"], self.snapshot.queues.values())
-        shedding = self._shedding(self.snapshot.pipeline.applications)
+        shedding = self._sum_shedding(self.snapshot.pipeline.applications)
         return {"": {**totals, "latency_p95_seconds": latency, **shedding}}
 
     @cached_property
@@ -77,39 +77,44 @@ class PlantFigures:
     def _queue(self, name: str, row: QueueStatus) -> Figures:
         applications = self.snapshot.pipeline.applications
         readers = [reader for reader, each in applications.items() if name in each.queues]
-        dead = [each.dead_per_second for each in row.containers.values() if each.dead_per_second is not None]
+        dead = [
+            container.dead_per_second
+            for container in row.containers.values()
+            if container.dead_per_second is not None
+        ]
         return {
-            **{each: getattr(row, each) for each in metrics.PER_KIND["queues"]},
+            **{queue: getattr(row, queue) for queue in metrics.PER_KIND["queues"]},
             "latency_p95_seconds": _latency(row.latency_p95_seconds, [row]),
-            **self._shedding(readers),
+            **self._sum_shedding(readers),
             "dead_per_second": sum(dead) if dead else None,
-            "throttled_share": closed_share(name, self.snapshot),
+            "throttled_share": compute_closed_share(name, self.snapshot),
         }
 
     def _application(self, name: str, row: ApplicationStatus) -> Figures:
-        read = [self.snapshot.queues[each] for each in row.queues if each in self.snapshot.queues]
+        read = [self.snapshot.queues[queue] for queue in row.queues if queue in self.snapshot.queues]
         if self._is_silent:
             return {**dict.fromkeys(NAMES["application"]), "latency_p95_seconds": _latency(None, read)}
-        late = sum(each.late_per_second for each in row.operators.values())
+        late = sum(operator.late_per_second for operator in row.operators.values())
         return {
             **{each: getattr(row, each) for each in metrics.APPLICATION},
             "latency_p95_seconds": _latency(row.latency_p95_seconds, read),
-            **self._shedding([name]),
-            "late_per_second": self._counted(name, "late_events", late),
+            **self._sum_shedding([name]),
+            "late_per_second": self._compute_counter_rate(name, "late_events", late),
         }
 
-    def _shedding(self, names: Iterable[str]) -> Figures:
+    def _sum_shedding(self, names: Iterable[str]) -> Figures:
         """Of these applications together; of none, nothing is offered and nothing shed."""
         rows = {name: self.snapshot.pipeline.applications[name] for name in names}
         if rows and self._is_silent:
             return dict.fromkeys(SHEDDING)
         offered = sum(row.offered_per_second or 0.0 for row in rows.values())
         shed = sum(
-            self._counted(name, "shed_events", row.shed_per_second or 0.0) for name, row in rows.items()
+            self._compute_counter_rate(name, "shed_events", row.shed_per_second or 0.0)
+            for name, row in rows.items()
         )
         return dict(zip(SHEDDING, (offered, shed), strict=True))
 
-    def _counted(self, application: str, counter: str, rate_per_second: float) -> float:
+    def _compute_counter_rate(self, application: str, counter: str, rate_per_second: float) -> float:
         """By how much a counter has grown, per second that is counted; the rate where that is not known."""
         rows = [each.pipeline.applications.get(application) for each in (self.before, self.snapshot)]
         before, now = (None if row is None else int(getattr(row, counter)) for row in rows)

@@ -38,7 +38,7 @@ class Measure:
     def names(self) -> frozenset[str]:
         """The figures that it reads."""
         read = (self.condition, self.lost, self.of)
-        return frozenset[str]().union(*(each.columns for each in read if each is not None))
+        return frozenset[str]().union(*(expression.columns for expression in read if expression is not None))
 
     def rates(self, subjects: Sequence[Figures]) -> list[Rates]:
         """Of each subject; all at once, since there may be many."""
@@ -49,14 +49,16 @@ class Measure:
         totals = [1.0] * count if self.of is None else self.of.values(columns, count).to_pylist()
         if self.lost is not None:
             found = zip(self.lost.values(columns, count).to_pylist(), totals, strict=True)
-            return [_known(bad, total) for bad, total in found]
+            return [_drop_unknown(bad, total) for bad, total in found]
         assert self.condition is not None
         good = self.condition.truth(columns, count).to_pylist()
         pairs = zip(good, totals, strict=True)
-        return [_known(None if kept is None else 0.0 if kept else total, total) for kept, total in pairs]
+        return [
+            _drop_unknown(None if kept is None else 0.0 if kept else total, total) for kept, total in pairs
+        ]
 
 
-def _known(bad: float | None, total: float | None) -> Rates:
+def _drop_unknown(bad: float | None, total: float | None) -> Rates:
     """A share of nothing is no number, and says as little as what is not known."""
     if bad is None or total is None or not (math.isfinite(bad) and math.isfinite(total)) or total < 0:
         return None
@@ -71,16 +73,16 @@ def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
         raise BadInput(
             "of", 'is missing: it says of how much that is lost, such as offered_per_second, or "1".'
         )
-    found = Measure(
+    measured = Measure(
         parse(condition, "condition") if condition.strip() else None,
         parse_quantity(lost, "lost") if lost.strip() else None,
         parse_quantity(of, "of") if of.strip() else None,
     )
     for field in ("condition", "lost", "of"):
-        _check_names(kind, getattr(found, field), field)
-    if found.of is not None and not found.of.columns and not found.of.values({}, 1)[0].as_py() > 0:
+        _check_names(kind, getattr(measured, field), field)
+    if measured.of is not None and not measured.of.columns and not measured.of.values({}, 1)[0].as_py() > 0:
         raise BadInput("of", "takes how much there is: a figure, or a number above 0, such as 1.")
-    return found
+    return measured
 
 
 def _check_names(kind: str, expression: Predicate | Quantity | None, field: str) -> None:

@@ -71,22 +71,31 @@ def report(objective: Objective, now_seconds: float, incidents: Iterable[Inciden
     )
     minutes, bad, total = table[:, 0].astype(np.int64), table[:, 1], table[:, 2]
     hours, place = np.unique(minutes // MINUTES_PER_HOUR, return_inverse=True)
-    sums = [np.bincount(place, weights=each, minlength=hours.size) for each in (bad, total)]
+    sums = [np.bincount(place, weights=minute_row, minlength=hours.size) for minute_row in (bad, total)]
     counted = [
         HourCount(float(hour * MINUTES_PER_HOUR * MINUTE_SECONDS), float(wrong), float(whole))
         for hour, wrong, whole in zip(hours, *sums, strict=True)
     ]
-    burnt = [IncidentBurn(each, _during(minutes, bad, each, now_seconds)) for each in incidents]
+    burnt = [
+        IncidentBurn(incident, _count_during_incident(minutes, bad, incident, now_seconds))
+        for incident in incidents
+    ]
     return BurnReport(
         float(bad.sum()),
         float(total.sum()),
         counted,
-        _by_subject(objective, rows.filter(bad__gt=0).values_list("burnt", flat=True), float(bad.sum())),
-        sorted((each for each in burnt if each.bad > 0), key=lambda each: -each.bad)[:MOST_ROWS],
+        _group_by_subject(
+            objective, rows.filter(bad__gt=0).values_list("burnt", flat=True), float(bad.sum())
+        ),
+        sorted((incident for incident in burnt if incident.bad > 0), key=lambda incident: -incident.bad)[
+            :MOST_ROWS
+        ],
     )
 
 
-def _by_subject(objective: Objective, burnt: Iterable[dict[str, float]], whole: float) -> list[SubjectBurn]:
+def _group_by_subject(
+    objective: Objective, burnt: Iterable[dict[str, float]], whole: float
+) -> list[SubjectBurn]:
     """An objective about one subject was missed there alone."""
     if objective.subject or objective.kind == Objective.Kind.PLANT:
         return [SubjectBurn(objective.subject or "the plant", whole)] if whole > 0 else []
@@ -98,7 +107,9 @@ def _by_subject(objective: Objective, burnt: Iterable[dict[str, float]], whole: 
     return sorted(found, key=lambda each: -each.bad)[:MOST_ROWS]
 
 
-def _during(minutes: npt.NDArray[np.int64], bad: Floats, incident: IncidentSpan, now_seconds: float) -> float:
+def _count_during_incident(
+    minutes: npt.NDArray[np.int64], bad: Floats, incident: IncidentSpan, now_seconds: float
+) -> float:
     """A minute counts to an incident that touches it."""
     until = now_seconds if incident.until is None else incident.until
     first, last = incident.since // MINUTE_SECONDS, until // MINUTE_SECONDS

@@ -94,7 +94,7 @@ class Collector:
         self._format = TraceContextTextMapPropagator()
 
     @classmethod
-    def connected(cls) -> "Collector":
+    def open(cls) -> "Collector":
         """As the environment says. What waits when the process ends is sent, within END_SECONDS."""
         exporter = OTLPSpanExporter(session=session(), timeout=SEND_SECONDS)
 
@@ -136,5 +136,7 @@ class Collector:
 
 def _texts(parent: Mapping[str, Any]) -> dict[str, str]:
     """Its header names in lower case, and only what W3C's Trace Context reads."""
-    found = {name.lower(): value for name, value in parent.items()}
-    return {name: found[name] for name in ("traceparent", "tracestate") if isinstance(found.get(name), str)}
+    headers = {name.lower(): value for name, value in parent.items()}
+    return {
+        name: headers[name] for name in ("traceparent", "tracestate") if isinstance(headers.get(name), str)
+    }

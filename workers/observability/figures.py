@@ -33,7 +33,7 @@ class FiguresSender:
     def __init__(self, families: Families, send: Callable[[MetricsData], bool] | None = None) -> None:
         self._families, self._send, self._resource = families, send or metrics_sender(), resource()
         self._sent_at_seconds = 0.0
-        self.unsent: Unsent[Snapshot] = Unsent("sets of metrics", self._sent, most=1, batch=1)
+        self.unsent: Unsent[Snapshot] = Unsent("sets of metrics", self._send_snapshots, most=1, batch=1)
 
     def add(self, snapshot: Snapshot) -> None:
         """Of each second's snapshot those that are due; a clock that was set back does not stop them."""
@@ -43,10 +43,10 @@ class FiguresSender:
         self._sent_at_seconds = at_seconds
         self.unsent.put(snapshot)
 
-    def _sent(self, snapshots: Sequence[Snapshot]) -> bool:
+    def _send_snapshots(self, snapshots: Sequence[Snapshot]) -> bool:
         return all(
-            self._send(metrics_data(self._families(each), each.at or 0.0, self._resource))
-            for each in snapshots
+            self._send(metrics_data(self._families(snapshot), snapshot.at or 0.0, self._resource))
+            for snapshot in snapshots
         )
 
 

@@ -25,7 +25,7 @@ PREFIX = "weir."
 TRACE = "trace"
 
 
-def on() -> bool:
+def is_enabled() -> bool:
     """Whether spans are sent."""
     return variables.OTLP_ENDPOINT.is_set()
 
@@ -36,29 +36,29 @@ def _collector_of(pid: int) -> "Collector":
     # Who sets no collector does not pay for what speaks to one.
     from workers.observability.collector import Collector
 
-    return Collector.connected()
+    return Collector.open()
 
 
 @contextmanager
 def span(name: str, parent: Mapping[str, Any] | None = None, /, **ids: object) -> Iterator[None]:
     """Also `logs.about(**ids)`. parent: what `carry` has put into a message, or the headers of a request."""
-    with logs.about(**ids):
-        if not on():
+    with logs.add_context(**ids):
+        if not is_enabled():
             yield
             return
         collector = _collector_of(os.getpid())
         attributes = {f"{PREFIX}{key}": value for key, value in logs.ids().items() if key != TRACE}
-        with collector.span(name, attributes, parent) as trace, logs.about(**{TRACE: trace}):
+        with collector.span(name, attributes, parent) as trace, logs.add_context(**{TRACE: trace}):
             yield
 
 
 def note(attributes: Mapping[str, str | int | float | bool], name: str = "") -> None:
     """Of the span that one is in; name: a better one than it began with."""
-    if on():
+    if is_enabled():
         _collector_of(os.getpid()).note(attributes, name)
 
 
 def carry(headers: MutableMapping[str, Any]) -> None:
     """Into a message, for the span of who takes it."""
-    if on():
+    if is_enabled():
         _collector_of(os.getpid()).carry(headers)

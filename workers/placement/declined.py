@@ -18,7 +18,7 @@ LOAD_RATIO = 1.25
 Observation = Mapping[str, Any]
 
 
-def declined(loop: Loop, observation: Observation) -> dict[str, Any]:
+def list_declined(loop: Loop, observation: Observation) -> dict[str, Any]:
     """{"declined": {act: True}} of a loop that advises; one that acts by itself asks nobody."""
     found = {act: True for act in ACTS if _is_declined(loop.law, act, observation)}
     return {"declined": found}
@@ -35,7 +35,7 @@ def has_changed(before: Observation, now: Observation) -> bool:
     """Whether a plant that node scaling observed differs so that another answer may be given."""
     if _shape(before) != _shape(now):
         return True
-    loads = sorted(sum(float(queue["rate"]) for queue in each["queues"]) for each in (before, now))
+    loads = sorted(sum(float(queue["rate"]) for queue in plant["queues"]) for plant in (before, now))
     capacity = sum(float(node["capacity"]) for node in now["nodes"])
     return loads[1] - loads[0] > LOAD_CHANGE * capacity and loads[1] > LOAD_RATIO * loads[0]
 

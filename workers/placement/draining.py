@@ -20,7 +20,7 @@ from workers.coordination.backup_lease import SETTLING, is_copied
 from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
-from workers.placement.execution import noted_away, route_from, segment_on
+from workers.placement.execution import list_away_nodes, route_from, segment_on
 from workers.placement.transfer import MOST_MOVED, PASS_SECONDS, Deadline
 from workers.steering import overrides
 
@@ -41,9 +41,9 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
     lease = Lease(control, SETTLING, LEASE_SECONDS)
     with lease as fence:
         if fence is not None and not is_copied(control):
-            with lease.renewed():  # each container may wait for a node that does not answer
+            with lease.keep_renewed():  # each container may wait for a node that does not answer
                 settle(topology, snapshot)
-    if empty := list(_empty(topology, _settled(now))):
+    if empty := list(_empty(topology, _list_settled_containers(now))):
         projection.retire_containers(control, empty, thresholds)
 
 
@@ -54,14 +54,16 @@ def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float
     Those marked for a node that is no more are let go: they are handled where they are.
     """
     going_on = set(Plan.objects.filter(state=Plan.State.RUNNING).values_list("empties", flat=True))
-    deadline = Deadline.after(PASS_SECONDS, monotonic)
+    deadline = Deadline.start(PASS_SECONDS, monotonic)
     moved = 0
-    for queue, node in _marked(topology, snapshot):
+    for queue, node in _list_marked_nodes(topology, snapshot):
         if node in going_on:
             continue
         try:
             route = route_from(topology, queue, node)
-            route.source.stay([target for target in route.source.marked() if target not in topology.nodes])
+            route.source.stay(
+                [target for target in route.source.list_marked_nodes() if target not in topology.nodes]
+            )
             # Weight 0 everywhere: nothing new departs.
             nothing_new = replace(route, weights=dict.fromkeys(route.targets, 0))
             moved += nothing_new.run(SETTLE_BYTES, MOST_MOVED, deadline).blocks
@@ -78,14 +80,14 @@ def _strays(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]
                 yield name, node
 
 
-def _marked(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+def _list_marked_nodes(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     for name, queue in snapshot.queues.items():
         for node, row in queue.containers.items():
             if row.leaving_blocks and name in topology.queues and node in topology.nodes:
                 yield name, node
 
 
-def _settled(now: datetime) -> list[tuple[str, str]]:
+def _list_settled_containers(now: datetime) -> list[tuple[str, str]]:
     """(queue, node) of containers that have had no points for long enough."""
     since = now - timedelta(seconds=SETTLE_SECONDS)
     rows = Container.objects.filter(points=0, draining_since__lte=since)
@@ -96,7 +98,7 @@ def _empty(topology: Topology, containers: list[tuple[str, str]]) -> Iterator[tu
     """Asked of the node itself: a heartbeat is a second old. One that does not answer holds what it holds,
     and is waited for once.
     """
-    away = noted_away()
+    away = list_away_nodes()
     for queue, node in containers:
         if node in away:
             continue

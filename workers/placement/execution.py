@@ -49,7 +49,7 @@ class PlanOvertaken(WeirError):  # noqa: N818
 
 def advance_all(control: redis.Redis, now: datetime) -> list[Plan]:
     """One step of every approved or running plan, the oldest first; an error in one stops no other."""
-    return [advance(plan, control, now) for plan in plans.running().order_by("created_at", "pk")]
+    return [advance(plan, control, now) for plan in plans.list_running_plans().order_by("created_at", "pk")]
 
 
 def advance(
@@ -63,7 +63,10 @@ def advance(
         if fence is not None:
             try:
                 # Of a node with many queues that is far away, each answer takes its time also after the pass.
-                with span("advance plan", plan=plan.pk), lease.renewed() if plan.empties else nullcontext():
+                with (
+                    span("advance plan", plan=plan.pk),
+                    lease.keep_renewed() if plan.empties else nullcontext(),
+                ):
                     _Step(plan.pk, fence, control, now, monotonic).run()
             except PlanOvertaken:
                 logger.warning("Plan %s was stopped or is advanced by another.", plan.pk)
@@ -89,7 +92,7 @@ class _Step:
             return
         if not self._move_points(plan):
             return
-        if plan.empties and (why := self._given_back(plan) or self._silent(plan)):
+        if plan.empties and (why := self._explain_given_back(plan) or self._silent(plan)):
             self._end(plan, Plan.State.FAILED, why)
             return
         if plan.empties and not self._empty(plan):
@@ -120,7 +123,9 @@ class _Step:
 
     def _move_points(self, plan: Plan) -> bool:
         """Make the moves of the next few queues; False when there are more to make, or it has failed."""
-        pending = [queue for queue in moves.by_queue(moves.read(plan.moves)) if _is(plan, queue, "pending")]
+        pending = [
+            queue for queue in moves.group_by_queue(moves.read(plan.moves)) if _is(plan, queue, "pending")
+        ]
         for queue in pending[:STEPS_PER_SECOND]:
             try:
                 self._move_queue(plan, queue)
@@ -132,7 +137,7 @@ class _Step:
 
     def _move_queue(self, plan: Plan, queue: str) -> None:
         """All moves of one queue: its points, the projection and the progress together, or nothing."""
-        made = moves.by_queue(moves.read(plan.moves))[queue]
+        made = moves.group_by_queue(moves.read(plan.moves))[queue]
         before = {queue: plan.base[queue]}
         state = "moved" if plan.empties else "done"
         progress = [
@@ -145,7 +150,7 @@ class _Step:
             projection.move_points(
                 self.control,
                 before,
-                moves.after(before, made),
+                moves.apply_moves(before, made),
                 overrides.node_thresholds(self.now),
                 self.now,
                 # With the nodes that are left a queue may have to do with fewer containers than it should.
@@ -153,12 +158,12 @@ class _Step:
             )
         plan.progress = progress
 
-    def _given_back(self, plan: Plan) -> str:
+    def _explain_given_back(self, plan: Plan) -> str:
         """Why the node can't be emptied any more: it was only to rest, and got points again, as it does when
         another one is lost; or a queue was made there that the plan does not know. Loops that move points
         wait for the plan.
         """
-        queues = projection.read_database().with_points_on(plan.empties)
+        queues = projection.read_database().list_queues_with_points_on(plan.empties)
         if not queues:
             return ""
         held = f"{plan.empties} has points of {', '.join(queues)}"
@@ -182,7 +187,7 @@ class _Step:
             return False
         topology = projection.read_database()
         budget_bytes, most = self._budget_bytes(plan), MOST_MOVED
-        deadline = Deadline.after(PASS_SECONDS, self.monotonic)
+        deadline = Deadline.start(PASS_SECONDS, self.monotonic)
         progress, notes = [dict(step) for step in plan.progress], []
         for queue in topology.on_node(plan.empties):
             emptying = empty_container(topology, queue, plan.empties, budget_bytes, most, deadline)
@@ -243,18 +248,18 @@ def empty_container(
     except NodeUnavailable as error:
         return Emptying(done, 0, f"{queue} waits: {error}")
     return Emptying(
-        done, int(left["length_blocks"] or 0), done.last_error or _left(queue, node, spec.kind, left)
+        done, int(left["length_blocks"] or 0), done.last_error or _count_left(queue, node, spec.kind, left)
     )
 
 
-def noted_away() -> set[str]:
+def list_away_nodes() -> set[str]:
     """Nodes that recovery has noted as OFFLINE."""
     return set(Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True))
 
 
 def route_from(topology: Topology, queue: str, node: str) -> Route:
     """The way of a queue's blocks off a node: by its points on the others, as far as these are heard."""
-    silent = noted_away()
+    silent = list_away_nodes()
     others = [name for name in topology.nodes if name != node and name not in silent]
     points = topology.queue(queue).points
     return Route(
@@ -270,7 +275,7 @@ def segment_on(topology: Topology, queue: str, node: str) -> Segment:
     return Segment(connection(topology.node(node).url, TIMEOUT_SECONDS), queue)
 
 
-def _left(queue: str, node: str, kind: str, left: Any) -> str:
+def _count_left(queue: str, node: str, kind: str, left: Any) -> str:
     blocks = left["length_blocks"]
     if blocks and kind == "pipeline":
         return f"The pipeline has {blocks} blocks of {queue} on {node} to read."

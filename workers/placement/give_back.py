@@ -42,8 +42,8 @@ def note_loss(control: redis.Redis, node: str) -> None:
 
 def is_due(control: redis.Redis, now: datetime) -> bool:
     """Whether a node came back long enough ago."""
-    found = cast(Fields, control.hgetall(keys.RETURNED)).values()
-    return any(abs(now.timestamp() - float(at)) >= RETURN_SECONDS for at in found)
+    returned = cast(Fields, control.hgetall(keys.RETURNED)).values()
+    return any(abs(now.timestamp() - float(at)) >= RETURN_SECONDS for at in returned)
 
 
 def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
@@ -55,9 +55,9 @@ def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan |
         row = snapshot.nodes.get(node)
         if row is None or row.state in SILENT or row.stale:
             continue
-        if abs(now.timestamp() - float(at)) < RETURN_SECONDS or plans.running().exists():
+        if abs(now.timestamp() - float(at)) < RETURN_SECONDS or plans.list_running_plans().exists():
             continue
-        plan = None if _is_answered(node, float(at), now) else _approved(node, snapshot, now)
+        plan = None if _is_answered(node, float(at), now) else _approve_plan(node, snapshot, now)
         # Behind the plan: whoever dies in between leaves a return that is answered.
         note_loss(control, node)
         if plan is not None:
@@ -68,7 +68,9 @@ def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan |
 def _is_steered(now: datetime) -> bool:
     """Whether node scaling is in auto, by itself or by an override."""
     loops = Loop.objects.filter(law=LAW.name)
-    return any(overrides.mode_of(loop, overrides.on(loop, now), now) == Loop.Mode.AUTO for loop in loops)
+    return any(
+        overrides.mode_of(loop, overrides.list_for_loop(loop, now), now) == Loop.Mode.AUTO for loop in loops
+    )
 
 
 def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
@@ -85,13 +87,13 @@ def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
     return any(move["to"] == node for plan in plans_back for move in plan.moves)
 
 
-def _approved(node: str, snapshot: Snapshot, now: datetime) -> Plan | None:
+def _approve_plan(node: str, snapshot: Snapshot, now: datetime) -> Plan | None:
     """The plan, whole or not at all; None where what was taken has moved on."""
     why = f"{node} is back for {RETURN_SECONDS:g} s."
     try:
         with transaction.atomic():
             plan = propose(node, None, why, snapshot=snapshot, now=now)
-            return plans.approved(plan, BY, why, now)
+            return plans.record_approval(plan, BY, why, now)
     except BadInput:
         return None
 
@@ -101,18 +103,20 @@ def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: date
     was taken, the points have moved on, or the node takes none.
     """
     taken = last_restored(node)
-    found = [] if taken is None else _inverse(node, taken, projection.read_database())
-    if taken is None or not found:
+    inverse = [] if taken is None else _inverse(node, taken, projection.read_database())
+    if taken is None or not inverse:
         raise BadInput("node", f"{node} has no points to get back: none were taken, or they have moved on.")
-    return proposals.propose_inverse(taken, found, user, reason, snapshot=snapshot, now=now, node=node)
+    return proposals.propose_inverse(taken, inverse, user, reason, snapshot=snapshot, now=now, node=node)
 
 
 def last_restored(node: str) -> Plan | None:
     """The newest plan by which recovery took points from a node."""
-    return next((row for row in restoring() if any(move["from"] == node for move in row.moves)), None)
+    return next(
+        (row for row in list_restoring_plans() if any(move["from"] == node for move in row.moves)), None
+    )
 
 
-def restoring() -> QuerySet[Plan]:
+def list_restoring_plans() -> QuerySet[Plan]:
     """The plans of recovery that a node may get its points back from, the newest first."""
     rows = Plan.objects.filter(
         kind=Plan.Kind.RESTORE, state__in=(*plans.ENDED_WITH_MOVES, Plan.State.ROLLED_BACK)
@@ -127,11 +131,11 @@ def offers(node: str, points: int) -> bool:
 
 def _inverse(node: str, taken: Plan, topology: Topology) -> list[Move]:
     """The moves back, of the points that are still where they went."""
-    found: list[Move] = []
+    inverse_moves: list[Move] = []
     for move in moves.read(taken.moves):
         if move.source != node or move.queue not in topology.queues:
             continue
         held = topology.queue(move.queue).live_points
         if node not in held and held.get(move.target, 0) >= move.points:
-            found.append(move.inverse)
-    return found
+            inverse_moves.append(move.inverse)
+    return inverse_moves

@@ -28,7 +28,7 @@ class Forecast:
     bytes: int
 
 
-def of(
+def build_forecast(
     planned: Sequence[Move],
     topology: Topology,
     snapshot: Snapshot,
@@ -41,7 +41,7 @@ def of(
     over the node's capacity. What is not known stays null.
     """
     before = {name: _now(name, topology, snapshot) for name in topology.nodes}
-    held = moves.after(moves.division(topology), planned)
+    held = moves.apply_moves(moves.division(topology), planned)
     change = _load_change(planned, topology, snapshot)
     after = {}
     for name, spec in topology.nodes.items():
@@ -51,12 +51,12 @@ def of(
             utilisation = round(max(0.0, utilisation + change.get(name, 0.0)), 4)
         state = before[name]["state"] if utilisation is None else _state(utilisation, points, spec)
         after[name] = {"utilisation": utilisation, "state": state, "points": points}
-    waiting_bytes = _waiting_bytes(snapshot, topology, empties) if empties else 0
-    seconds = len(moves.by_queue(planned)) / STEPS_PER_SECOND + waiting_bytes / bytes_per_second
+    waiting_bytes = _count_waiting_bytes(snapshot, topology, empties) if empties else 0
+    seconds = len(moves.group_by_queue(planned)) / STEPS_PER_SECOND + waiting_bytes / bytes_per_second
     return Forecast(before, after, round(seconds, 1), waiting_bytes)
 
 
-def with_node(topology: Topology, node: str, **changes: Any) -> Topology:
+def replace_node(topology: Topology, node: str, **changes: Any) -> Topology:
     """The topology with a node changed."""
     return replace(topology, nodes={**topology.nodes, node: replace(topology.nodes[node], **changes)})
 
@@ -70,8 +70,8 @@ def _now(name: str, topology: Topology, snapshot: Snapshot) -> dict[str, Any]:
 def _load_change(found: Sequence[Move], topology: Topology, snapshot: Snapshot) -> dict[str, float]:
     """Per node, what the moves add to its utilisation [share of its capacity]."""
     change: dict[str, float] = {}
-    for queue, rows in moves.by_queue(found).items():
-        per_point = per_point_load(queue, topology, snapshot)
+    for queue, rows in moves.group_by_queue(found).items():
+        per_point = compute_load_per_point(queue, topology, snapshot)
         for move in rows:
             for node, sign in ((move.source, -1), (move.target, 1)):
                 capacity = topology.nodes[node].capacity.events_per_second
@@ -79,7 +79,7 @@ def _load_change(found: Sequence[Move], topology: Topology, snapshot: Snapshot) 
     return change
 
 
-def per_point_load(queue: str, topology: Topology, snapshot: Snapshot) -> float:
+def compute_load_per_point(queue: str, topology: Topology, snapshot: Snapshot) -> float:
     """Load of one point of a queue [events/s]: what its live containers cause, over the points they hold."""
     rows = snapshot.queues.get(queue, QueueStatus()).containers
     loads = {node: row.load for node, row in rows.items() if row.load is not None}
@@ -96,7 +96,7 @@ def _state(utilisation: float, points: int, spec: Any) -> str:
     return BUSY if utilisation >= spec.busy else NORMAL
 
 
-def _waiting_bytes(snapshot: Snapshot, topology: Topology, node: str) -> int:
+def _count_waiting_bytes(snapshot: Snapshot, topology: Topology, node: str) -> int:
     """What is to be transferred: only jobs queues' events are; the pipeline reads its own."""
     total = 0
     for name, queue in snapshot.queues.items():

@@ -53,7 +53,7 @@ def division(topology: Topology, queues: Iterable[str] | None = None) -> dict[st
     return {name: topology.queue(name).live_points for name in names}
 
 
-def after(before: Division, moves: Sequence[Move]) -> dict[str, dict[str, int]]:
+def apply_moves(before: Division, moves: Sequence[Move]) -> dict[str, dict[str, int]]:
     """The division once the moves of its queues are made; nodes without points are left out.
 
     A queue's moves happen together, so only what is left in the end has to be 0 or more.
@@ -66,7 +66,7 @@ def after(before: Division, moves: Sequence[Move]) -> dict[str, dict[str, int]]:
     return {queue: {node: p for node, p in held.items() if p} for queue, held in result.items()}
 
 
-def by_queue(moves: Sequence[Move]) -> dict[str, list[Move]]:
+def group_by_queue(moves: Sequence[Move]) -> dict[str, list[Move]]:
     """The moves per queue, in order of their first."""
     grouped: dict[str, list[Move]] = {}
     for move in moves:
@@ -74,7 +74,7 @@ def by_queue(moves: Sequence[Move]) -> dict[str, list[Move]]:
     return grouped
 
 
-def between(queue: str, before: Points, after: Points) -> list[Move]:
+def compute_moves(queue: str, before: Points, after: Points) -> list[Move]:
     """The moves with the fewest points from one division to another: from too much to too little."""
     nodes = [*before, *(node for node in after if node not in before)]
     spare = {node: before.get(node, 0) - after.get(node, 0) for node in nodes}
@@ -101,35 +101,35 @@ def check(moves: Sequence[Move], topology: Topology, offline: Collection[str] = 
         _check_move(move, topology, set(offline), f"moves[{place}]")
     before = division(topology, (move.queue for move in moves))
     # A queue that is short of live containers already may not lose another one, but its points may move.
-    for queue, held in after(before, moves).items():
+    for queue, held in apply_moves(before, moves).items():
         live = sum(node not in offline for node in before[queue])
         _check_left(queue, held, min(topology.queue(queue).minimum_containers, live))
 
 
 def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -> None:
-    held = _named(topology.queue, move.queue, f"{where}.queue").points
-    _named(topology.node, move.source, f"{where}.from")
-    target: NodeSpec = _named(topology.node, move.target, f"{where}.to")
+    held = _find_named(topology.queue, move.queue, f"{where}.queue").points
+    _find_named(topology.node, move.source, f"{where}.from")
+    target: NodeSpec = _find_named(topology.node, move.target, f"{where}.to")
     if move.source == move.target:
         raise BadInput(f"{where}.to", "takes another node than from.")
-    if (why := closed(target, offline)) is not None:
+    if (why := explain_closed(target, offline)) is not None:
         raise BadInput(f"{where}.to", f"{move.target} {why}; move the points to another node.")
     most = held.get(move.source, 0)
-    checks.whole(1).of(move.points, f"{where}.points", end=".")
+    checks.whole(1).validate(move.points, f"{where}.points", end=".")
     if move.points > most:
         raise BadInput(
             f"{where}.points", f"takes at most the {most} that {move.source} holds, not {move.points}."
         )
 
 
-def _named(find: Any, name: str, field: str) -> Any:
+def _find_named(find: Any, name: str, field: str) -> Any:
     try:
         return find(name)
     except BadInput as error:
         raise BadInput(field, error.message) from None
 
 
-def closed(node: NodeSpec, offline: Iterable[str] = ()) -> str | None:
+def explain_closed(node: NodeSpec, offline: Iterable[str] = ()) -> str | None:
     """Why a node takes no points, or None when it does."""
     if node.name in offline:
         return "is OFFLINE"
@@ -141,7 +141,7 @@ def closed(node: NodeSpec, offline: Iterable[str] = ()) -> str | None:
 def _check_left(queue: str, held: Points, minimum: int) -> None:
     if any(points < 0 for points in held.values()):
         raise BadInput("moves", f"take more points of {queue} from a node than it holds.")
-    thousand.checked(held, f"queues.{queue}.points")
+    thousand.check_points(held, f"queues.{queue}.points")
     if len(held) < minimum:
         raise BadInput(
             "moves",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from queues.stored_document import plain, shared_values, typed
+from queues.stored_document import convert, copy_shared_values, plain
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove, PlanStatus
 from workers.models import Plan
 from workers.placement.plans import ENDED_WITH_MOVES, has_moved
@@ -17,11 +17,11 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def whole(plan: Plan) -> PlanDocument:
     """A plan with all that is kept of it (docs/understand/how/placement.md)."""
     return PlanDocument(
-        **shared_values(summary(plan), PlanStatus),
+        **copy_shared_values(summary(plan), PlanStatus),
         short_hash=plan.hash[:8],
         reason=plan.reason,
-        before={name: typed(NodeForecast, node) for name, node in plan.before.items()},
-        after={name: typed(NodeForecast, node) for name, node in plan.after.items()},
+        before={name: convert(NodeForecast, node) for name, node in plan.before.items()},
+        after={name: convert(NodeForecast, node) for name, node in plan.after.items()},
         estimated_seconds=plan.estimated_seconds,
         estimated_bytes=plan.estimated_bytes,
         owner=plan.owner.get_username() if plan.owner else plan.law or "recovery",
@@ -57,7 +57,7 @@ def summary(plan: Plan) -> PlanStatus:
         note=plan.note,
         empties=plan.empties or None,
         expires_at=plan.expires_at.timestamp(),
-        moves=[typed(PlanMove, {**move, **step}) for move, step in steps],
+        moves=[convert(PlanMove, {**move, **step}) for move, step in steps],
     )
 
 

@@ -51,12 +51,12 @@ def approve(
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
-        row = locked(plan)
+        row = lock_plan(plan)
         _check_approval(row, hash, now)
         _check_another(row, user)
         _check_drift(row, snapshot)
         if len(row.approvals) + 1 >= needed:
-            return approved(row, name_of(user), why, now)
+            return record_approval(row, name_of(user), why, now)
         row.approvals = [*row.approvals, _approval(name_of(user), why, now)]
         row.expires_at = now + patience()
         row.note = f"{name_of(user)} has approved it; somebody else has to agree."
@@ -68,7 +68,7 @@ def reject(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
     """Turn a proposed plan down, for good. Raises `BadInput` when it is not proposed any more."""
     why = overrides.read_reason(reason)
     with transaction.atomic():
-        row = locked(plan)
+        row = lock_plan(plan)
         if row.state != Plan.State.PROPOSED:
             raise BadInput("plan", f"is {row.state}; only a proposed plan can be rejected.")
         return end(row, Plan.State.REJECTED, f"Rejected by {name_of(user)}: {why}", now)
@@ -82,7 +82,7 @@ def stop(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
-        row = locked(plan)
+        row = lock_plan(plan)
         if row.state not in (Plan.State.APPROVED, Plan.State.RUNNING):
             raise BadInput("plan", f"is {row.state}; only an approved or running plan can be stopped.")
         return end(row, Plan.State.STOPPED, f"Stopped by {name_of(user)}: {why}", now)
@@ -117,9 +117,9 @@ def drift(plan: Plan) -> str | None:
     for queue, points in plan.base.items():
         if queue not in topology.queues or topology.queues[queue].live_points != points:
             return f"The points of queue {queue} have changed since."
-    if plan.empties and (others := set(topology.with_points_on(plan.empties)) - plan.base.keys()):
+    if plan.empties and (others := set(topology.list_queues_with_points_on(plan.empties)) - plan.base.keys()):
         return f"Queue {min(others)} has points on {plan.empties} since, which the plan does not move."
-    closed = {target: moves.closed(topology.nodes[target]) for target in _targets(plan, topology)}
+    closed = {target: moves.explain_closed(topology.nodes[target]) for target in _targets(plan, topology)}
     return next((f"Node {node} {why} by now." for node, why in closed.items() if why), None)
 
 
@@ -135,7 +135,7 @@ def _targets(plan: Plan, topology: Topology) -> list[str]:
     return sorted(name for name in names if name != reopened and name in topology.nodes)
 
 
-def locked(plan: Plan | int) -> Plan:
+def lock_plan(plan: Plan | int) -> Plan:
     """Its row, which nobody else changes until the transaction ends. Raises `BadInput` if there is none."""
     number = plan.pk if isinstance(plan, Plan) else plan
     row = Plan.objects.select_for_update().filter(pk=number).first()
@@ -165,7 +165,7 @@ def another_refusal(plan: Plan, user: User) -> str:
     second is not who wanted the plan.
     """
     name = name_of(user)
-    if any(each["by"] == name for each in plan.approvals):
+    if any(approval["by"] == name for approval in plan.approvals):
         return "is approved by you already; somebody else has to agree."
     if plan.approvals and plan.owner is not None and plan.owner.get_username() == name:
         return "was proposed by you; the second approval has to be somebody else's."
@@ -186,7 +186,7 @@ def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
         raise BadInput("plan", f"is no longer valid: {why} Propose it again.")
 
 
-def approved(plan: Plan, by: str, reason: str, now: datetime) -> Plan:
+def record_approval(plan: Plan, by: str, reason: str, now: datetime) -> Plan:
     """The plan with its last approval: it is executed from now on."""
     plan.approvals = [*plan.approvals, _approval(by, reason, now)]
     plan.state, plan.note = Plan.State.APPROVED, ""
@@ -214,6 +214,6 @@ def has_moved(step: Mapping[str, Any]) -> bool:
     return bool(step["points_moved"] > 0)
 
 
-def running() -> QuerySet[Plan]:
+def list_running_plans() -> QuerySet[Plan]:
     """Plans that are being executed, or are about to be."""
     return Plan.objects.filter(Q(state=Plan.State.APPROVED) | Q(state=Plan.State.RUNNING))

@@ -13,10 +13,10 @@ from workers.documents.snapshot import Snapshot
 from workers.placement.plans import BEING_EXECUTED
 
 SMOOTHING = 0.5  # the weight of the newest rate, from decision to decision
-DEFAULT_BUSY = next(float(each.default) for each in PARAMETERS if each.name == "busy")
+DEFAULT_BUSY = next(float(parameter.default) for parameter in PARAMETERS if parameter.name == "busy")
 
 
-def rebalancing(
+def observe_rebalancing(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """{nodes [{name, capacity, drained, state}], queues [{name, rate, containers, minimum_containers}]}.
@@ -32,9 +32,9 @@ def rebalancing(
     closed = {name for name, node in nodes.items() if node.cordoned and not node.drained}
     rates, points = dict[str, float](), dict[str, float]()
     for name, queue in snapshot.queues.items():
-        counting = _counting(queue, nodes, closed)
+        counting = _list_counted_containers(queue, nodes, closed)
         points[f"points/{name}"] = float(sum(row.points for row in counting.values()))
-        rates[f"rate/{name}"] = _smoothed(before, name, points, _queue_rate(counting, nodes))
+        rates[f"rate/{name}"] = _smooth_rate(before, name, points, _queue_rate(counting, nodes))
     observation = {
         "nodes": [_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
         "queues": [
@@ -47,7 +47,7 @@ def rebalancing(
             for name, queue in sorted(snapshot.queues.items())
         ],
     }
-    valid = measured(snapshot, now_seconds)
+    valid = check_measurement(snapshot, now_seconds)
     kept = dict(before or {}) if valid.invalid else {**rates, **points}
     return Sensed(observation, valid, kept)
 
@@ -58,7 +58,7 @@ def node_scaling(
     """What `rebalancing` sees; the load to come over that of now: 1, as nothing foretells it yet; and whether
     people have paused a queue, so that less comes than there is.
     """
-    sensed = rebalancing(target, snapshot, before, now_seconds)
+    sensed = observe_rebalancing(target, snapshot, before, now_seconds)
     held_back = any(queue.pauses for queue in snapshot.queues.values())
     more = {"forecast": 1.0, "held_back": held_back}
     return Sensed({**sensed.observation, **more}, sensed.measured, sensed.counters)
@@ -72,7 +72,7 @@ def _law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:
     return {**row, "cordoned": True} if closed and node.state not in SILENT else row
 
 
-def _counting(
+def _list_counted_containers(
     queue: QueueStatus, nodes: Mapping[str, NodeStatus], closed: set[str]
 ) -> dict[str, ContainerStatus]:
     """Its containers with points, on nodes that are heard."""
@@ -91,7 +91,7 @@ def _queue_rate(containers: Mapping[str, ContainerStatus], nodes: Mapping[str, N
     return rate
 
 
-def _smoothed(before: Counters | None, queue: str, points: Counters, newest: float) -> float:
+def _smooth_rate(before: Counters | None, queue: str, points: Counters, newest: float) -> float:
     """With the rate before, where it is of as many points: a node that is cordoned takes its share along."""
     known, key = before or {}, f"points/{queue}"
     old = known.get(f"rate/{queue}") if known.get(key, points[key]) == points[key] else None
@@ -107,7 +107,7 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
     return {"worst_utilisation": worst.utilisation, "node_state": worst.state}
 
 
-def measured(snapshot: Snapshot, now_seconds: float) -> Measured:
+def check_measurement(snapshot: Snapshot, now_seconds: float) -> Measured:
     """The age of the plant's oldest measurement that counts; and why no move can be decided on it, if so.
 
     A node that is OFFLINE is known to be: that is no reason to wait. One that has missed two beats is in
@@ -129,7 +129,7 @@ def measured(snapshot: Snapshot, now_seconds: float) -> Measured:
         if node.stale:
             return Measured(age, f"node {name} has missed two heartbeats")
     for name, queue in snapshot.queues.items():
-        if (silent := _unmeasured(queue, snapshot.nodes)) is not None:
+        if (silent := _find_unmeasured(queue, snapshot.nodes)) is not None:
             return Measured(age, f"the container of {name} on {silent} is not measured yet")
     ages = [node.age_seconds or 0.0 for node in snapshot.nodes.values() if node.state != OFFLINE]
     return Measured(age + max(ages, default=0.0))
@@ -140,7 +140,7 @@ def _has_points(node: str, snapshot: Snapshot) -> bool:
     return any(row is not None and row.points for row in containers)
 
 
-def _unmeasured(queue: QueueStatus, nodes: Mapping[str, NodeStatus]) -> str | None:
+def _find_unmeasured(queue: QueueStatus, nodes: Mapping[str, NodeStatus]) -> str | None:
     """A node whose container of the queue has points and no known load, though it is heard."""
     for name, row in queue.containers.items():
         if row.points and row.load is None and nodes.get(name, NodeStatus()).state != OFFLINE:

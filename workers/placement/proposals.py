@@ -16,7 +16,7 @@ from queues import points as thousand
 from queues import projection
 from queues.errors import BadInput
 from queues.nodes.node_state import IDLE
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from queues.topology import Topology
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Plan
@@ -39,9 +39,9 @@ def propose_rebalance(goal: str, user: User, *, snapshot: Snapshot, now: datetim
     decision = _decision(snapshot, now, {"goal": goal})
     if decision["action"] is None:
         raise BadInput("goal", f"{goal}: {decision['reason']}")
-    found = moves.read(decision["action"]["moves"])
+    planned_moves = moves.read(decision["action"]["moves"])
     why = f"{reason.strip()} {decision['reason']}".strip()
-    return _propose(GOALS[goal], found, user, why, snapshot, now, law=REBALANCING)
+    return _propose(GOALS[goal], planned_moves, user, why, snapshot, now, law=REBALANCING)
 
 
 def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
@@ -57,7 +57,7 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
         raise BadInput("node", f"{node} is drained already.")
     if node in plans.offline_nodes(snapshot):
         raise BadInput("node", f"{node} is OFFLINE; its points are restored on live nodes by themselves.")
-    found = _emptying(node, topology, snapshot, now)
+    found = _plan_emptying(node, topology, snapshot, now)
     return _propose(Plan.Kind.DRAIN, found, user, why, snapshot, now, law=REBALANCING, empties=node)
 
 
@@ -77,7 +77,7 @@ def propose_hand(
     """
     topology = projection.read_database()
     before = topology.queue(queue).live_points
-    wanted = {node: value for node, value in thousand.checked(points, least=0).items() if value}
+    wanted = {node: value for node, value in thousand.check_points(points, least=0).items() if value}
     for node in points:
         if node not in topology.nodes:
             raise BadInput(
@@ -85,7 +85,7 @@ def propose_hand(
             )
     if wanted == before:
         raise BadInput("points", f"are those that {queue} has already.")
-    found = moves.between(queue, before, wanted)
+    found = moves.compute_moves(queue, before, wanted)
     title = f"Points of {queue} by hand"
     return _propose(Plan.Kind.HAND, found, user, reason.strip(), snapshot, now, title=title)
 
@@ -98,7 +98,7 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
-        row = plans.locked(plan)
+        row = plans.lock_plan(plan)
         if row.state not in plans.ENDED_WITH_MOVES:
             raise BadInput("plan", f"is {row.state}; only what has ended can be rolled back.")
         if row.undone_by.filter(state__in=(*plans.OPEN, Plan.State.DONE)).exists():
@@ -110,11 +110,19 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
         ]
         if not made:
             raise BadInput("plan", "has moved no points; there is nothing to roll back.")
-        found = [move.inverse for move in reversed(made)]
+        planned_moves = [move.inverse for move in reversed(made)]
         title = f"Roll back: {row.title}"
         # A node that this plan drained takes its points back: it is in use again when the roll-back begins.
         return _propose(
-            Plan.Kind.ROLL_BACK, found, user, why, snapshot, now, title=title, undoes=row, reopens=row.empties
+            Plan.Kind.ROLL_BACK,
+            planned_moves,
+            user,
+            why,
+            snapshot,
+            now,
+            title=title,
+            undoes=row,
+            reopens=row.empties,
         )
 
 
@@ -145,19 +153,19 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
         return made
     if not approved and _cools_down(entry, now):
         return None
-    wish = _wished(entry, snapshot, now)
-    found = wish.moves
+    wish = _plan_decision(entry, snapshot, now)
+    planned_moves = wish.moves
     with transaction.atomic():
         # Locked, as whoever approves does: what a person has just approved is not proposed any more.
         proposed = Plan.objects.select_for_update().filter(state=Plan.State.PROPOSED)
         waiting = proposed.filter(law=entry.loop.law, owner=None)
-        if not approved and any(row.moves == [move.to_json() for move in found] for row in waiting):
+        if not approved and any(row.moves == [move.to_json() for move in planned_moves] for row in waiting):
             return None
         for row in waiting:
             plans.end(row, Plan.State.VOID, "A newer decision took its place.", now)
         plan = _propose(
             wish.kind,
-            found,
+            planned_moves,
             None,
             entry.reason,
             snapshot,
@@ -166,7 +174,7 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
             entry=entry,
             empties=wish.empties,
         )
-        return plans.approved(plan, "loop", entry.reason, now) if approved else plan
+        return plans.record_approval(plan, "loop", entry.reason, now) if approved else plan
 
 
 def _cools_down(entry: LedgerEntry, now: datetime) -> bool:
@@ -181,17 +189,19 @@ def restore(proposed: Sequence[Move], reason: str, snapshot: Snapshot, now: date
     """The plan of recovery, approved by itself: points that were lost with a node go to live ones."""
     with transaction.atomic():
         plan = _propose(Plan.Kind.RESTORE, proposed, None, reason, snapshot, now)
-        return plans.approved(plan, "recovery", reason, now)
+        return plans.record_approval(plan, "recovery", reason, now)
 
 
 def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> dict[str, Any]:
     """What the rebalancing law says now, with the parameters that its loop works with, and its memory."""
     loop = Loop.objects.filter(law=REBALANCING).first()
-    sensed = plant_sensors.rebalancing({}, snapshot, None, now.timestamp())
+    sensed = plant_sensors.observe_rebalancing({}, snapshot, None, now.timestamp())
     if sensed.measured.invalid is not None:
         raise BadInput("plant", f"can't be planned for now: {sensed.measured.invalid}.")
     given = {} if loop is None else loop.parameters
-    own = overrides.effective_parameters(catalog.law(REBALANCING), given, _in_force(loop, now), now)
+    own = overrides.effective_parameters(
+        catalog.law(REBALANCING), given, _list_active_overrides(loop, now), now
+    )
     state = ((loop.state or {}) if loop else {}).get("law")
     document = {
         "parameters": {**own, **parameters},
@@ -201,19 +211,19 @@ def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> 
     return dict(request.answer(REBALANCING, document)["decisions"][0])
 
 
-def _in_force(loop: Loop | None, now: datetime) -> list[Any]:
-    return overrides.counted_on(loop, now) if loop else []
+def _list_active_overrides(loop: Loop | None, now: datetime) -> list[Any]:
+    return overrides.list_effective(loop, now) if loop else []
 
 
-def _emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime) -> list[Move]:
+def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime) -> list[Move]:
     """The moves that take every point off a node, as the law chooses them."""
     if not topology.has_points(node):
         return []
-    drained = changed(snapshot.nodes[node], drained=True)
-    wanted = changed(snapshot, nodes={**snapshot.nodes, node: drained})
+    drained = replace_fields(snapshot.nodes[node], drained=True)
+    wanted = replace_fields(snapshot, nodes={**snapshot.nodes, node: drained})
     decision = _decision(wanted, now, {"goal": "below-busy"})
     found = moves.read((decision["action"] or {"moves": []})["moves"])
-    left = moves.after(moves.division(topology), found)
+    left = moves.apply_moves(moves.division(topology), found)
     for queue, points in left.items():
         if node in points:
             raise BadInput(
@@ -241,8 +251,8 @@ def _propose(
     topology = projection.read_database()
     offline = plans.offline_nodes(snapshot)
     if found or not empties:
-        moves.check(found, _reopened(topology, reopens), offline)
-    look = move_forecast.of(found, topology, snapshot, empties)
+        moves.check(found, _reopen_node(topology, reopens), offline)
+    look = move_forecast.build_forecast(found, topology, snapshot, empties)
     return Plan.objects.create(
         kind=kind,
         title=title or _title(kind, found, empties),
@@ -266,11 +276,11 @@ def _propose(
     )
 
 
-def _reopened(topology: Topology, node: str) -> Topology:
+def _reopen_node(topology: Topology, node: str) -> Topology:
     """The topology as it will be once a drained node is in use again."""
     if not node or node not in topology.nodes:
         return topology
-    return move_forecast.with_node(topology, node, drained=False)
+    return move_forecast.replace_node(topology, node, drained=False)
 
 
 def _title(kind: str, found: Sequence[Move], empties: str) -> str:
@@ -297,7 +307,7 @@ class _Wish:
     empties: str = ""
 
 
-def _wished(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
+def _plan_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
     """A loop's decision as moves; node scaling decides one thing at a time.
 
     Nodes to be used get their share by the law of the band, among them and those in use; one to be released
@@ -310,18 +320,18 @@ def _wished(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
     if action["restore"]:
         return _Wish(Plan.Kind.RESTORE, moves.read(action["restore"]))
     if action["use"]:
-        return _Wish(Plan.Kind.USE, _spreading(action["use"], snapshot, now))
+        return _Wish(Plan.Kind.USE, _plan_spreading(action["use"], snapshot, now))
     node = action["release"][0]
-    return _Wish(Plan.Kind.RELEASE, _emptying(node, projection.read_database(), snapshot, now), node)
+    return _Wish(Plan.Kind.RELEASE, _plan_emptying(node, projection.read_database(), snapshot, now), node)
 
 
-def _spreading(nodes: Sequence[str], snapshot: Snapshot, now: datetime) -> list[Move]:
+def _plan_spreading(nodes: Sequence[str], snapshot: Snapshot, now: datetime) -> list[Move]:
     """The moves that give idle nodes their share; other idle nodes stay idle."""
     others = {
-        name: changed(row, cordoned=True)
+        name: replace_fields(row, cordoned=True)
         for name, row in snapshot.nodes.items()
         if row.state == IDLE and name not in nodes
     }
-    wanted = changed(snapshot, nodes={**snapshot.nodes, **others})
+    wanted = replace_fields(snapshot, nodes={**snapshot.nodes, **others})
     decision = _decision(wanted, now, {"goal": "band"})
     return moves.read((decision["action"] or {"moves": []})["moves"])

@@ -33,7 +33,7 @@ from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement import execution, give_back, moves, plans, proposals
-from workers.placement.move_forecast import per_point_load
+from workers.placement.move_forecast import compute_load_per_point
 from workers.placement.moves import Move
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,9 @@ def _greatest() -> int:
 def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
     since = now - timedelta(seconds=RESTORE_SECONDS)
     lost = set(Node.objects.filter(offline_since__lte=since).values_list("name", flat=True))
-    running = plans.running().filter(kind=Plan.Kind.RESTORE) if lost else plans.running()
+    running = (
+        plans.list_running_plans().filter(kind=Plan.Kind.RESTORE) if lost else plans.list_running_plans()
+    )
     if running.exists():
         return None  # a plan on its way may bring what is short; what is lost waits for nobody else's
     with transaction.atomic():
@@ -143,8 +145,8 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         # A node that is just returning, and is not heard for certain yet, gets nothing either.
         silent = Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True)
         closed = plans.offline_nodes(snapshot) | set(silent)
-        rates = {name: TOTAL * per_point_load(name, topology, snapshot) for name in topology.queues}
-        found = restoring(topology, lost, topology.nodes.keys() - closed, rates)
+        rates = {name: TOTAL * compute_load_per_point(name, topology, snapshot) for name in topology.queues}
+        found = plan_restoring(topology, lost, topology.nodes.keys() - closed, rates)
         if not found:
             return None
         reason = (
@@ -155,7 +157,7 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         return proposals.restore(found, reason, snapshot, now)
 
 
-def restoring(
+def plan_restoring(
     topology: Topology, lost: Collection[str], live: Collection[str], rates: Mapping[str, float]
 ) -> list[Move]:
     """The moves that take every point off lost nodes, as `controllers.rebalancing.node_scaling` restores

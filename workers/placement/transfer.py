@@ -31,7 +31,7 @@ class Deadline:
     monotonic: Callable[[], float] = time.monotonic
 
     @classmethod
-    def after(cls, seconds: float, monotonic: Callable[[], float]) -> Self:
+    def start(cls, seconds: float, monotonic: Callable[[], float]) -> Self:
         return cls(monotonic() + seconds, monotonic)
 
     @property
@@ -100,9 +100,9 @@ class Route:
         """
         done = Transferred()
         source = DeadLetters(self.source)
-        targets = sorted((node for node in self.weights if self.weights[node]), key=self._by_weight)
+        targets = sorted((node for node in self.weights if self.weights[node]), key=self._order_by_weight)
         while targets and done.bytes < budget_bytes and done.letters < most:
-            rows = source.stored(min(CHUNK_LETTERS, most - done.letters))
+            rows = source.list_stored(min(CHUNK_LETTERS, most - done.letters))
             if not rows:
                 break
             target = DeadLetters(self.targets[targets[0]])
@@ -118,7 +118,7 @@ class Route:
                 break
         return done
 
-    def _by_weight(self, node: str) -> tuple[int, str]:
+    def _order_by_weight(self, node: str) -> tuple[int, str]:
         return -self.weights[node], node
 
     def _post(

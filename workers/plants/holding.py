@@ -11,7 +11,7 @@ from controllers.parallelism.measured_topology import LATEST_SECONDS
 from queues import keys
 from queues.errors import WeirError
 from queues.lua.script import script
-from queues.stored_document import decoded, encoded
+from queues.stored_document import decode_document, encode_document
 from workers.documents.plants import PlantHolder
 
 SECONDS, LEAST_SECONDS, MOST_SECONDS = 60.0, 1.0, 3600.0
@@ -32,13 +32,13 @@ class PlantHeld(WeirError):  # noqa: N818
 def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: float = SECONDS) -> float:
     """Take the plant, or keep it longer, never shorter; until when. Raises PlantHeld while another has it."""
     until = now + seconds
-    document = encoded(PlantHolder(holder=holder, until=until))
+    document = encode_document(PlantHolder(holder=holder, until=until))
     stored = control.eval(
-        script("plant/hold"), 1, keys.HOLDER.of(plant), holder, document, round(seconds * 1000)
+        script("plant/hold"), 1, keys.HOLDER.build(plant), holder, document, round(seconds * 1000)
     )
     if not stored:
         return until
-    found = decoded(PlantHolder, stored, "holder")
+    found = decode_document(PlantHolder, stored, "holder")
     if found.holder != holder:
         raise PlantHeld(plant, found.holder or "another", found.until or until)
     return found.until or until
@@ -46,10 +46,10 @@ def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: flo
 
 def release(control: redis.Redis, plant: str, holder: str) -> bool:
     """Let go; False when it was not this holder's."""
-    return bool(control.eval(script("plant/release"), 1, keys.HOLDER.of(plant), holder))
+    return bool(control.eval(script("plant/release"), 1, keys.HOLDER.build(plant), holder))
 
 
 def holder_of(control: redis.Redis, plant: str) -> PlantHolder | None:
     """None while nobody holds it."""
-    stored = control.get(keys.HOLDER.of(plant))
-    return decoded(PlantHolder, stored, "holder") if stored else None
+    stored = control.get(keys.HOLDER.build(plant))
+    return decode_document(PlantHolder, stored, "holder") if stored else None

@@ -25,20 +25,20 @@ Edge = tuple[str, str]  # what is acted on, what acts on it
 
 def influences_of(snapshot: Snapshot) -> dict[str, set[str]]:
     """Part → the parts that act on it directly."""
-    found: dict[str, set[str]] = defaultdict(set)
+    influences: dict[str, set[str]] = defaultdict(set)
     for edges in (_flow(snapshot), _places(snapshot), _readers(snapshot), _loops(snapshot)):
         for acted_on, acting in edges:
             if acted_on != acting:
-                found[acted_on].add(acting)
-    return dict(found)
+                influences[acted_on].add(acting)
+    return dict(influences)
 
 
 def parts_of_labels(labels: Mapping[str, str]) -> list[str]:
     """The parts that an alert is about."""
     if "group" in labels:  # of consumers, which may run at any plant
         return []
-    found = [f"{kind}/{labels[kind]}" for kind in SUBJECTS if labels.get(kind)]
-    return [*found, "pipeline"] if labels.get("pipeline") else found
+    parts = [f"{kind}/{labels[kind]}" for kind in SUBJECTS if labels.get(kind)]
+    return [*parts, "pipeline"] if labels.get("pipeline") else parts
 
 
 def _flow(snapshot: Snapshot) -> Iterator[Edge]:

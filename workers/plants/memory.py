@@ -7,7 +7,7 @@ from typing import Any
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from queues.nodes.node_state import NORMAL
-from queues.stored_document import typed
+from queues.stored_document import convert
 from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.controls import Controls
 from workers.pool.orders import MOST_THREADS
@@ -45,8 +45,8 @@ class MemoryPlant:
         self.steered: dict[str, dict[str, Any]] = {}  # application → its controls
         self.throttled: dict[str, float] = {}  # queue → seconds
         self._seq = 0
-        self._waiting_to_run: dict[tuple[str, str], list[str]] = {each: [] for each in containers}
-        self._containers = {each: _container() for each in containers}
+        self._waiting_to_run: dict[tuple[str, str], list[str]] = {container: [] for container in containers}
+        self._containers = {container: _container() for container in containers}
         self.hosts = {"jobs@memory": dict(_HOST)}
         self.kept: list[str] = []  # hosts whose order was kept, each time
         self._nodes = {node: _node() for _, node in containers}
@@ -66,7 +66,7 @@ class MemoryPlant:
             "nodes": self._nodes,
             "hosts": self.hosts,
         }
-        return typed(Snapshot, snapshot, "snapshot")
+        return convert(Snapshot, snapshot, "snapshot")
 
     def start_workers(
         self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
@@ -79,7 +79,7 @@ class MemoryPlant:
         if (queue, node) not in self._waiting_to_run:
             raise BadInput("node", f"holds no container of {queue}")
         submitted = self._waiting_to_run[queue, node]
-        submitted += [each for each in ids if each not in submitted and each not in self.ran]
+        submitted += [entry_id for entry_id in ids if entry_id not in submitted and entry_id not in self.ran]
         self.ahead += ids[:ahead]
         return list(ids)
 
@@ -101,7 +101,7 @@ class MemoryPlant:
         """Keeps what is steered, as controls would be."""
         if self.error is not None:
             raise self.error
-        Controls().changed(dict(changes))
+        Controls().apply_changes(dict(changes))
         self.steered.setdefault(application, {}).update(changes)
 
     def topology(self) -> MeasuredTopology:
@@ -115,7 +115,9 @@ class MemoryPlant:
             ),
         ]
         links = tuple(Link(before.name, after.name) for before, after in pairwise(chain))
-        return MeasuredTopology("memory", self.clock(), 1.0, {each.name: each for each in chain}, links)
+        return MeasuredTopology(
+            "memory", self.clock(), 1.0, {operator.name: operator for operator in chain}, links
+        )
 
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""

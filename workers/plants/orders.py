@@ -8,12 +8,12 @@ from typing import Any
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.documents.plants import OrderStatus, PlantStatus, ProofStatus
 from workers.plants.holding import PlantHeld
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import Elastic
-from workers.plants.reached import USUAL, GivenOrder, Patience, followed, why_wrong
+from workers.plants.reached import USUAL, GivenOrder, Patience, explain_fault, follow_order
 
 Noted = Mapping[str, Mapping[str, GivenOrder]]  # plant → operator → its order
 # Not there for so long, an operator that comes back under its name is taken to be another one.
@@ -48,12 +48,14 @@ class OrderedPlant(Elastic):
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """As the plant does. What it refuses was not ordered."""
-        with self._noted(tasks):
+        with self._record_tasks(tasks):
             self._plant.set_parallelism(tasks)
 
     @contextmanager
-    def _noted(self, tasks: Mapping[str, int]) -> Iterator[None]:
-        before = {each.operator: each for each in PlantOrder.objects.filter(plant=self._row)}
+    def _record_tasks(self, tasks: Mapping[str, int]) -> Iterator[None]:
+        before = {
+            plant_order.operator: plant_order for plant_order in PlantOrder.objects.filter(plant=self._row)
+        }
         at = datetime.fromtimestamp(self._clock(), UTC)
         for operator, count in tasks.items():
             values = {"tasks": count, "at": at, "by": self._by, "by_loop": self._by_loop}
@@ -90,7 +92,7 @@ class OrderWatch:
         """patience: of a kind of plant. before: the plants of the newest snapshot, for one that begins.
         forget_until: as that of this module.
         """
-        self._noted, self._patience, self._published = noted or noted_orders, patience, before
+        self._noted, self._patience, self._published = noted or load_orders, patience, before
         self._forget_until = forget_until
         self._absent: dict[tuple[str, str], float] = {}  # plant, operator → since when
         self._followed: dict[str, dict[str, OrderStatus]] | None = None
@@ -107,17 +109,20 @@ class OrderWatch:
             if row.topology is not None and operator not in _operators(row)
         }
         self._followed = {
-            name: self._of_plant(
+            name: self._update_orders(
                 row,
-                self._in_force(name, row, noted.get(name, {}), now),
+                self._list_active_orders(name, row, noted.get(name, {}), now),
                 self._followed.get(name, {}),
                 now,
             )
             for name, row in rows.items()
         }
-        return {name: changed(row, orders=_shown(row, self._followed[name])) for name, row in rows.items()}
+        return {
+            name: replace_fields(row, orders=_build_row(row, self._followed[name]))
+            for name, row in rows.items()
+        }
 
-    def _in_force(
+    def _list_active_orders(
         self, name: str, row: PlantStatus, orders: Mapping[str, GivenOrder], now: float
     ) -> dict[str, GivenOrder]:
         """Those of operators as they live now, and of others for GONE_SECONDS; the rest is forgotten."""
@@ -130,7 +135,7 @@ class OrderWatch:
                 found[operator] = order
         return found
 
-    def _of_plant(
+    def _update_orders(
         self,
         row: PlantStatus,
         orders: Mapping[str, GivenOrder],
@@ -141,9 +146,9 @@ class OrderWatch:
         seen_at = now - (row.age_seconds or 0.0)
         unseen = {name: before[name] for name in orders if name in before and name not in operators}
         return unseen | {
-            operator: _proved(order, before.get(operator), row.proofs[operator], seen_at)
+            operator: _check_proof(order, before.get(operator), row.proofs[operator], seen_at)
             if operator in row.proofs
-            else followed(
+            else follow_order(
                 before.get(operator),
                 order,
                 operators[operator]["parallelism"],
@@ -156,7 +161,7 @@ class OrderWatch:
         }
 
 
-def _shown(row: PlantStatus, orders: dict[str, OrderStatus]) -> dict[str, OrderStatus]:
+def _build_row(row: PlantStatus, orders: dict[str, OrderStatus]) -> dict[str, OrderStatus]:
     """Loops hold for none of an operator that is gone from a plant that is seen."""
     if row.topology is None:
         return orders
@@ -168,21 +173,23 @@ def _operators(row: PlantStatus) -> Mapping[str, Any]:
     return operators
 
 
-def _proved(order: GivenOrder, before: OrderStatus | None, proof: ProofStatus, seen_at: float) -> OrderStatus:
+def _check_proof(
+    order: GivenOrder, before: OrderStatus | None, proof: ProofStatus, seen_at: float
+) -> OrderStatus:
     """By what its declaration says shows it. A proof that is not known shows nothing: what was reached stays
     so, what is pending waits on, for as long as it may take.
     """
     patience = Patience(more_seconds=proof.within_seconds, fewer_seconds=proof.within_seconds)
     tasks = None if proof.value is None else round(proof.value)
-    return followed(before, order, tasks, seen_at, patience)
+    return follow_order(before, order, tasks, seen_at, patience)
 
 
-def noted_orders() -> Noted:
+def load_orders() -> Noted:
     """Of all registered plants."""
     found: dict[str, dict[str, GivenOrder]] = {}
-    for each in PlantOrder.objects.select_related("plant"):
-        order = GivenOrder(each.tasks, each.at.timestamp(), each.by, each.by_loop)
-        found.setdefault(each.plant.name, {})[each.operator] = order
+    for plant_order in PlantOrder.objects.select_related("plant"):
+        order = GivenOrder(plant_order.tasks, plant_order.at.timestamp(), plant_order.by, plant_order.by_loop)
+        found.setdefault(plant_order.plant.name, {})[plant_order.operator] = order
     return found
 
 
@@ -193,9 +200,9 @@ def forget(plant: str, operators: Iterable[str] = ()) -> int:
     return (rows.filter(operator__in=wanted) if wanted else rows).delete()[0]
 
 
-def why_unreached(row: PlantStatus | None) -> str | None:
+def explain_unreached(row: PlantStatus | None) -> str | None:
     """Why loops hold: orders that took no effect or were undone, in a sentence without its full stop."""
-    wrong = [] if row is None else [why_wrong(name, order) for name, order in row.orders.items()]
+    wrong = [] if row is None else [explain_fault(name, order) for name, order in row.orders.items()]
     found = [each for each in wrong if each]
     if not found:
         return None

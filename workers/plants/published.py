@@ -12,7 +12,7 @@ import redis
 
 from queues import keys
 from queues.errors import WeirError
-from queues.stored_document import BadDocument, changed
+from queues.stored_document import BadDocument, replace_fields
 from workers.documents.snapshot import Snapshot
 from workers.plants.steered import SteeredPlant
 
@@ -81,4 +81,4 @@ class PublishedPlant(SteeredPlant):
         if self._ahead_seconds is None or snapshot.at is None or snapshot.ahead_seconds is None:
             return snapshot
         ahead = self._ahead_seconds()
-        return changed(snapshot, at=snapshot.at - snapshot.ahead_seconds + ahead, ahead_seconds=ahead)
+        return replace_fields(snapshot, at=snapshot.at - snapshot.ahead_seconds + ahead, ahead_seconds=ahead)

@@ -20,7 +20,7 @@ or a person lets it go on (the order is forgotten).
 
 from dataclasses import dataclass
 
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.documents.plants import OrderStatus
 
 PENDING, REACHED, MISSED, UNDONE = "pending", "reached", "missed", "undone"
@@ -58,7 +58,7 @@ class GivenOrder:
     by_loop: bool = True
 
 
-def followed(
+def follow_order(
     before: OrderStatus | None,
     order: GivenOrder,
     tasks: int | None,
@@ -70,28 +70,28 @@ def followed(
     nothing. set_to: what the plant itself aims at; None: it does not say.
     """
     if before is None or (order.at > before.at and not order.by_loop):
-        before = _begun(order, tasks, seen_at)
+        before = _start_order(order, tasks, seen_at)
     if seen_at <= order.at:  # it was observed before it was ordered
-        return before if before.at == order.at else _ordered_anew(before, order, patience)
+        return before if before.at == order.at else _restart_order(before, order, patience)
     if order.at > before.at:
-        before = _ordered_anew(before, order, patience)
+        before = _restart_order(before, order, patience)
     if tasks is None:
         return _unseen(before, order, seen_at, patience)
     if before.state in (REACHED, UNDONE) and set_to is not None:
         tasks = set_to
     since = seen_at if before.now != tasks or before.since is None else before.since
     nearer = before.now is not None and abs(order.tasks - tasks) < abs(order.tasks - before.now)
-    now = changed(before, now=tasks, since=since)
+    now = replace_fields(before, now=tasks, since=since)
     if before.state in WRONG:
-        return _recovered(now, seen_at)
+        return _mark_recovered(now, seen_at)
     if tasks == order.tasks:
-        return changed(now, state=REACHED, waiting_since=None)
+        return replace_fields(now, state=REACHED, waiting_since=None)
     if before.state == REACHED:
         doubted = seen_at - since >= CONFIRM_SECONDS
-        return changed(now, state=UNDONE, undone_to=tasks) if doubted else now
+        return replace_fields(now, state=UNDONE, undone_to=tasks) if doubted else now
     waiting_since = seen_at if nearer else (before.waiting_since or order.at)
     late = seen_at - waiting_since > patience.seconds(order.tasks, tasks)
-    return changed(now, waiting_since=waiting_since, state=MISSED if late else PENDING)
+    return replace_fields(now, waiting_since=waiting_since, state=MISSED if late else PENDING)
 
 
 def _unseen(before: OrderStatus, order: GivenOrder, seen_at: float, patience: Patience) -> OrderStatus:
@@ -99,10 +99,10 @@ def _unseen(before: OrderStatus, order: GivenOrder, seen_at: float, patience: Pa
     if before.state != PENDING:
         return before
     late = seen_at - (before.waiting_since or order.at) > patience.seconds(order.tasks, before.now)
-    return changed(before, state=MISSED) if late else before
+    return replace_fields(before, state=MISSED) if late else before
 
 
-def _begun(order: GivenOrder, tasks: int | None, seen_at: float) -> OrderStatus:
+def _start_order(order: GivenOrder, tasks: int | None, seen_at: float) -> OrderStatus:
     return OrderStatus(
         tasks=order.tasks,
         at=order.at,
@@ -114,37 +114,37 @@ def _begun(order: GivenOrder, tasks: int | None, seen_at: float) -> OrderStatus:
     )
 
 
-def _ordered_anew(before: OrderStatus, order: GivenOrder, patience: Patience) -> OrderStatus:
+def _restart_order(before: OrderStatus, order: GivenOrder, patience: Patience) -> OrderStatus:
     """By a loop, whatever it saw: where the tasks were no longer as ordered, that is what it answers."""
-    anew = changed(before, tasks=order.tasks, at=order.at, by=order.by)
+    anew = replace_fields(before, tasks=order.tasks, at=order.at, by=order.by)
     if before.state == PENDING:
-        return changed(anew, waiting_since=_counted_on(before, order, patience))
+        return replace_fields(anew, waiting_since=_carry_over_wait(before, order, patience))
     if before.state != REACHED:
         return anew
     if before.now != before.tasks:
-        return changed(anew, state=UNDONE, undone_to=before.now)
+        return replace_fields(anew, state=UNDONE, undone_to=before.now)
     if order.tasks == before.tasks:
         return anew
-    return changed(anew, state=PENDING, waiting_since=order.at)
+    return replace_fields(anew, state=PENDING, waiting_since=order.at)
 
 
-def _counted_on(before: OrderStatus, order: GivenOrder, patience: Patience) -> float:
+def _carry_over_wait(before: OrderStatus, order: GivenOrder, patience: Patience) -> float:
     """Since when the new order waits, so that it has used up the same share of its own patience."""
     since = before.at if before.waiting_since is None else before.waiting_since
     was, now = (patience.seconds(tasks, before.now) for tasks in (before.tasks, order.tasks))
     return since if was == now else order.at - (order.at - since) * now / was
 
 
-def _recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
+def _mark_recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
     """It has what was ordered, after all; after an undoing it has to stay so for a time."""
     if now.now != now.tasks:
-        return changed(now, undone_to=now.now) if now.state == UNDONE else now
+        return replace_fields(now, undone_to=now.now) if now.state == UNDONE else now
     if now.state == UNDONE and seen_at - (now.since or seen_at) < TRUSTED_SECONDS:
         return now
-    return changed(now, state=REACHED, waiting_since=None, undone_to=None)
+    return replace_fields(now, state=REACHED, waiting_since=None, undone_to=None)
 
 
-def why_wrong(operator: str, order: OrderStatus) -> str | None:
+def explain_fault(operator: str, order: OrderStatus) -> str | None:
     """In a sentence, without its full stop; None while nothing is wrong."""
     ordered = f"{operator} was ordered {_tasks(order.tasks)} by {order.by}"
     if order.state == MISSED and order.now is None:

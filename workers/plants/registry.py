@@ -14,7 +14,7 @@ class UnknownPlant(BadInput):
     """A plant that is not registered."""
 
 
-def seen(snapshot: Snapshot, name: str) -> MeasuredTopology:
+def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
     """The plant's topology in a snapshot. Raises UnknownPlant, and PlantSilent while it is not seen."""
     if name == snapshot.plant:
         return topology_of(snapshot)
@@ -24,11 +24,11 @@ def seen(snapshot: Snapshot, name: str) -> MeasuredTopology:
         raise UnknownPlant("plant", f"{name} is not known; the plants are {known}.")
     row = others[name]
     if row.state != "seen" or row.topology is None:
-        raise PlantSilent(why_unseen(name, row))
+        raise PlantSilent(explain_unseen(name, row))
     return MeasuredTopology.from_document(row.topology)
 
 
-def why_unseen(name: str, row: PlantStatus) -> str:
+def explain_unseen(name: str, row: PlantStatus) -> str:
     """In a sentence."""
     because = row.error or "it has not been asked yet"
     if row.age_seconds is None:

@@ -60,13 +60,13 @@ class SimulatedPlant:
             float(left),
             ({"outputs": float(arrived)},),
         )
-        operators = [source, *(_operator(each, window) for each in measured)]
-        waits = [0.0, *(_wait_seconds(each, window) for each in measured)]
+        operators = [source, *(_operator(operator, window) for operator in measured)]
+        waits = [0.0, *(_wait_seconds(operator, window) for operator in measured)]
         links = tuple(
             Link(before.name, after.name, wait)
             for (before, after), wait in zip(pairwise(operators), waits[1:], strict=True)
         )
-        named = {each.name: each for each in operators}
+        named = {operator.name: operator for operator in operators}
         return MeasuredTopology(self._name, float(chain.second), float(window), named, links)
 
     def hold(self, seconds: float) -> None:

@@ -29,7 +29,7 @@ SENT_FOR = "its workers are sent for by the loop worker_rate"
 def topology_of(snapshot: Snapshot) -> MeasuredTopology:
     """All of the plant that a snapshot shows. Raises `BadInput` where applications feed each other."""
     applications, queues = snapshot.pipeline.applications, snapshot.queues
-    operators = {each.name: each for each in _operators(snapshot)}
+    operators = {operator.name: operator for operator in _operators(snapshot)}
     links = tuple(_links(operators, applications, queues))
     steered = snapshot.steered_by or PlantHolder()
     return MeasuredTopology(
@@ -43,7 +43,7 @@ def topology_of(snapshot: Snapshot) -> MeasuredTopology:
     )
 
 
-def of_application(topology: MeasuredTopology, application: str) -> MeasuredTopology:
+def build_application_topology(topology: MeasuredTopology, application: str) -> MeasuredTopology:
     """The application's own stages and operators; none when it is not at work."""
     own = (f"{application}/", f"replicas/{application}")
     return topology.part(name for name in topology.operators if name == own[1] or name.startswith(own[0]))
@@ -58,7 +58,7 @@ def place_of(operator: str) -> tuple[str, str]:
 def _operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
     applications = snapshot.pipeline.applications
     emitted = {queue for each in applications.values() for queue in _sinks(each)}
-    published = _published(snapshot.producers)
+    published = _list_published_queues(snapshot.producers)
     for name, queue in snapshot.queues.items():
         if name not in emitted or name in published:
             yield _source(name, queue)
@@ -70,7 +70,7 @@ def _operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
             yield _operator(f"{application}/{name}", operator)
 
 
-def _published(producers: Mapping[str, ProducerStatus]) -> set[str]:
+def _list_published_queues(producers: Mapping[str, ProducerStatus]) -> set[str]:
     """Queues that somebody publishes to who is no pipeline."""
     return {
         queue
@@ -89,7 +89,7 @@ def _source(name: str, queue: QueueStatus) -> MeasuredOperator:
     failed = _sum(dead)
     out = queue.out_per_second
     acked = None if out is None or failed is None else max(0.0, out - failed)
-    outputs = {"outputs": _counted(queue.in_per_second)}
+    outputs = {"outputs": _sum_rates(queue.in_per_second)}
     return MeasuredOperator(
         f"producers/{name}",
         "source",
@@ -97,8 +97,8 @@ def _source(name: str, queue: QueueStatus) -> MeasuredOperator:
         1,
         1,
         ONE_PRODUCER,
-        _counted(failed),
-        _counted(acked),
+        _sum_rates(failed),
+        _sum_rates(acked),
         (outputs,),
     )
 
@@ -112,8 +112,8 @@ def _workers(name: str, queue: QueueStatus, totals: PlantTotals) -> MeasuredOper
         "service_seconds": queue.service_seconds,
         "utilisation": None if at_once is None else at_once / tasks,
         "arrival_interval_seconds": tasks / queue.in_per_second if queue.in_per_second else None,
-        "inputs": _counted(queue.in_per_second, tasks),
-        "executions": _counted(queue.out_per_second, tasks),
+        "inputs": _sum_rates(queue.in_per_second, tasks),
+        "executions": _sum_rates(queue.out_per_second, tasks),
         "outputs": None,  # what a handler makes of an event is not counted here
     }
     return MeasuredOperator(name, "operator", tasks, 1, most, SENT_FOR, tasks=(measured,) * tasks)
@@ -140,7 +140,7 @@ def _links(
             if f"producers/{name}" in operators:
                 yield Link(f"producers/{name}", target, queue.wait_seconds)
     for application, row in applications.items():
-        held_seconds = _held_seconds(row, queues, operators[f"replicas/{application}"])
+        held_seconds = _compute_held_seconds(row, queues, operators[f"replicas/{application}"])
         for name, operator in row.operators.items():
             if operator.reads_source:
                 yield Link(f"replicas/{application}", f"{application}/{name}", held_seconds)
@@ -161,10 +161,10 @@ def _readers(queue: str, row: QueueStatus, applications: Mapping[str, Applicatio
 
 def _emits_to(application: ApplicationStatus, operator: OperatorStatus) -> list[str]:
     types = {application.patterns[name].emits for name in operator.patterns}
-    return sorted({queue for each in types for queue in application.sinks.get(each, ())})
+    return sorted({queue for event_type in types for queue in application.sinks.get(event_type, ())})
 
 
-def _held_seconds(
+def _compute_held_seconds(
     application: ApplicationStatus, queues: Mapping[str, QueueStatus], rules: MeasuredOperator
 ) -> float | None:
     """How long an event is held in the result queue until event time has passed it: the watermark's lag, less
@@ -178,7 +178,7 @@ def _held_seconds(
     return max(0.0, lag - worked - max(known, default=0.0))
 
 
-def _counted(per_second: float | None, tasks: int = 1) -> float | None:
+def _sum_rates(per_second: float | None, tasks: int = 1) -> float | None:
     return None if per_second is None else round(per_second * WINDOW_SECONDS / tasks, 3)
 
 

@@ -32,7 +32,7 @@ class CompletionReporter:
     monotonic: Callable[[], float] = time.monotonic
 
     @classmethod
-    def of(cls, host: str | None) -> "CompletionReporter":
+    def open(cls, host: str | None) -> "CompletionReporter":
         """The line of the process that asks."""
         return cls(host or "", os.getpid())
 
@@ -40,21 +40,21 @@ class CompletionReporter:
         """Said with the worker's begin, in its pipeline."""
         self._report(pipe, {"b": self.monotonic()})
         if self.host:
-            pipe.expire(keys.DONE.of(self.host), RETAINED_SECONDS)
+            pipe.expire(keys.DONE.build(self.host), RETAINED_SECONDS)
 
-    def completed(self, client: Any, done: Sequence[Completion]) -> None:
+    def record_completions(self, client: Any, done: Sequence[Completion]) -> None:
         """Said after each round of blocks, so that nobody waits for the end of a long worker."""
         if done:
             self._report(client, {"d": orjson.dumps(done), "u": self.monotonic()})
 
-    def ended(self, pipe: Any) -> None:
+    def record_end(self, pipe: Any) -> None:
         """Said with the worker's end, in its pipeline."""
         self._report(pipe, {"e": self.monotonic()})
 
     def _report(self, client: Any, fields: Mapping[str, Any]) -> None:
         if self.host:
             entry = {"p": self.slot, **fields}
-            client.xadd(keys.DONE.of(self.host), entry, maxlen=MOST_ENTRIES, approximate=True)
+            client.xadd(keys.DONE.build(self.host), entry, maxlen=MOST_ENTRIES, approximate=True)
 
 
 def note_time(busy: BusyTime, fields: Mapping[bytes, bytes]) -> None:

@@ -61,7 +61,7 @@ class Departures:
         self._begin_group()
         self._enough_events: int | None = None  # until the first group has shown how many come
 
-    def resized(self, size: int, at_seconds: float) -> None:
+    def resize(self, size: int, at_seconds: float) -> None:
         """From now on the pool has so many slots: what was measured was of another configuration."""
         if size == self._size:
             return
@@ -102,7 +102,7 @@ class Departures:
         total = sum(self.recent)
         return {
             "seq": self.seq,
-            "recent_seconds": [float(f"{each:.5g}") for each in self.recent],
+            "recent_seconds": [float(f"{departure:.5g}") for departure in self.recent],
             "full_seconds": round(self.full_seconds, 3),
             "per_second": round(len(self.recent) / total, 3) if total > 0 else None,
         }
@@ -139,13 +139,13 @@ class Departures:
         elif note.kind == ENDED and not self._begins_again(note):
             self._occupied.discard(note.slot)
         elif note.kind == DONE and note.at_seconds > self._since and self._is_full(others):
-            self._completed(note.events)
+            self._record_completions(note.events)
 
     def _begins_again(self, ended: WorkerNote) -> bool:
         begins = self._begins[ended.slot]
         return bool(begins) and begins[0] <= ended.at_seconds + BRIDGE_SECONDS
 
-    def _completed(self, events: int) -> None:
+    def _record_completions(self, events: int) -> None:
         self._group_events += events
         self._group_completions += 1
         if not self._is_enough():

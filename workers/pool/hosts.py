@@ -20,7 +20,7 @@ from celery import bootsteps, signals
 from celery.worker import state
 
 from queues import keys
-from queues.stored_document import BadDocument, changed, decoded, encoded, typed
+from queues.stored_document import BadDocument, convert, decode_document, encode_document, replace_fields
 from workers.coordination.connections import control_server
 from workers.documents.hosts import PoolWork, ReportedHost, role_of
 from workers.pool import completions
@@ -36,10 +36,10 @@ FORGOTTEN_SECONDS = 86_400.0
 logger = logging.getLogger(__name__)
 
 
-def reported_at(stored: bytes | str) -> float:
+def read_report_time(stored: bytes | str) -> float:
     """Seconds since 1970; 0 of a row that says nothing."""
     try:
-        return decoded(ReportedHost, stored, "host").at
+        return decode_document(ReportedHost, stored, "host").at
     except BadDocument:
         return 0.0
 
@@ -69,7 +69,7 @@ class HostReport(bootsteps.StartStopStep):
         """Hosts that were killed take no leave, and in a cluster each has a name of its own."""
         seconds, _ = self._control.time()
         for name, stored in self._control.hgetall(keys.HOSTS).items():
-            if seconds - reported_at(stored) > FORGOTTEN_SECONDS:
+            if seconds - read_report_time(stored) > FORGOTTEN_SECONDS:
                 self._control.hdel(keys.HOSTS, name)
 
     def stop(self, parent: Any) -> None:
@@ -78,9 +78,9 @@ class HostReport(bootsteps.StartStopStep):
         self._attempt(lambda: self._control.hdel(keys.HOSTS, parent.hostname))
 
     def _report(self, parent: Any) -> None:
-        self._departures.resized(self._pool.size, time.monotonic())
+        self._departures.resize(self._pool.size, time.monotonic())
         self._departures.settle(time.monotonic(), self._pool.slots, others())
-        document = changed(
+        document = replace_fields(
             report(parent.hostname, self._pool, self._departures, time.time()),
             drained=self._intake.is_drained,
             ahead_seconds=self._ahead_seconds,
@@ -95,10 +95,10 @@ class HostReport(bootsteps.StartStopStep):
     ) -> tuple[bytes | None, bytes | None, list[Any]]:
         """The report there; the order, the drain and what the workers noted back."""
         with self._control.pipeline(transaction=False) as pipe:
-            pipe.hset(keys.HOSTS, hostname, encoded(document))
-            pipe.get(keys.POOL.of(hostname))
-            pipe.get(keys.DRAIN.of(hostname))
-            pipe.xrange(keys.DONE.of(hostname), f"({self._read_to}", "+", completions.MOST_ENTRIES)
+            pipe.hset(keys.HOSTS, hostname, encode_document(document))
+            pipe.get(keys.POOL.build(hostname))
+            pipe.get(keys.DRAIN.build(hostname))
+            pipe.xrange(keys.DONE.build(hostname), f"({self._read_to}", "+", completions.MOST_ENTRIES)
             pipe.time()
             _, stored, drain, entries, (seconds, microseconds) = pipe.execute()
         self._ahead_seconds = round(document.at - seconds - microseconds / 1e6, 3)
@@ -141,7 +141,7 @@ def report(hostname: str, its_pool: Pool, departures: Departures, now: float) ->
         resizable=its_pool.resizable,
         started_with=its_pool.started_with,
         trouble=its_pool.last_error,
-        done=typed(PoolWork, departures.to_json(), "done"),
+        done=convert(PoolWork, departures.to_json(), "done"),
     )
 
 

@@ -11,7 +11,7 @@ import redis
 
 from queues import keys
 from queues.errors import BadInput
-from queues.stored_document import decoded
+from queues.stored_document import decode_document
 from workers.documents.hosts import ReportedHost
 
 ORDER_SECONDS = 60
@@ -26,12 +26,14 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
     stored = control.hget(keys.HOSTS, host)
     if stored is None:
         raise BadInput("host", f"{host} does not report; start its worker.")
-    report = decoded(ReportedHost, stored, host)
+    report = decode_document(ReportedHost, stored, host)
     if not report.resizable:
         raise BadInput("host", f"the pool of {host} has no processes to add or remove; start it as prefork.")
-    control.set(keys.POOL.of(host), orjson.dumps({"threads": threads, "pid": report.pid}), ex=ORDER_SECONDS)
+    control.set(
+        keys.POOL.build(host), orjson.dumps({"threads": threads, "pid": report.pid}), ex=ORDER_SECONDS
+    )
 
 
 def keep(control: redis.Redis, host: str) -> None:
     """The order stands for longer, if there is one."""
-    control.expire(keys.POOL.of(host), ORDER_SECONDS)
+    control.expire(keys.POOL.build(host), ORDER_SECONDS)

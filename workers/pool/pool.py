@@ -43,8 +43,8 @@ class Pool:
     @property
     def _processes(self) -> Any:
         """Billiard's pool; None for pools of threads."""
-        found = getattr(self._controller.pool, "_pool", None)
-        return found if hasattr(found, "_pool") else None
+        processes = getattr(self._controller.pool, "_pool", None)
+        return processes if hasattr(processes, "_pool") else None
 
     @property
     def resizable(self) -> bool:

@@ -6,7 +6,7 @@ import redis
 
 from queues import keys
 from queues.redis_types import Fields
-from queues.stored_document import decoded
+from queues.stored_document import decode_document
 from workers.documents.hosts import ReportedHost
 
 AT_WORK_SECONDS = 30.0  # a host reports each second; one that has not for longer has ended
@@ -18,7 +18,8 @@ def host_reports(control: redis.Redis) -> dict[str, ReportedHost]:
     """
     stored = cast(Fields, control.hgetall(keys.HOSTS))
     return {
-        name.decode(): decoded(ReportedHost, text, name.decode()) for name, text in sorted(stored.items())
+        name.decode(): decode_document(ReportedHost, text, name.decode())
+        for name, text in sorted(stored.items())
     }
 
 

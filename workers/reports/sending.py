@@ -30,8 +30,10 @@ def send_due(now: datetime) -> int:
     weekday, hour = (plant_settings.value(name) for name in ("report.weekday", "report.hour"))
     until = due_at(now, weekday, hour)
     asking = Receiver.objects.filter(gets_reports=True, enabled=True, channel__in=READ_BY_PEOPLE)
-    owed = [each for each in asking if not Message.objects.filter(key=_key(each, until)).exists()]
-    owed = [each for each in owed if each.created_at <= until]  # who came later waits for the next
+    owed = [receiver for receiver in asking if not Message.objects.filter(key=_key(receiver, until)).exists()]
+    owed = [
+        receiver for receiver in owed if receiver.created_at <= until
+    ]  # who came later waits for the next
     if not owed or now - until > LATE:
         return 0
     report = week(until)
@@ -42,10 +44,10 @@ def send_due(now: datetime) -> int:
         "sentence": text.text(report),
         "alerts": [],
     }
-    return sum(_made(each, until, content, now) for each in owed)
+    return sum(_build_message(receiver, until, content, now) for receiver in owed)
 
 
-def _made(receiver: Receiver, until: datetime, content: dict[str, object], now: datetime) -> bool:
+def _build_message(receiver: Receiver, until: datetime, content: dict[str, object], now: datetime) -> bool:
     try:
         with transaction.atomic():
             Message.objects.create(

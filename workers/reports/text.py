@@ -38,14 +38,14 @@ def text(report: WeekReport) -> str:
 
 
 def _promises(report: WeekReport) -> Iterator[str]:
-    for each in report.promises:
-        known = f" Known only from {each.known_from:%a %Y-%m-%d %H:%M} on." if each.known_from else ""
-        if each.good_share is None:
-            yield f"- {each.name}: nobody counted.{known}"
+    for promise in report.promises:
+        known = f" Known only from {promise.known_from:%a %Y-%m-%d %H:%M} on." if promise.known_from else ""
+        if promise.good_share is None:
+            yield f"- {promise.name}: nobody counted.{known}"
             continue
-        burnt = "" if each.burnt is None else f"; {each.burnt:.0%} of the error budget"
-        missed = "MISSED, " if each.missed else ""
-        yield f"- {each.name}: {missed}{each.good_share:.3%} of {each.target:.3%}{burnt}.{known}"
+        burnt = "" if promise.burnt is None else f"; {promise.burnt:.0%} of the error budget"
+        missed = "MISSED, " if promise.missed else ""
+        yield f"- {promise.name}: {missed}{promise.good_share:.3%} of {promise.target:.3%}{burnt}.{known}"
 
 
 def _incidents(report: WeekReport) -> Iterator[str]:

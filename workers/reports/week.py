@@ -105,7 +105,7 @@ def week(until: datetime) -> WeekReport:
     return WeekReport(
         since=since,
         until=until,
-        promises=[_promise(each, since, until) for each in Objective.objects.order_by("name")],
+        promises=[_promise(objective, since, until) for objective in Objective.objects.order_by("name")],
         figures=review.summary(rows, since, until),
         incidents=incidents[:MOST_ROWS],
         more_incidents=max(0, len(incidents) - MOST_ROWS),
@@ -127,7 +127,7 @@ def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseO
     counted = Count("pk", filter=Q(total__gt=0))
     sums = minutes.aggregate(all_bad=Sum("bad"), all_counted=Sum("total"), minutes_counted=counted)
     week = Counted(sums["all_bad"] or 0.0, sums["all_counted"] or 0.0, sums["minutes_counted"])
-    found = PromiseOutcome(objective.name, objective.target, None, None, _known_from(objective, first))
+    found = PromiseOutcome(objective.name, objective.target, None, None, _find_known_start(objective, first))
     if week.total <= 0:
         return found
     budget = window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
@@ -135,7 +135,7 @@ def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseO
     return replace(found, good_share=good_share, burnt=week.bad / budget if budget else None)
 
 
-def _known_from(objective: Objective, first: int) -> datetime | None:
+def _find_known_start(objective: Objective, first: int) -> datetime | None:
     """Where its oldest minute is newer than this one: what was before is not kept, or was never counted."""
     oldest = objective.minutes.aggregate(Min("minute"))["minute__min"]
     is_later = oldest is not None and oldest > first
@@ -154,8 +154,8 @@ def _loops(since: datetime, until: datetime) -> list[LoopWeek]:
         else:
             advice[loop] += count
     names = dict(Loop.objects.filter(pk__in={*verdicts, *advice}).values_list("pk", "name"))
-    found = [_loop(pk, name, verdicts.get(pk, Counter()), advice[pk]) for pk, name in names.items()]
-    return sorted(found, key=lambda row: (-row.actions, -row.advice, row.name))[:MOST_ROWS]
+    weeks = [_loop(pk, name, verdicts.get(pk, Counter()), advice[pk]) for pk, name in names.items()]
+    return sorted(weeks, key=lambda row: (-row.actions, -row.advice, row.name))[:MOST_ROWS]
 
 
 def _loop(pk: int, name: str, verdicts: Counter[str], advice: int) -> LoopWeek:
@@ -176,15 +176,15 @@ def _overrides(since: datetime, until: datetime) -> list[WeekOverride]:
     rows = rows.filter(Q(expires_at=None) | Q(expires_at__gt=since)).exclude(ended_at__lte=since)
     return [
         WeekOverride(
-            number=each.pk,
-            what=f"{each.name} of {Scope.of(each)}",
-            value=_value(each.value),
-            owner=each.owner.get_username(),
-            reason=each.reason,
-            since=each.created_at,
-            until=min(filter(None, (each.expires_at, each.ended_at)), default=None),
+            number=row.pk,
+            what=f"{row.name} of {Scope.build(row)}",
+            value=_value(row.value),
+            owner=row.owner.get_username(),
+            reason=row.reason,
+            since=row.created_at,
+            until=min(filter(None, (row.expires_at, row.ended_at)), default=None),
         )
-        for each in rows.order_by("-created_at")
+        for row in rows.order_by("-created_at")
     ]
 
 
@@ -196,14 +196,14 @@ def _proposals(since: datetime, until: datetime) -> list[WeekProposal]:
     """Of parameters that the record speaks for, and of plans; the newest first."""
     tunings = Tuning.objects.filter(created_at__gte=since, created_at__lt=until).select_related("loop")
     plans = Plan.objects.filter(created_at__gte=since, created_at__lt=until)
-    found = [
-        *map(_tuning, tunings),
-        *(WeekProposal(_plan(each), "", each.state, each.created_at) for each in plans),
+    proposals = [
+        *map(_describe_tuning, tunings),
+        *(WeekProposal(_plan(plan), "", plan.state, plan.created_at) for plan in plans),
     ]
-    return sorted(found, key=lambda row: row.at, reverse=True)
+    return sorted(proposals, key=lambda row: row.at, reverse=True)
 
 
-def _tuning(tuning: Tuning) -> WeekProposal:
+def _describe_tuning(tuning: Tuning) -> WeekProposal:
     values = ", ".join(f"{name} = {_value(value)}" for name, value in tuning.values.items())
     expected = f"{tuning.improvement:.0%} less cost on the days after ({tuning.confidence:.0%} sure)"
     return WeekProposal(f"{tuning.loop.name}: {values}", expected, tuning.state, tuning.created_at)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from controllers.framework.reason import capitalised, counted
 from queues.nodes.node_state import OVERLOADED
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.alerts.evaluation.impact import falls_behind
 from workers.control.kinds.registry import display_of
 from workers.documents.loops import RecentAction
@@ -20,26 +20,31 @@ TRENDS = {"rising": "more events wait", "falling": "fewer events wait", "steady"
 WARNING = SEVERITIES.index("warning")
 
 
-def with_action_summary(snapshot: Snapshot) -> PlantHealth:
+def add_action_summary(snapshot: Snapshot) -> PlantHealth:
     """The snapshot's health with what is being done about it."""
     health = snapshot.health
     abnormal = SEVERITIES.index(health.severity) >= WARNING
-    parts = [*_engaged(snapshot), *_plans(snapshot), *_recent_actions(snapshot, abnormal), *_held(snapshot)]
+    parts = [
+        *_describe_engaged(snapshot),
+        *_plans(snapshot),
+        *_recent_actions(snapshot, abnormal),
+        *_describe_held(snapshot),
+    ]
     if not parts and _loops_could_act(snapshot) and not any(_lately(snapshot)):
         parts = [f"no loop acted in the last {LATELY_SECONDS / 60:.0f} min"]
     if abnormal:
         parts += _trend(snapshot.totals)
     if not parts:
         return health
-    return changed(health, doing=f"{capitalised('; '.join(parts[:MOST_PARTS]))}.")
+    return replace_fields(health, doing=f"{capitalised('; '.join(parts[:MOST_PARTS]))}.")
 
 
-def _engaged(snapshot: Snapshot) -> Iterator[str]:
+def _describe_engaged(snapshot: Snapshot) -> Iterator[str]:
     """What loops have enabled and not yet disabled, the most first: it may cost delay, or events."""
     engaged = [
         (loop.actuator, words(loop))
         for _, loop in sorted(snapshot.loops.items())
-        if loop.decided_in(*Loop.ACTING)
+        if loop.was_decided_in(*Loop.ACTING)
         and (words := display_of(loop.law, loop.target).engaged)
         and loop.actuator
     ]
@@ -49,8 +54,8 @@ def _engaged(snapshot: Snapshot) -> Iterator[str]:
 
 def _loops_could_act(snapshot: Snapshot) -> bool:
     """A node with too much to do, or a queue that falls behind; dead letters wait for a person."""
-    rows = [each for each in snapshot.states.values() if SEVERITIES.index(each.severity) >= WARNING]
-    overloaded = any(each.kind == "node" and each.sign in OVERLOADED for each in rows)
+    rows = [state for state in snapshot.states.values() if SEVERITIES.index(state.severity) >= WARNING]
+    overloaded = any(row.kind == "node" and row.sign in OVERLOADED for row in rows)
     return overloaded or any(map(falls_behind, rows))
 
 
@@ -82,7 +87,7 @@ def _lately(snapshot: Snapshot) -> Iterator[RecentAction]:
             yield action
 
 
-def _held(snapshot: Snapshot) -> Iterator[str]:
+def _describe_held(snapshot: Snapshot) -> Iterator[str]:
     held = [name for name, loop in snapshot.loops.items() if loop.mode in Loop.HANDED_OVER]
     if len(held) == 1:
         (name,) = held

@@ -9,7 +9,7 @@ from queues.events.composition import COLUMNS, LONGEST, MOST_VALUES
 from queues.nodes.heartbeat import ContainerCounters
 from queues.nodes.membership import Membership
 from queues.nodes.node_state import OFFLINE, SILENT
-from queues.stored_document import changed, shared_values
+from queues.stored_document import copy_shared_values, replace_fields
 from queues.topology import NodeSpec, QueueSpec
 from workers.consumer.handlers.sink import sink_of
 from workers.consumer.latency import Latencies
@@ -85,26 +85,28 @@ def compose(
         loops=loops,
         overrides=overrides,
     )
-    return with_stopped(snapshot)
+    return add_stops(snapshot)
 
 
-def with_stopped(snapshot: Snapshot) -> Snapshot:
+def add_stops(snapshot: Snapshot) -> Snapshot:
     """What people have paused and drained, where it is shown; the loops of it hold, whatever their mode."""
     rows = snapshot.overrides
     queues = {name: stopped.pauses_of(name, rows) for name in snapshot.queues}
     hosts = {name: stopped.drain_of(name, rows) for name in snapshot.hosts}
     if not (any(queues.values()) or any(hosts.values())):
         return snapshot
-    snapshot = changed(
+    snapshot = replace_fields(
         snapshot,
-        queues={name: changed(row, pauses=queues[name]) for name, row in snapshot.queues.items()},
-        hosts={name: changed(row, draining=hosts[name]) for name, row in snapshot.hosts.items()},
+        queues={name: replace_fields(row, pauses=queues[name]) for name, row in snapshot.queues.items()},
+        hosts={name: replace_fields(row, draining=hosts[name]) for name, row in snapshot.hosts.items()},
     )
     loops = {
-        name: changed(row, mode=Loop.Mode.HOLD.value) if stopped.why_held(row.target, snapshot) else row
+        name: replace_fields(row, mode=Loop.Mode.HOLD.value)
+        if stopped.explain_hold(row.target, snapshot)
+        else row
         for name, row in snapshot.loops.items()
     }
-    return changed(snapshot, loops=loops)
+    return replace_fields(snapshot, loops=loops)
 
 
 def total(values: Iterable[Number | None]) -> Number | None:
@@ -115,7 +117,7 @@ def total(values: Iterable[Number | None]) -> Number | None:
 
 def longest(seconds: Iterable[float | None]) -> float | None:
     """The longest of what is known; None when nothing is."""
-    return max((each for each in seconds if each is not None), default=None)
+    return max((second for second in seconds if second is not None), default=None)
 
 
 def wait_seconds(waiting_events: int | None, oldest_seconds: float | None) -> float | None:
@@ -127,7 +129,7 @@ def wait_seconds(waiting_events: int | None, oldest_seconds: float | None) -> fl
     return 0.0 if waiting_events == 0 else oldest_seconds
 
 
-def clearing_seconds(waiting_events: int | None, out_per_second: float | None) -> float | None:
+def compute_clearing_seconds(waiting_events: int | None, out_per_second: float | None) -> float | None:
     """How long what waits takes at the present rate (Little's law); None while nothing leaves."""
     if waiting_events is None or not out_per_second:
         return 0.0 if waiting_events == 0 else None
@@ -154,14 +156,14 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         waiting_events=waiting_events,
         waiting_bytes=total(row.waiting_bytes for row in rows),
         wait_seconds=wait_seconds(waiting_events, oldest_seconds),
-        clearing_seconds=clearing_seconds(waiting_events, out_per_second),
+        clearing_seconds=compute_clearing_seconds(waiting_events, out_per_second),
         oldest_seconds=oldest_seconds,
         latency_p95_seconds=latencies.quantile(TAIL) if latencies else None,
         dead_letters=total(row.dead_letters for row in rows),
         retry_blocks=total(row.retry_blocks for row in rows),
         workers_at_once=workers_at_once,
         service_seconds=service_seconds,
-        trouble=next((each.last_error for each in workers if each.last_error), None),
+        trouble=next((worker.last_error for worker in workers if worker.last_error), None),
         containers=containers,
     )
 
@@ -182,16 +184,16 @@ def _places(inputs: SnapshotInputs, spec: QueueSpec) -> list[str]:
     left = [
         node
         for node, beat in inputs.readings.heartbeats.items()
-        if node in inputs.readings.topology.nodes and _waiting(beat.containers.get(spec.name))
+        if node in inputs.readings.topology.nodes and _count_waiting(beat.containers.get(spec.name))
     ]
     return sorted({*spec.points, *left})
 
 
-def _waiting(counters: ContainerCounters | None) -> int | None:
+def _count_waiting(counters: ContainerCounters | None) -> int | None:
     return counters.inserted_events - counters.removed_events if counters else None
 
 
-def by_work(counters: ContainerCounters, name: str) -> int:
+def count_work(counters: ContainerCounters, name: str) -> int:
     """What producers inserted, or workers removed or gave up: without what was transferred between nodes."""
     moved: int = getattr(counters, MOVED_BY[name]) if name in MOVED_BY else 0
     whole: int = getattr(counters, name)
@@ -207,16 +209,16 @@ def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerS
     server_time_share = None if inputs.watch.offline(node) else read.server_time_share
     return ContainerStatus(
         points=spec.points.get(node, 0),
-        waiting_events=_waiting(counters),
-        waiting_bytes=_waiting_bytes(read),
+        waiting_events=_count_waiting(counters),
+        waiting_bytes=_count_waiting_bytes(read),
         in_per_second=in_per_second,
         out_per_second=_rate(inputs, node, f"{spec.name}@{node}.removed_events"),
         dead_per_second=_rate(inputs, node, f"{spec.name}@{node}.dead_events"),
         load=_load(inputs, node, in_per_second, server_time_share),
         server_time_share=server_time_share,
         oldest_seconds=_oldest_seconds(inputs, node, read),
-        inserted_events=by_work(counters, "inserted_events") if counters else None,
-        removed_events=by_work(counters, "removed_events") if counters else None,
+        inserted_events=count_work(counters, "inserted_events") if counters else None,
+        removed_events=count_work(counters, "removed_events") if counters else None,
         leaving_blocks=read.leaving_blocks,
         dead_letters=read.dead_letters,
         retry_blocks=read.retry_blocks,
@@ -234,7 +236,7 @@ def _oldest_seconds(inputs: SnapshotInputs, node: str, counters: ContainerCounte
     return round(oldest + age, 3)
 
 
-def _waiting_bytes(counters: ContainerCounters) -> int | None:
+def _count_waiting_bytes(counters: ContainerCounters) -> int | None:
     inserted, removed = counters.inserted_bytes, counters.removed_bytes
     return None if inserted is None or removed is None else inserted - removed
 
@@ -304,8 +306,8 @@ def _totals(
 ) -> PlantTotals:
     rows = list(queues.values())
     latencies = Latencies()
-    for each in inputs.recent.values():
-        latencies = latencies.merge(each)
+    for action in inputs.recent.values():
+        latencies = latencies.merge(action)
     # A drained host finishes what it has, and takes nothing: its slots are nobody's.
     jobs = [host for host in hosts.values() if host.role == "jobs" and not host.drained]
     in_use = [n for n in nodes.values() if n.state not in SILENT and n.points and not n.drained]
@@ -344,7 +346,7 @@ def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
         )
     for (producer, queue), sample in _samples(inputs, producers).items():
         shown = producers[producer]
-        producers[producer] = changed(shown, samples={**shown.samples, queue: sample})
+        producers[producer] = replace_fields(shown, samples={**shown.samples, queue: sample})
     return producers
 
 
@@ -359,13 +361,13 @@ def _samples(
         if rate and inputs.readings.producers[producer, queue].sample is not None
     ]
     return {
-        (producer, queue): bounded(sample)
+        (producer, queue): limit_sample(sample)
         for _, producer, queue in heapq.nlargest(MOST_SAMPLES, busy)
         if (sample := inputs.readings.producers[producer, queue].sample) is not None
     }
 
 
-def bounded(sample: EventSample) -> EventSample:
+def limit_sample(sample: EventSample) -> EventSample:
     """As large as `queues.events.composition` makes it: whoever may publish may write another."""
     found = {}
     for name in COLUMNS:
@@ -379,7 +381,7 @@ def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:
     for name, host in sorted(inputs.readings.hosts.items()):
         age = inputs.ages["host", name]
         if age <= HOST_SHOWN_SECONDS:
-            hosts[name] = HostStatus(**shared_values(host, WorkerHost), age_seconds=age)
+            hosts[name] = HostStatus(**copy_shared_values(host, WorkerHost), age_seconds=age)
     return hosts
 
 
@@ -388,6 +390,6 @@ def _pipeline(inputs: SnapshotInputs) -> PipelineStatus:
     report, age = inputs.readings.pipeline, inputs.ages.get(("pipeline", ""))
     if report is None:
         return PipelineStatus(age_seconds=age)
-    status = PipelineStatus(**shared_values(report, PipelineFigures), age_seconds=age)
+    status = PipelineStatus(**copy_shared_values(report, PipelineFigures), age_seconds=age)
     silent = age is not None and age > PIPELINE_OFFLINE_SECONDS
-    return changed(status, state=NOT_REPORTING) if silent else status
+    return replace_fields(status, state=NOT_REPORTING) if silent else status

@@ -34,7 +34,7 @@ class ConsoleProbe:
         self._found: tuple[float, bool] | None = None
 
     @classmethod
-    def started(cls, address: str) -> "ConsoleProbe | None":
+    def start(cls, address: str) -> "ConsoleProbe | None":
         """One that asks until the process ends; None for no address: nobody knows then."""
         if not address:
             return None

@@ -28,7 +28,7 @@ from workers.placement import plan_document, plans
 from workers.snapshot.states.clock import MOST_CLOCK_SECONDS
 from workers.snapshot.states.limits import Limits, limits_of
 from workers.steering import override_document
-from workers.steering.overrides import counted, in_force, soonest_first, spread
+from workers.steering.overrides import list_active, select_effective, soonest_first, spread
 from workers.steering.scope import active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
@@ -64,12 +64,12 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
     without a valid measurement. before: the loops of the snapshot before; one that is not among them begins
     anew: its target has come back.
     """
-    rows = list(soonest_first(in_force(now).select_related("loop", "node", "owner")))
+    rows = list(soonest_first(list_active(now).select_related("loop", "node", "owner")))
     loops = list(active_loops().order_by("name").annotate(last=Subquery(ledger.last_entry_ids())))
     entries = LedgerEntry.objects.in_bulk([loop.last for loop in loops if loop.last])
     held = spread(loops, rows)
     overridden = {
-        loop.pk: {row.name: row.value for row in counted(loop, held[loop.pk], now)} for loop in loops
+        loop.pk: {row.name: row.value for row in select_effective(loop, held[loop.pk], now)} for loop in loops
     }
     documents = {}
     for loop in loops:
@@ -96,7 +96,7 @@ def _recent_actions(now: datetime) -> list[RecentAction]:
     for some in (ordered.exclude(loop__law__in=_ROUTINE), ordered.filter(loop__law__in=_ROUTINE)):
         for entry in some[:MOST_ACTIONS]:
             newest.setdefault(entry.loop.law, entry)
-    latest_first = sorted(newest.values(), key=lambda each: each.at, reverse=True)
+    latest_first = sorted(newest.values(), key=lambda action: action.at, reverse=True)
     return [_recent_action(entry) for entry in latest_first]
 
 
@@ -154,7 +154,7 @@ def _loop(
         law=loop.law,
         target=loop.target,
         mode=overridden.get("mode", loop.mode),
-        measured=_measured(display, entry),
+        measured=_measure_display(display, entry),
         setpoint=next((parameters[name] for name in display.setpoints if name in parameters), None),
         actuator=_actuator(display, loop.law, entry),
         at=(loop.ticked_at or entry.at).timestamp() if entry else None,
@@ -207,22 +207,22 @@ def _blind_since(entry: LedgerEntry, before: LoopStatus | None, others_before: b
 
 def _terms(display: Display, entry: LedgerEntry | None) -> dict[str, Any]:
     """What a page shows of the last decision's terms; what isn't known is left out, it would only be sent."""
-    found = entry.terms if entry else {}
-    return {name: _short(found[name]) for name in display.terms if found.get(name) is not None}
+    terms = entry.terms if entry else {}
+    return {name: _short(terms[name]) for name in display.terms if terms.get(name) is not None}
 
 
 def _short(value: Any) -> Any:
     return round(value, DIGITS) if isinstance(value, float) else value
 
 
-def _measured(display: Display, entry: LedgerEntry | None) -> Any:
+def _measure_display(display: Display, entry: LedgerEntry | None) -> Any:
     if entry is None or not display.measured:
         return None
     part, _, name = display.measured.partition(".")
     return (getattr(entry, part) or {}).get(name)
 
 
-def _said(law: str, entry: LedgerEntry) -> dict[str, Any]:
+def _format_terms(law: str, entry: LedgerEntry) -> dict[str, Any]:
     """The terms. What cools down is not in force: the guard says so in the terms of one number alone."""
     cools = entry.limited_by == guard.COOL_DOWN and catalog.law(law).actuator is None
     return {} if cools else entry.terms
@@ -234,6 +234,6 @@ def _actuator(display: Display, law: str, entry: LedgerEntry | None) -> float | 
         return None
     if display.lasting:
         done = entry.action if entry.applied else None
-        said = (entry.observation, _said(law, entry), done)
-        return next((each[display.lasting] for each in said if each and display.lasting in each), None)
+        said = (entry.observation, _format_terms(law, entry), done)
+        return next((term[display.lasting] for term in said if term and display.lasting in term), None)
     return display.size(entry.action) if entry.applied else 0

@@ -16,7 +16,7 @@ def hands(
     """The soonest to end first. caps: of remedy ladders that may not reach every level, by queue; orders:
     what people want of applications.
     """
-    found = [*_tasks(snapshot), *_criteria(snapshot), *_stopped(orders), *_caps(caps), *_nodes(snapshot)]
+    found = [*_tasks(snapshot), *_criteria(snapshot), *_list_stops(orders), *_caps(caps), *_nodes(snapshot)]
     return sorted(found, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
 
 
@@ -45,7 +45,7 @@ def _criteria(snapshot: Snapshot) -> Iterator[HandStatus]:
                 )
 
 
-def _stopped(orders: Mapping[str, PipelineOrder]) -> Iterator[HandStatus]:
+def _list_stops(orders: Mapping[str, PipelineOrder]) -> Iterator[HandStatus]:
     for application, order in orders.items():
         if order.stopped:
             yield HandStatus(

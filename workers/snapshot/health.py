@@ -40,15 +40,17 @@ OF_A_PLANT = ("plant_silent", "workers_missed", "queue_unserved", "sensor_silent
 
 def health(snapshot: Snapshot) -> PlantHealth:
     """Of a snapshot whose states are evaluated."""
-    found = [*_findings(snapshot), *_of_alerts(snapshot.alerts)]
+    found = [*_findings(snapshot), *_describe_alerts(snapshot.alerts)]
     place = _place_in_incidents(snapshot.alerts)
-    findings = sorted(found, key=lambda each: (badness(each), place.get(each.subject, 0)), reverse=True)
+    findings = sorted(
+        found, key=lambda finding: (badness(finding), place.get(finding.subject, 0)), reverse=True
+    )
     names = list(unready(snapshot.parts))
-    if names and not any(_is_of_no_start(each, names) for each in findings):
+    if names and not any(_is_of_no_start(finding, names) for finding in findings):
         said = f"The plant is starting: {listed(names)} {are(names)} not ready yet."
         return PlantHealth(BUSY, said, severity="notice", findings=findings, word=WORDS["notice"])
     if not findings:
-        return PlantHealth(NORMAL, _all_well(snapshot), word=WORDS["well"])
+        return PlantHealth(NORMAL, _describe_all_well(snapshot), word=WORDS["well"])
     worst = findings[0]
     # A node that was emptied and taken away is offline, and the plant is not.
     emptied = worst.severity == "notice" and worst.sign == OFFLINE
@@ -69,8 +71,8 @@ def _place_in_incidents(alerts: Iterable[AlertStatus]) -> dict[str, int]:
     """{"kind/name": 1 where an alert of it explains others, -1 where each one of its alerts is explained}: of
     findings as bad as each other, the headline is that of the incident.
     """
-    rows = [(f"{kind}/{name}", each) for each in alerts for kind, name in each.labels.items()]
-    explaining = {each.under for each in alerts}
+    rows = [(f"{kind}/{name}", alert) for alert in alerts for kind, name in alert.labels.items()]
+    explaining = {alert.under for alert in alerts}
     place = {subject: -1 for subject, each in rows if each.under is not None}
     place |= {subject: 0 for subject, each in rows if each.under is None}
     return place | {subject: 1 for subject, each in rows if each.under is None and each.id in explaining}
@@ -92,45 +94,45 @@ def _findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
     """What another subject, or an alert about all loops or about those of an attached plant, explains is left
     out; loops with the same fault are one.
     """
-    heard = [each for each in snapshot.alerts if _is_heard(each)]
-    all_loops = any(each.condition in OF_ALL_LOOPS for each in heard)
-    plants = {each.labels.get("plant") for each in heard if each.condition in OF_A_PLANT} - {None}
+    heard = [alert for alert in snapshot.alerts if _is_heard(alert)]
+    all_loops = any(subject.condition in OF_ALL_LOOPS for subject in heard)
+    plants = {subject.labels.get("plant") for subject in heard if subject.condition in OF_A_PLANT} - {None}
 
     def is_explained(loop: str) -> bool:
         row = snapshot.loops.get(loop)
         return all_loops or (row is not None and row.target.get("plant") in plants)
 
-    found = [
-        each
-        for each in snapshot.states.values()
-        if each.finding and each.within is None and not (each.kind == "loop" and is_explained(each.name))
+    findings = [
+        state
+        for state in snapshot.states.values()
+        if state.finding and state.within is None and not (state.kind == "loop" and is_explained(state.name))
     ]
-    yield from (_finding(each) for each in found if each.kind != "loop")
-    yield from (finding for each in found for finding in each.also)
-    loops = sorted((each for each in found if each.kind == "loop"), key=lambda each: each.rules)
+    yield from (_build_finding(each) for each in findings if each.kind != "loop")
+    yield from (finding for each in findings for finding in each.also)
+    loops = sorted((each for each in findings if each.kind == "loop"), key=lambda each: each.rules)
     for _, group in groupby(loops, key=lambda each: each.rules):
         alike = list(group)
         if len(alike) <= LOOPS_ALONE:
-            yield from (_finding(each) for each in alike)
+            yield from (_build_finding(each) for each in alike)
         else:
             yield _together(alike)
 
 
-def _of_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
+def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
     """What no state of a subject says: an open alert about Weir itself, its host, its audit, a plan, an
     objective. One that is explained, silenced or snoozed is left out.
     """
-    for each in alerts:
-        if each.severity == "notice" or each.condition in JUDGED or not _is_heard(each):
+    for alert in alerts:
+        if alert.severity == "notice" or alert.condition in JUDGED or not _is_heard(alert):
             continue
-        severity: Severity = "critical" if each.severity == "critical" else "warning"
+        severity: Severity = "critical" if alert.severity == "critical" else "warning"
         yield SubjectFinding(
-            subject=f"alert/{each.id}",
+            subject=f"alert/{alert.id}",
             severity=severity,
             sign=SIGNS[severity],
-            sentence=each.sentence or f"{each.title}.",
-            step=first_step(each.condition),
-            since=each.since,
+            sentence=alert.sentence or f"{alert.title}.",
+            step=first_step(alert.condition),
+            since=alert.since,
         )
 
 
@@ -139,7 +141,7 @@ def _is_heard(alert: AlertStatus) -> bool:
     return alert.quiet in (None, "acknowledged")
 
 
-def _finding(state: SubjectState) -> SubjectFinding:
+def _build_finding(state: SubjectState) -> SubjectFinding:
     return SubjectFinding(
         subject=f"{state.kind}/{state.name}",
         severity=state.severity,
@@ -159,12 +161,12 @@ def _together(loops: list[SubjectState]) -> SubjectFinding:
         sign=loops[0].sign,
         sentence=f"{counted(len(loops), 'loop')} {words}.",
         step=loops[0].step,
-        since=min((each.since for each in loops if each.since is not None), default=None),
+        since=min((loop.since for loop in loops if loop.since is not None), default=None),
     )
 
 
-def _all_well(snapshot: Snapshot) -> str:
-    unknown = [each.name for each in snapshot.states.values() if each.severity == "unknown"]
+def _describe_all_well(snapshot: Snapshot) -> str:
+    unknown = [state.name for state in snapshot.states.values() if state.severity == "unknown"]
     if unknown:
         return f"Nothing is wrong; not known yet: {listed(unknown)}."
     count = len(snapshot.nodes)

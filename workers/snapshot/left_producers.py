@@ -45,7 +45,7 @@ class LeftProducers:
         self._due_seconds = monotonic_seconds + EVERY_SECONDS
         try:
             rows = cast(Fields, self._control.hgetall(keys.PRODUCERS))
-            gone = self._gone(rows, now, monotonic_seconds)
+            gone = self._list_gone(rows, now, monotonic_seconds)
             self._is_failing = False
         except redis.RedisError as error:
             if not self._is_failing:
@@ -54,8 +54,8 @@ class LeftProducers:
             return 0
         return gone
 
-    def _gone(self, rows: Fields, now: float, monotonic_seconds: float) -> int:
-        left = self._left(rows, now, monotonic_seconds)
+    def _list_gone(self, rows: Fields, now: float, monotonic_seconds: float) -> int:
+        left = self._list_left(rows, now, monotonic_seconds)
         names = list(left)
         gone = 0
         for first in range(0, len(names), MOST_AT_ONCE):
@@ -67,7 +67,7 @@ class LeftProducers:
             watched.forget_others(KIND, there)
         return gone
 
-    def _left(self, rows: Fields, now: float, monotonic_seconds: float) -> Mapping[bytes, bytes]:
+    def _list_left(self, rows: Fields, now: float, monotonic_seconds: float) -> Mapping[bytes, bytes]:
         found = {}
         for name, stored in rows.items():
             watched, mark = f"{KIND}/{name.decode()}", hash(stored)

@@ -10,7 +10,7 @@ import redis
 
 from queues import keys
 from queues.nodes.membership import Membership
-from queues.stored_document import changed, readable
+from queues.stored_document import readable, replace_fields
 from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
@@ -29,8 +29,8 @@ from workers.plants.holding import holder_of
 from workers.plants.orders import OrderWatch
 from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
-from workers.snapshot.action_summary import with_action_summary
-from workers.snapshot.compose import SnapshotInputs, Watch, by_work, compose
+from workers.snapshot.action_summary import add_action_summary
+from workers.snapshot.compose import SnapshotInputs, Watch, compose, count_work
 from workers.snapshot.console_probe import ConsoleProbe
 from workers.snapshot.control_record import control_record
 from workers.snapshot.hands import hands
@@ -39,7 +39,7 @@ from workers.snapshot.parts import PartsRecord
 from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.snapshot.readings import Readings, read
 from workers.snapshot.report_times import ReportTimes
-from workers.snapshot.states.evaluate import evaluated
+from workers.snapshot.states.evaluate import evaluate_states
 from workers.snapshot.states.limits import Limits
 from workers.snapshot.trend import TrendWatch
 
@@ -79,7 +79,7 @@ class LocalPlant(SteeredPlant):
         self._monotonic, self._name, self._others = monotonic, name, others
         self._plant_time = plant_time or clock
         self._load_forecasts, self._bands, self._console = forecasts, bands, console
-        self._orders = OrderWatch(patience=patience, before=lambda: self._before().plants)
+        self._orders = OrderWatch(patience=patience, before=lambda: self._load_previous().plants)
         self._known = KnownTopology()
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._producer_rates, self._report_times = Rates(), ReportTimes()
@@ -98,14 +98,14 @@ class LocalPlant(SteeredPlant):
         readings = read(self._control, plant_now, self._known)
         monotonic_seconds = self._monotonic()
         inputs = self._inputs(readings, now, monotonic_seconds)
-        before = self._before().loops if self._loops is None else self._loops
+        before = self._load_previous().loops if self._loops is None else self._loops
         record = control_record(datetime.fromtimestamp(now, UTC), before)
         self._loops = record.loops
         self._seq += 1
-        composed = self._watched(compose(inputs, record.loops, record.overrides), monotonic_seconds)
-        composed = changed(composed, parts=self._parts_record().step(composed, now))
+        composed = self._add_trends(compose(inputs, record.loops, record.overrides), monotonic_seconds)
+        composed = replace_fields(composed, parts=self._parts_record().step(composed, now))
         plants = self._plants(now, monotonic_seconds)
-        snapshot = changed(
+        snapshot = replace_fields(
             composed,
             seq=self._seq,
             at=now,
@@ -120,22 +120,22 @@ class LocalPlant(SteeredPlant):
             forecasts=self._forecasts(composed.pipeline, plants, now),
             bands=self._bands.rows(list(composed.queues), now) if self._bands else ExpectedBands(),
         )
-        found = hands(snapshot, record.caps, Orders(self._control).read())
-        return self._judged(changed(snapshot, hands=found), record.limits, readings.hosts)
+        manual_changes = hands(snapshot, record.caps, Orders(self._control).read())
+        return self._add_states(replace_fields(snapshot, hands=manual_changes), record.limits, readings.hosts)
 
-    def _judged(self, snapshot: Snapshot, limits: Limits, listed: Collection[str]) -> Snapshot:
+    def _add_states(self, snapshot: Snapshot, limits: Limits, listed: Collection[str]) -> Snapshot:
         """With the states of its subjects, and what follows from them."""
-        before = self._before().states if self._states is None else self._states
-        self._states = evaluated(snapshot, before, limits, listed)
-        snapshot = changed(snapshot, states=self._states)
-        snapshot = changed(snapshot, health=health(snapshot))
-        return changed(snapshot, health=with_action_summary(snapshot))
+        before = self._load_previous().states if self._states is None else self._states
+        self._states = evaluate_states(snapshot, before, limits, listed)
+        snapshot = replace_fields(snapshot, states=self._states)
+        snapshot = replace_fields(snapshot, health=health(snapshot))
+        return replace_fields(snapshot, health=add_action_summary(snapshot))
 
-    def _before(self) -> Snapshot:
+    def _load_previous(self) -> Snapshot:
         """What was published last: a watcher that has just begun knows no other past."""
         return readable(Snapshot, self._control.get(keys.SNAPSHOT)) or NOTHING_SEEN
 
-    def _watched(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
+    def _add_trends(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
         """What only who watches knows: the trends of what waits, of each queue and of all together, and
         whether the console answers.
         """
@@ -143,17 +143,17 @@ class LocalPlant(SteeredPlant):
         for name, queue in snapshot.queues.items():
             watch = self._trends.setdefault(f"queue/{name}", TrendWatch())
             watch.add(queue.waiting_events, at_seconds)
-            queues[name] = changed(queue, trend=watch.trend)
+            queues[name] = replace_fields(queue, trend=watch.trend)
         whole = self._trends.setdefault("plant", TrendWatch())
         whole.add(snapshot.totals.backlog_events, at_seconds)
         change = None if whole.change is None else round(whole.change)
-        totals = changed(
+        totals = replace_fields(
             snapshot.totals,
             backlog_change_events=change,
             backlog_trend=whole.trend,
             console_available=self._console.available() if self._console else None,
         )
-        return changed(snapshot, queues=queues, totals=totals)
+        return replace_fields(snapshot, queues=queues, totals=totals)
 
     def _parts_record(self) -> PartsRecord:
         """Goes on from what another watcher has left, if it was there just now."""
@@ -167,16 +167,16 @@ class LocalPlant(SteeredPlant):
         trends of their groups' lag.
         """
         rows = self._orders.step(self._others.rows(), now) if self._others else {}
-        found, trends = {}, {}
+        statuses, trends = {}, {}
         for name, row in rows.items():
             groups = {}
             for group, status in row.groups.items():
                 watch = trends[name, group] = self._group_trends.get((name, group)) or TrendWatch()
                 watch.add(status.lag_events, at_seconds)
-                groups[group] = changed(status, trend=watch.trend)
-            found[name] = changed(row, steered_by=holder_of(self._control, name), groups=groups)
+                groups[group] = replace_fields(status, trend=watch.trend)
+            statuses[name] = replace_fields(row, steered_by=holder_of(self._control, name), groups=groups)
         self._group_trends = trends
-        return found
+        return statuses
 
     def _forecasts(
         self, pipeline: PipelineStatus, plants: Mapping[str, PlantStatus], now: float
@@ -197,7 +197,7 @@ class LocalPlant(SteeredPlant):
             return round(age_seconds, DIGITS)
 
         sequences = {name: beat.seq for name, beat in readings.heartbeats.items()}
-        self._membership = self._membership.seen(sequences, monotonic_seconds)
+        self._membership = self._membership.record_sequences(sequences, monotonic_seconds)
         watch = Watch(self._membership, monotonic_seconds)
         ages = {("host", name): age("host", name, host.at, host.at) for name, host in readings.hosts.items()}
         for (producer, queue), report in readings.producers.items():
@@ -208,9 +208,9 @@ class LocalPlant(SteeredPlant):
             at = readings.pipeline.at
             ages["pipeline", ""] = age("pipeline", "", at, at)
         recent = self._recent(readings.latencies, monotonic_seconds)
-        return SnapshotInputs(readings, watch, ages, self._counted(readings, monotonic_seconds), recent)
+        return SnapshotInputs(readings, watch, ages, self._compute_rates(readings, monotonic_seconds), recent)
 
-    def _counted(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
+    def _compute_rates(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
         """Rates per second of every cumulative counter, by name. A beat that was sampled already is no new
         sample: after a silent agent what came meanwhile would else fall into one second.
         """
@@ -221,22 +221,22 @@ class LocalPlant(SteeredPlant):
             for queue, counters in heartbeat.containers.items():
                 for name, window in COUNTED.items():
                     key = f"{queue}@{node}.{name}"
-                    count = by_work(counters, name) if is_new else None
+                    count = count_work(counters, name) if is_new else None
                     rates[key] = self._rate(key, count, at_seconds, window)
         for (queue, node), workers in readings.containers.items():
             for name in WORKED:
                 key = f"{queue}@{node}.{name}"
                 counted = workers.counts.get(name, 0)
                 rates[key] = self._rate(key, counted, at_seconds, LEAVING_WINDOW_SECONDS)
-        return {**rates, **self._published(readings, at_seconds)}
+        return {**rates, **self._compute_producer_rates(readings, at_seconds)}
 
-    def _published(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
+    def _compute_producer_rates(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
         """The same of producers, whose names come and go: those that are gone are forgotten."""
         rows = {f"{name}|{queue}.events": row for (name, queue), row in readings.producers.items()}
         self._producer_rates.forget_others(rows)
         self._report_times.forget_others(rows)
         for key, row in rows.items():
-            reported = self._report_times.of(key, row.at, at_seconds)
+            reported = self._report_times.estimate(key, row.at, at_seconds)
             if reported is not None:
                 self._producer_rates.add(key, row.events, reported)
         rates = {key: self._producer_rates.last(key) for key in rows}

@@ -18,7 +18,7 @@ from django.db import DatabaseError, close_old_connections
 
 from queues import keys
 from queues.nodes import heartbeat_file
-from queues.stored_document import BadDocument, changed, encoded
+from queues.stored_document import BadDocument, encode_document, replace_fields
 from workers.coordination.leases import Lease
 from workers.coordination.merge_patch import JsonObject, document_difference
 from workers.documents.snapshot import Snapshot
@@ -34,7 +34,7 @@ LEASE_SECONDS = 3.0
 logger = logging.getLogger(__name__)
 
 
-def until_next_observation_seconds(now: float) -> float:
+def compute_wait_seconds(now: float) -> float:
     """From wall time `now` to the next .2 of a second: in (0, 1], whatever the clock did meanwhile.
 
     Only the fraction of the second is read off the wall clock, so a clock that jumps can neither stall nor
@@ -48,7 +48,7 @@ def message(snapshot: Snapshot, stored: bytes, patch: JsonObject | None) -> byte
     patch from the one before.
     """
     document = {"seq": snapshot.seq, "at": snapshot.at, "topic": TOPIC, "snapshot": msgspec.Raw(stored)}
-    return encoded(document if patch is None else {**document, "delta": patch})
+    return encode_document(document if patch is None else {**document, "delta": patch})
 
 
 class Observer:
@@ -81,9 +81,9 @@ class Observer:
             if self._objectives is not None:
                 self._objectives.rest()
             return None
-        snapshot = changed(snapshot, seq=self._before.seq + 1 if self._before else 1)
+        snapshot = replace_fields(snapshot, seq=self._before.seq + 1 if self._before else 1)
         if self._objectives is not None:
-            snapshot = changed(snapshot, objectives=self._objectives.step(snapshot, self._before))
+            snapshot = replace_fields(snapshot, objectives=self._objectives.step(snapshot, self._before))
         stored = snapshot.to_json()
         patch = None if self._before is None else document_difference(self._before, snapshot)
         with self._control.pipeline(transaction=True) as pipe:
@@ -106,7 +106,7 @@ class Observer:
 
         What fails (the control server or the database is away) is logged once, and tried again each second.
         """
-        while not stop.wait(until_next_observation_seconds(self._clock())):
+        while not stop.wait(compute_wait_seconds(self._clock())):
             try:
                 self.step()
                 self._is_failing = False

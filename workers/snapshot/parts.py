@@ -31,12 +31,12 @@ class PartsRecord:
         """The parts as of a snapshot that is composed otherwise, without nodes that simply run: of these
         there may be a thousand.
         """
-        states = dict(observed(snapshot))
+        states = dict(observe_parts(snapshot))
         if self._left is not None and abs(at - (self._left.at or 0.0)) <= SAME_RUN_SECONDS:
             ran = PartStatus(state="running", since=self._left.at or at)
             self._parts = {name: self._left.parts.get(name, ran) for name in states}
         self._left = None
-        self._parts = {name: following(self._parts.get(name), state, at) for name, state in states.items()}
+        self._parts = {name: advance_part(self._parts.get(name), state, at) for name, state in states.items()}
         return {name: part for name, part in self._parts.items() if not _simply_runs(name, part)}
 
 
@@ -44,7 +44,7 @@ def _simply_runs(name: str, part: PartStatus) -> bool:
     return name.startswith(node_part("")) and part.state == "running" and part.grace_until is None
 
 
-def observed(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+def observe_parts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Each part that the plant needs, and its state as it looks, whatever was before."""
     for name, node in snapshot.nodes.items():
         heard = node.age_seconds is not None and not node.stale and node.state not in SILENT
@@ -56,16 +56,16 @@ def observed(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     if "jobs" in kinds:
         yield CONSUMERS["jobs"], "running" if "jobs" in roles else "silent"
     if "pipeline" in kinds:
-        yield CONSUMERS["pipeline"], _of_pipeline(snapshot.pipeline)
+        yield CONSUMERS["pipeline"], _read_pipeline_state(snapshot.pipeline)
 
 
-def _of_pipeline(pipeline: PipelineStatus) -> str:
+def _read_pipeline_state(pipeline: PipelineStatus) -> str:
     if pipeline.state is None or pipeline.state == NOT_REPORTING:
         return "silent"
     return RUNNING if pipeline.state in AT_WORK else str(pipeline.state)
 
 
-def following(before: PartStatus | None, state: str, at: float) -> PartStatus:
+def advance_part(before: PartStatus | None, state: str, at: float) -> PartStatus:
     """A part's status after the one before, by the state that it shows at an instant."""
     grace = None if before is None or before.grace_until is None else before.grace_until
     grace = grace if grace is not None and at < grace else None

@@ -46,5 +46,5 @@ class Rates:
 
     def forget_others(self, names: Container[str]) -> None:
         """Only the counters of these names stay."""
-        for name in [each for each in self._samples if each not in names]:
+        for name in [sample for sample in self._samples if sample not in names]:
             self.forget(name)

@@ -8,7 +8,7 @@ import redis
 from queues import keys
 from queues.errors import BadTopology
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import decoded, readable
+from queues.stored_document import decode_document, readable
 from queues.topology import KnownTopology, Topology
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS
@@ -63,8 +63,8 @@ def read(control: redis.Redis, now: float, known: KnownTopology) -> Readings:
             for name, text in producers.items()
             if (report := readable(ReportedProducer, text)) is not None
         },
-        hosts={name.decode(): decoded(ReportedHost, text, "host") for name, text in hosts.items()},
-        pipeline=decoded(PipelineReport, pipeline, "pipeline") if pipeline else None,
+        hosts={name.decode(): decode_document(ReportedHost, text, "host") for name, text in hosts.items()},
+        pipeline=decode_document(PipelineReport, pipeline, "pipeline") if pipeline else None,
         containers=containers,
         latencies=latencies,
     )
@@ -79,13 +79,13 @@ def _read_work(
         for queue, node in pairs:
             # Counted by time, not by presence: what has expired counts no more, also when nobody tidies up.
             for key, seconds in (
-                (keys.SUBMITTED.of(queue, node), SUBMISSION_EXPIRES_SECONDS),
-                (keys.RUNNING.of(queue, node), RUNNING_EXPIRES_SECONDS),
+                (keys.SUBMITTED.build(queue, node), SUBMISSION_EXPIRES_SECONDS),
+                (keys.RUNNING.build(queue, node), RUNNING_EXPIRES_SECONDS),
             ):
                 pipe.zcount(key, now - seconds, now + seconds)
-            pipe.hgetall(keys.WORK.of(queue, node))
-        for each in jobs:
-            pipe.hgetall(keys.LATENCY.of(each.name))
+            pipe.hgetall(keys.WORK.build(queue, node))
+        for job in jobs:
+            pipe.hgetall(keys.LATENCY.build(job.name))
         answers = pipe.execute()
     containers = {pair: _workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)}
     histograms = answers[3 * len(pairs) :]

@@ -21,7 +21,7 @@ class ReportTimes:
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, float, float]] = {}  # name → own time, offset, time
 
-    def of(self, name: str, own_seconds: float, now_seconds: float) -> float | None:
+    def estimate(self, name: str, own_seconds: float, now_seconds: float) -> float | None:
         """When its newest report was made, never earlier than the one before; None while nothing is new to
         be said. Of one that is overdue, so long ago as the next may still be on its way.
         """

@@ -28,7 +28,7 @@ class TrendWatch:
         self._samples.append((at_seconds, value))
         while self._samples[0][0] < at_seconds - WINDOW_SECONDS:
             self._samples.popleft()
-        self._trend = self._judged()
+        self._trend = self._judge_trend()
 
     @property
     def change(self) -> float | None:
@@ -45,7 +45,7 @@ class TrendWatch:
         """None while too little was watched."""
         return self._trend
 
-    def _judged(self) -> Trend | None:
+    def _judge_trend(self) -> Trend | None:
         change = self.change
         if change is None:
             return None

@@ -37,9 +37,9 @@ def _write(control: redis.Redis, override: Override, now: datetime) -> None:
 def _drain(control: redis.Redis, host: str, until: datetime, now: datetime) -> None:
     left_ms = round(1000 * (until - now).total_seconds())
     if left_ms > 0:
-        control.set(keys.DRAIN.of(host), "1", px=left_ms)
+        control.set(keys.DRAIN.build(host), "1", px=left_ms)
     else:
-        control.delete(keys.DRAIN.of(host))
+        control.delete(keys.DRAIN.build(host))
 
 
 def reconcile(control: redis.Redis, now: datetime) -> int:
@@ -50,8 +50,8 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
     """
     queues = Queue.objects.values_list("name", flat=True)
     hosts = [name.decode() for name in cast(list[bytes], control.hkeys(keys.HOSTS))]
-    possible = [keys.PAUSE.of(queue, part) for queue in queues for part in pausing.PARTS]
-    possible += [keys.DRAIN.of(host) for host in hosts]
+    possible = [keys.PAUSE.build(queue, part) for queue in queues for part in pausing.PARTS]
+    possible += [keys.DRAIN.build(host) for host in hosts]
     stored = cast(list[Any], control.mget(possible)) if possible else []
     there = {key for key, text in zip(possible, stored, strict=True) if text}
     rows = Override.objects.filter(ended_at__isnull=True, expires_at__gt=now).select_related("owner")
@@ -66,5 +66,5 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
 def key_of(override: Override) -> str:
     """The key that says so."""
     if is_drain(override):
-        return keys.DRAIN.of(override.host)
-    return keys.PAUSE.of(override.queue, override.name)
+        return keys.DRAIN.build(override.host)
+    return keys.PAUSE.build(override.queue, override.name)

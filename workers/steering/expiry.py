@@ -17,7 +17,7 @@ class Expiry:
     expires_at: datetime | None = None
     endless: bool = False
 
-    def at(self, now: datetime) -> datetime | None:
+    def compute(self, now: datetime) -> datetime | None:
         """The end; None when there is none. Raises `BadInput` naming minutes or expires_at."""
         given = (self.minutes is not None) + (self.expires_at is not None) + self.endless
         if given != 1:
@@ -26,7 +26,7 @@ class Expiry:
             return None
         most = timedelta(days=plant_settings.value("override.maximum_days"))
         if self.expires_at is None:
-            return now + in_minutes(self.minutes, most)
+            return now + parse_minutes(self.minutes, most)
         if self.expires_at.tzinfo is None:
             raise BadInput("expires_at", "takes a time with its time zone")
         if not now < self.expires_at <= now + most:
@@ -34,12 +34,14 @@ class Expiry:
         return self.expires_at
 
 
-def in_minutes(minutes: Any, most: timedelta) -> timedelta:
+def parse_minutes(minutes: Any, most: timedelta) -> timedelta:
     """A period of minutes above 0 up to `most`. Raises `BadInput` naming minutes."""
     limit = most.total_seconds() / 60
     if not checks.is_number(minutes, 0, limit) or minutes <= 0:
         span = f"{limit:.0f} ({most.days} days)"
-        raise BadInput("minutes", f"takes minutes above 0 up to {span}, not {checks.shown(minutes)}")
+        raise BadInput(
+            "minutes", f"takes minutes above 0 up to {span}, not {checks.shorten_for_message(minutes)}"
+        )
     return timedelta(minutes=minutes)
 
 

@@ -15,13 +15,13 @@ def level_in_force(queue: str, snapshot: Snapshot) -> int | None:
     since its last tick had no valid measurement. Without a ladder that acts no level is.
     """
     loop = _ladder(queue, snapshot)
-    if loop is None or not loop.decided_in(*Loop.ACTING):
+    if loop is None or not loop.was_decided_in(*Loop.ACTING):
         return 0
     rung = loop.terms.get(str(LAW.actuator))
     return None if rung is None else int(rung)
 
 
-def closed_share(queue: str, snapshot: Snapshot) -> float:
+def compute_closed_share(queue: str, snapshot: Snapshot) -> float:
     """The share of the time that producers over HTTP are to wait; by a hand that throttles, all of it."""
     loop = _ladder(queue, snapshot)
     if loop is None or not allows(level_in_force(queue, snapshot) or 0, "throttle"):

@@ -29,7 +29,7 @@ def status(override: Override, period: timedelta | None = None) -> OverrideStatu
     )
     return OverrideStatus(
         id=override.pk,
-        scope=str(Scope.of(override)),
+        scope=str(Scope.build(override)),
         loop=override.loop.name if override.loop else None,
         law=override.law or None,
         queue=override.queue or None,

@@ -50,16 +50,16 @@ PAUSED, OPEN = "paused", "open"
 DRAINED, AT_WORK = "draining", "at work"
 
 
-def in_force(now: datetime) -> QuerySet[Override]:
+def list_active(now: datetime) -> QuerySet[Override]:
     """The overrides that hold now. What was set holds, and what has ended is over, also where the clock was
     set back since.
     """
-    return Override.objects.filter(_unexpired(now), ended_at__isnull=True)
+    return Override.objects.filter(_filter_unexpired(now), ended_at__isnull=True)
 
 
-def in_force_at(at: datetime) -> QuerySet[Override]:
+def list_active_at(at: datetime) -> QuerySet[Override]:
     """Those that held at an instant, for pages that show the past."""
-    return Override.objects.filter(_unexpired(at), created_at__lte=at).filter(
+    return Override.objects.filter(_filter_unexpired(at), created_at__lte=at).filter(
         Q(ended_at__isnull=True) | Q(ended_at__gt=at)
     )
 
@@ -69,19 +69,19 @@ def soonest_first(rows: QuerySet[Override]) -> QuerySet[Override]:
     return rows.order_by(F("expires_at").asc(nulls_last=True), "pk")
 
 
-def _unexpired(now: datetime) -> Q:
+def _filter_unexpired(now: datetime) -> Q:
     return Q(expires_at__gt=now) | Q(expires_at__isnull=True)
 
 
-def by_loop(loops: Iterable[Loop], now: datetime) -> dict[int, list[Override]]:
+def group_by_loop(loops: Iterable[Loop], now: datetime) -> dict[int, list[Override]]:
     """{loop's id: the overrides in force on it, the oldest first}, wide ones included; one query."""
-    return spread(loops, in_force(now).select_related("loop", "node", "owner"))
+    return spread(loops, list_active(now).select_related("loop", "node", "owner"))
 
 
 def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Override]]:
     """The same, of all that are in force, which have been read already."""
     oldest_first = sorted(rows, key=lambda row: (row.created_at, row.pk))
-    held = [(Scope.of(row), row) for row in oldest_first if not is_itself(row)]
+    held = [(Scope.build(row), row) for row in oldest_first if not is_itself(row)]
     return {
         loop.pk: [row for scope, row in held if _reaches(scope, row.name, row.value, loop)] for loop in loops
     }
@@ -93,9 +93,9 @@ def _reaches(scope: Scope, name: str, value: Any, loop: Loop) -> bool:
     return scope.covers(loop) and not (lets_many_act and ownership.acts_by_itself(loop))
 
 
-def on(loop: Loop, now: datetime) -> list[Override]:
+def list_for_loop(loop: Loop, now: datetime) -> list[Override]:
     """The overrides in force on a loop, the oldest first, wide ones included."""
-    return by_loop([loop], now)[loop.pk]
+    return group_by_loop([loop], now)[loop.pk]
 
 
 def conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
@@ -115,16 +115,16 @@ def conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
     return ""
 
 
-def counted(loop: Loop, in_force: list[Override], now: datetime) -> list[Override]:
+def select_effective(loop: Loop, in_force: list[Override], now: datetime) -> list[Override]:
     """Those of the overrides in force that the loop works with: where they conflict, mode and actuator."""
     if not conflict(loop, in_force, now):
         return in_force
     return [each for each in in_force if each.name in ("mode", catalog.law(loop.law).actuator)]
 
 
-def counted_on(loop: Loop, now: datetime) -> list[Override]:
+def list_effective(loop: Loop, now: datetime) -> list[Override]:
     """The same, of those in force on a loop now."""
-    return counted(loop, on(loop, now), now)
+    return select_effective(loop, list_for_loop(loop, now), now)
 
 
 def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
@@ -154,11 +154,11 @@ def mode_of(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
 def node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
     """{node: {"busy", "toobusy"}} as they hold now: the node's own, or the overrides'. For the projection."""
     thresholds = {node.name: _thresholds(node) for node in Node.objects.all()}
-    by_age = in_force(now).filter(node__isnull=False, name__in=THRESHOLDS).order_by("created_at")
+    by_age = list_active(now).filter(node__isnull=False, name__in=THRESHOLDS).order_by("created_at")
     for override in by_age.select_related("node"):
         assert override.node is not None
         thresholds[override.node.name][override.name] = float(override.value)
-    return {name: _in_order(name, values) for name, values in thresholds.items()}
+    return {name: _order_thresholds(name, values) for name, values in thresholds.items()}
 
 
 def set_override(
@@ -192,7 +192,7 @@ def set_override(
     if not scope.is_sound:
         raise BadInput("scope", "takes a loop, or a law, a queue, a node or several of these.")
     reason = read_reason(reason)
-    until = Expiry(minutes, expires_at, endless).at(now)
+    until = Expiry(minutes, expires_at, endless).compute(now)
     with transaction.atomic():
         # Of two at once the second is checked beside the first, and says what it replaces.
         lock_until_commit(LOCK)
@@ -200,13 +200,13 @@ def set_override(
         if itself and endless and node is None:
             raise BadInput("expires_at", f"is missing; {name} of {scope} resumes by itself, say when.")
         checked = (
-            _checked_itself(scope, name, value, now, beside or {})
+            _validate_value(scope, name, value, now, beside or {})
             if itself
-            else _checked(scope, name, value, now, beside or {})
+            else _validate_override(scope, name, value, now, beside or {})
         )
-        same = in_force(now).filter(name=name, **scope.fields())
-        replaced = [{**row, "ended": True} for row in map(_replaced, same)]
-        replaced += [] if itself else [_replaced(row) for row in _met(scope, name, now)]
+        same = list_active(now).filter(name=name, **scope.fields())
+        replaced = [{**row, "ended": True} for row in map(_describe_replaced, same)]
+        replaced += [] if itself else [_describe_replaced(row) for row in _list_overlapping(scope, name, now)]
         same.update(ended_at=now, ended_by=by or owner)
         override = Override.objects.create(
             **scope.fields(),
@@ -224,19 +224,19 @@ def set_override(
     return override
 
 
-def _met(scope: Scope, name: str, now: datetime) -> list[Override]:
+def _list_overlapping(scope: Scope, name: str, now: datetime) -> list[Override]:
     """The overrides of the same name on other scopes that share a loop with this one."""
     loops = list(Loop.objects.all())
-    rows = in_force(now).filter(name=name).select_related("loop", "node", "owner")
-    found = [(Scope.of(row), row) for row in rows if not is_itself(row)]
+    rows = list_active(now).filter(name=name).select_related("loop", "node", "owner")
+    found = [(Scope.build(row), row) for row in rows if not is_itself(row)]
     return [row for other, row in found if other != scope and scope.meets(other, loops)]
 
 
-def _replaced(row: Override) -> dict[str, Any]:
+def _describe_replaced(row: Override) -> dict[str, Any]:
     """An older override, as the newer one names it."""
     return {
         "id": row.pk,
-        "scope": str(Scope.of(row)),
+        "scope": str(Scope.build(row)),
         "value": row.value,
         "owner": row.owner.get_username(),
         "reason": row.reason,
@@ -253,7 +253,7 @@ def extend(
     control: redis.Redis | None = None,
 ) -> Override:
     """Let it run until later, counted from now. Raises `BadInput` (field override when over)."""
-    until = Expiry(minutes, expires_at).at(now)
+    until = Expiry(minutes, expires_at).compute(now)
     if override.expires_at is None:
         raise BadInput("override", "has no end that could be later; end it, or set it again with one.")
     # One conditional write: an override that somebody ended just now does not come back to life.
@@ -272,7 +272,7 @@ def end(
 ) -> Override:
     """End it now. Ending twice changes nothing: the first end stays."""
     with transaction.atomic():
-        still = Override.objects.filter(_unexpired(now), pk=override.pk, ended_at__isnull=True)
+        still = Override.objects.filter(_filter_unexpired(now), pk=override.pk, ended_at__isnull=True)
         if still.update(ended_at=now, ended_by=by):
             override.ended_at = now
             _enforce(override, now, control)
@@ -286,8 +286,8 @@ def expire_due(now: datetime, control: redis.Redis | None = None) -> list[Overri
     if not due:
         return []
     with transaction.atomic():
-        noted = [each for each in due if _note_expiry(each)]
-        if any(is_threshold(each) for each in noted):
+        noted = [override for override in due if _note_expiry(override)]
+        if any(is_threshold(override) for override in noted):
             _project(control, now)
     return noted
 
@@ -298,11 +298,15 @@ def _note_expiry(override: Override) -> bool:
     return bool(untouched.update(ended_at=override.expires_at))
 
 
-def _checked(
+def _validate_override(
     scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     """The value, and the one it takes the place of (None when they differ); `BadInput` when it can't."""
-    covered = [scope.loop] if scope.loop else [each for each in active_loops() if scope.covers(each)]
+    covered = (
+        [scope.loop]
+        if scope.loop
+        else [active_loop for active_loop in active_loops() if scope.covers(active_loop)]
+    )
     if not covered:
         raise BadInput("scope", f"{scope} has no loop; choose another law, queue or node.")
     loops = [each for each in covered if _reaches(scope, name, value, each)]
@@ -317,7 +321,7 @@ def _checked(
         loops = [loop for loop in loops if _knows(loop, name)] or loops
     elif len({loop.law for loop in loops}) > 1:
         raise BadInput("name", f"{name} is of one law, and {scope} has loops of several; choose the law too.")
-    checked = [_checked_parameter(loop, scope, name, value, now, beside) for loop in loops]
+    checked = [_validate_parameter(loop, scope, name, value, now, beside) for loop in loops]
     return checked[0][0], _common(before for _, before in checked)
 
 
@@ -329,32 +333,34 @@ def demand_one_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str
     begins = [loop for loop in chosen if mode in Loop.ACTING and "plant" in loop.target]
     if not begins:
         return
-    if len(chosen) == 1 and (why := ownership.why_never(chosen[0])):
+    if len(chosen) == 1 and (why := ownership.explain_never(chosen[0])):
         raise BadInput(field, why)
     others = list(active_loops().filter(target__has_key="plant"))
-    held = by_loop(others, now)
-    act = [each for each in others if {each.mode, mode_of(each, held[each.pk], now)} & set(Loop.ACTING)]
+    held = group_by_loop(others, now)
+    act = [other for other in others if {other.mode, mode_of(other, held[other.pk], now)} & set(Loop.ACTING)]
     for loop in begins:
         if (rival := ownership.rival_of(loop, [*act, *begins])) is not None:
-            raise BadInput(field, ownership.why_refused(loop, rival))
+            raise BadInput(field, ownership.explain_refusal(loop, rival))
 
 
 def _knows(loop: Loop, name: str) -> bool:
     """Whether the guard of a loop's law has the setting."""
-    return name.removeprefix("guard.") in {each.name for each in guard.settings_of(catalog.law(loop.law))}
+    return name.removeprefix("guard.") in {
+        setting.name for setting in guard.settings_of(catalog.law(loop.law))
+    }
 
 
 def _common(values: Iterable[Any]) -> Any:
     """The value all have, None where they differ."""
     first, *others = values
-    return first if all(each == first for each in others) else None
+    return first if all(other == first for other in others) else None
 
 
-def _checked_parameter(
+def _validate_parameter(
     loop: Loop, scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     law = catalog.law(loop.law)
-    if (why := ownership.why_fixed(loop.law, name)) is not None:
+    if (why := ownership.explain_fixed(loop.law, name)) is not None:
         raise BadInput("name", why)
     try:
         value = catalog.parameter(law, name).check(value, "value")
@@ -362,7 +368,7 @@ def _checked_parameter(
         raise BadInput("name" if error.field == "name" else "value", error.message) from None
     if name == law.actuator:
         return value, None
-    others = [each for each in on(loop, now) if each.name != name or Scope.of(each) != scope]
+    others = [each for each in list_for_loop(loop, now) if each.name != name or Scope.build(each) != scope]
     try:
         # Each in its range, they may still contradict each other.
         return value, _instead_of(law, loop, others, {**beside, name: value}, name, now)
@@ -376,11 +382,15 @@ def _instead_of(
     """What held under this name; raises `BadInput` when the whole with the new values is no longer valid."""
     if name.startswith("guard."):
         settings, key = effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
-        settings_new = {each.removeprefix("guard."): new[each] for each in new if each.startswith("guard.")}
+        settings_new = {
+            override.removeprefix("guard."): new[override]
+            for override in new
+            if override.startswith("guard.")
+        }
         guard.read_settings(law, {**settings, **settings_new})
         return settings[key]
     parameters = effective_parameters(law, loop.parameters, others, now)
-    law.check({**parameters, **{each: new[each] for each in new if each in parameters}})
+    law.check({**parameters, **{override: new[override] for override in new if override in parameters}})
     return parameters[name]
 
 
@@ -410,23 +420,23 @@ def _settings(law: str, given: str) -> Mapping[str, Any]:
     return guard.read_settings(catalog.law(law), json.loads(given))
 
 
-def _checked_itself(
+def _validate_value(
     scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     if scope.node is not None:
-        return _checked_threshold(scope.node, name, value, now, beside)
+        return _validate_threshold(scope.node, name, value, now, beside)
     stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
     if value != stopped:
-        raise BadInput("value", f"takes {stopped}, not {checks.shown(value)}")
+        raise BadInput("value", f"takes {stopped}, not {checks.shorten_for_message(value)}")
     return value, usual
 
 
-def _checked_threshold(
+def _validate_threshold(
     node: Node, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[float, float]:
     if name not in THRESHOLDS:
         raise BadInput("name", f"takes {' or '.join(THRESHOLDS)} for a node, not {name!r}")
-    checks.above(0, 1, "a share of capacity").of(value, "value")
+    checks.greater_than(0, 1, "a share of capacity").validate(value, "value")
     holding = node_thresholds(now)[node.name]
     key = name.removesuffix("_threshold")
     others = {each.removesuffix("_threshold"): float(beside[each]) for each in beside}
@@ -441,7 +451,7 @@ def _thresholds(node: Node) -> dict[str, float]:
     return {"busy_threshold": node.busy_threshold, "toobusy_threshold": node.toobusy_threshold}
 
 
-def _in_order(name: str, values: Mapping[str, float]) -> dict[str, float]:
+def _order_thresholds(name: str, values: Mapping[str, float]) -> dict[str, float]:
     """Two overrides that were in order together may not be once one has expired: then BUSY is put just below
     TOOBUSY, so that the agents always get an order they accept.
     """

@@ -20,17 +20,17 @@ LADDER_ADVISES = (
 )
 
 
-def why_never(loop: Loop) -> str | None:
+def explain_never(loop: Loop) -> str | None:
     """Why a loop may not act whatever else does; None: it may."""
-    return LADDER_ADVISES if only_advises(loop.law, loop.target) else None
+    return LADDER_ADVISES if is_advisory_only(loop.law, loop.target) else None
 
 
-def only_advises(law: str, target: Target) -> bool:
+def is_advisory_only(law: str, target: Target) -> bool:
     """Whether a law's loop on this target never acts."""
     return law == LADDER.name and "plant" in target
 
 
-def why_fixed(law: str, name: str) -> str | None:
+def explain_fixed(law: str, name: str) -> str | None:
     """Why nobody sets this parameter of a law; None: people do."""
     if (law, name) != (WORKER_RATE.name, "workers"):
         return None
@@ -53,11 +53,11 @@ def meet(one: Target, other: Target) -> bool:
 
 def rival_of(loop: Loop, acting: Iterable[Loop]) -> Loop | None:
     """The first of those that act, or are to, that sets what this loop sets."""
-    found = (each for each in acting if each.pk != loop.pk and each.law != loop.law)
-    return next((each for each in found if meet(loop.target, each.target)), None)
+    others = (other for other in acting if other.pk != loop.pk and other.law != loop.law)
+    return next((other for other in others if meet(loop.target, other.target)), None)
 
 
-def why_refused(loop: Loop, rival: Loop) -> str:
+def explain_refusal(loop: Loop, rival: Loop) -> str:
     """In a sentence, and what to do."""
     what = loop.target.get("operator") or rival.target.get("operator")
     return (

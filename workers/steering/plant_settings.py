@@ -152,7 +152,7 @@ DECLARED = (
 BY_NAME = {each.name: each for each in DECLARED}
 
 
-def declared(name: str) -> Parameter:
+def find_declaration(name: str) -> Parameter:
     """What a setting takes. Raises `BadInput` for a name that is not one."""
     if name not in BY_NAME:
         raise BadInput("name", f"{name[:60]!r} is no setting; the settings are {', '.join(BY_NAME)}.")
@@ -161,30 +161,30 @@ def declared(name: str) -> Parameter:
 
 def value(name: str) -> Any:
     """A setting as it is now. Raises `BadInput` for a name that is not one."""
-    default = declared(name).default
+    default = find_declaration(name).default
     row = Setting.objects.filter(name=name).first()
     return default if row is None else row.value
 
 
-def shown(setting: Any) -> str:
+def format_setting(setting: Any) -> str:
     """In words, with each of its digits; what may be without a value says so."""
     return "not set" if setting is None else f"{setting:,}".removesuffix(".0")
 
 
-def changed() -> dict[str, Setting]:
+def list_changes() -> dict[str, Setting]:
     """The settings that were changed once, by name, with who did it and when."""
     return {row.name: row for row in Setting.objects.select_related("changed_by") if row.name in BY_NAME}
 
 
 def change(name: str, new: Any, by: User | None, now: datetime) -> tuple[Any, Any]:
     """Set it for good; gives (before, after). Raises `BadInput` naming name or value, also for no change."""
-    parameter, before = declared(name), value(name)
+    parameter, before = find_declaration(name), value(name)
     try:
         new = parameter.check(new, "value")
     except BadInput as error:
         raise BadInput("value", error.message) from None
     if new == before:
-        raise BadInput("value", f"is {shown(before)} already.")
+        raise BadInput("value", f"is {format_setting(before)} already.")
     if new is None:  # the database has what differs from what is shipped
         Setting.objects.filter(name=name).delete()
         return before, new

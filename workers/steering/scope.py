@@ -32,7 +32,7 @@ class Scope:
     host: str = ""
 
     @classmethod
-    def of(cls, override: Override) -> "Scope":
+    def build(cls, override: Override) -> "Scope":
         return cls(override.loop, override.law, override.queue, override.node, override.host)
 
     @property

@@ -38,26 +38,29 @@ def _status(row: OverrideStatus) -> PauseStatus:
     )
 
 
-def why_no_slots(snapshot: Snapshot) -> str:
+def explain_no_slots(snapshot: Snapshot) -> str:
     """Why there is no slot for the jobs queues, while there is none, as a sentence ends."""
     reports = any(row.role == "jobs" for row in snapshot.hosts.values())
     return (
-        why_all_drained(snapshot) or f"no worker host of role jobs {'has a slot' if reports else 'reports'}"
+        explain_all_drained(snapshot)
+        or f"no worker host of role jobs {'has a slot' if reports else 'reports'}"
     )
 
 
-def why_all_drained(snapshot: Snapshot) -> str:
+def explain_all_drained(snapshot: Snapshot) -> str:
     """Which worker hosts of role jobs are drained, where all are, as a sentence ends; else "". Once its drain
     has ended a host is drained until it follows, for a second.
     """
     hosts = {name: row for name, row in snapshot.hosts.items() if row.role == "jobs"}
     if not all(row.draining or row.drained for row in hosts.values()):
         return ""
-    by = {name: f" ({who_and_why(row.draining)})" if row.draining else "" for name, row in hosts.items()}
+    by = {
+        name: f" ({format_who_and_why(row.draining)})" if row.draining else "" for name, row in hosts.items()
+    }
     return ", ".join(f"host {name} is drained{words}" for name, words in by.items())
 
 
-def who_and_why(stop: PauseStatus) -> str:
+def format_who_and_why(stop: PauseStatus) -> str:
     """Who stopped it, and the reason, to stand in brackets within a sentence."""
     return f"{stop.by}: {stop.reason.rstrip('.')}"
 
@@ -65,18 +68,18 @@ def who_and_why(stop: PauseStatus) -> str:
 def is_emptied(node: str, snapshot: Snapshot) -> bool:
     """Whether a node is drained, and nothing of any queue was left there when it was last heard of."""
     row = snapshot.nodes.get(node)
-    left = [each.containers[node] for each in snapshot.queues.values() if node in each.containers]
-    holds = any(each.points or each.waiting_events or each.dead_letters for each in left)
+    left = [queue.containers[node] for queue in snapshot.queues.values() if node in queue.containers]
+    holds = any(container.points or container.waiting_events or container.dead_letters for container in left)
     return row is not None and row.drained and not holds
 
 
-def paused(queue: str, part: str, snapshot: Snapshot) -> PauseStatus | None:
+def find_pause(queue: str, part: str, snapshot: Snapshot) -> PauseStatus | None:
     """The pause of one part of a queue."""
     row = snapshot.queues.get(queue)
-    return next((each for each in row.pauses if each.part == part), None) if row else None
+    return next((pause for pause in row.pauses if pause.part == part), None) if row else None
 
 
-def why_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
+def explain_hold(target: Mapping[str, str], snapshot: Snapshot) -> str:
     """Why a loop with this target has to hold, as a sentence ends; "" when it has not."""
     return (
         _host_held(target, snapshot) or _queue_held(target, snapshot) or _application_held(target, snapshot)
@@ -85,17 +88,17 @@ def why_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
 
 def _host_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
     host = snapshot.hosts.get(target.get("host", ""))
-    found = host.draining if host else None
-    return f"worker host {target['host']} is drained {_until(found)}" if found else ""
+    drain = host.draining if host else None
+    return f"worker host {target['host']} is drained {_format_end(drain)}" if drain else ""
 
 
 def _queue_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
     """A loop of a whole queue decides on what comes into it, one of a container on what is done with it."""
     queue = target.get("queue", "")
     for part in pausing.PARTS:
-        found = paused(queue, part, snapshot)
+        found = find_pause(queue, part, snapshot)
         if found is not None and (part == pausing.CONSUMPTION or "node" not in target):
-            return f"{part} of {queue} is paused {_until(found)}"
+            return f"{part} of {queue} is paused {_format_end(found)}"
     return ""
 
 
@@ -105,13 +108,13 @@ def _application_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
     if row and row.outbox_full:
         return f"its complex events wait for {', '.join(sorted(row.outbox))}"
     queues = row.queues if row else []
-    found = [paused(queue, pausing.CONSUMPTION, snapshot) for queue in queues]
+    found = [find_pause(queue, pausing.CONSUMPTION, snapshot) for queue in queues]
     if not queues or None in found:
         return ""
-    return f"consumption of {', '.join(queues)} is paused {_until(found[0])}"
+    return f"consumption of {', '.join(queues)} is paused {_format_end(found[0])}"
 
 
-def _until(pause: PauseStatus | None) -> str:
+def _format_end(pause: PauseStatus | None) -> str:
     if pause is None or pause.until is None:
         return "until somebody ends it"
     until = datetime.fromtimestamp(pause.until, UTC)
@@ -120,4 +123,6 @@ def _until(pause: PauseStatus | None) -> str:
 
 def pause_in_words(queue: str, pause: PauseStatus) -> str:
     """One pause as a sentence."""
-    return f"{pause.part.capitalize()} of {queue} is paused {_until(pause)} ({who_and_why(pause)})."
+    return (
+        f"{pause.part.capitalize()} of {queue} is paused {_format_end(pause)} ({format_who_and_why(pause)})."
+    )

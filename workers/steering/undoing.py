@@ -25,7 +25,7 @@ def undo(
     what has been set since; nothing is changed then.
     """
     with transaction.atomic():
-        pairs = [(each, _ended_by(each, now)) for each in set_together(override, now)]
+        pairs = [(row, _find_ended_override(row, now)) for row in set_together(override, now)]
         # Those without an older one first: what comes back is judged without them.
         for each, older in pairs:
             if older is None:
@@ -41,11 +41,11 @@ def set_together(override: Override, now: datetime) -> list[Override]:
     """What its owner set at the same time, itself included, as far as it is in force."""
     if not overrides.holds(override, now):
         return []
-    same = overrides.in_force(now).filter(owner_id=override.owner_id, created_at=override.created_at)
+    same = overrides.list_active(now).filter(owner_id=override.owner_id, created_at=override.created_at)
     return list(same.select_related("loop", "node", "owner").order_by("pk"))
 
 
-def _ended_by(override: Override, now: datetime) -> Override | None:
+def _find_ended_override(override: Override, now: datetime) -> Override | None:
     """The override that this one ended, where it would still run."""
     ids = [row["id"] for row in override.replaces if row["ended"]]
     rows = Override.objects.filter(pk__in=ids).select_related("loop", "node", "owner").order_by("-created_at")
@@ -66,7 +66,7 @@ def _again(
         owner=older.owner,
         reason=older.reason,
         now=now,
-        **Scope.of(older).fields(),
+        **Scope.build(older).fields(),
         expires_at=older.expires_at,
         endless=older.expires_at is None,
         control=control,

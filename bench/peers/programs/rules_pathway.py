@@ -34,8 +34,8 @@ def host_of(address: str | None) -> tuple[str | None, str | None]:
 
 def ruled(events: pw.Table) -> pw.Table:
     left = events.filter(~is_of_test(pw.this.address))
-    found = left.select(*pw.this.without("address"), host=host_of(pw.this.address))
-    return found.select(
+    joined = left.select(*pw.this.without("address"), host=host_of(pw.this.address))
+    return joined.select(
         *pw.this.without("host"), host_name=pw.this.host.get(0), host_type=pw.this.host.get(1)
     )
 

@@ -38,8 +38,8 @@ def query() -> pl.LazyFrame:
 
 
 def main() -> None:
-    seconds, found = quickest(lambda: query().collect())
-    groups = found.group_by("host_type").agg(pl.len(), pl.col("value").sum())
+    seconds, result = quickest(lambda: query().collect())
+    groups = result.group_by("host_type").agg(pl.len(), pl.col("value").sum())
     put_out(seconds, rules_answer(groups.rows()))
 
 

@@ -32,11 +32,11 @@ class Part(StatefulSourcePartition[Item, int]):
         self._rows, self._at = rows, 0
 
     def next_batch(self) -> list[Item]:
-        found = self._rows[self._at : self._at + BATCH]
+        rows = self._rows[self._at : self._at + BATCH]
         self._at += BATCH
-        if not found:
+        if not rows:
             raise StopIteration
-        return found
+        return rows
 
     def snapshot(self) -> int:
         return self._at
@@ -61,7 +61,7 @@ class Sequence(StatefulBatchLogic[Item, Any, Any]):
         self._for_c: deque[tuple[int, int, int]] = deque()
 
     def on_batch(self, values: list[tuple[int, int, str]]) -> tuple[Iterable[Any], bool]:
-        found = []
+        matches = []
         for at_ms, number, kind in values:
             if kind == "A":
                 self._for_b.append((at_ms, number))
@@ -75,8 +75,8 @@ class Sequence(StatefulBatchLogic[Item, Any, Any]):
             if kind == "B":
                 self._for_c.append((*begun, number))
             else:
-                found.append((begun[1], begun[2], number))
-        return found, StatefulBatchLogic.RETAIN
+                matches.append((begun[1], begun[2], number))
+        return matches, StatefulBatchLogic.RETAIN
 
     def snapshot(self) -> None:
         return None
@@ -112,7 +112,7 @@ def work(index: int, addresses: list[str], ready: Any, put: Any) -> None:
     flow = Dataflow("sequence")
     events = op.input("events", flow, Source(rows))
     matches = op.stateful_batch("match", events, Sequence)
-    op.output("found", op.map("match_only", matches, lambda each: each[1]), Sink(into))
+    op.output("found", op.map("match_only", matches, lambda pair: pair[1]), Sink(into))
     ready.wait()
     began = time.time()
     if addresses:
@@ -137,13 +137,13 @@ def main() -> None:
     processes = [
         context.Process(target=work, args=(index, addresses, ready, put)) for index in range(PROCESSES)
     ]
-    for each in processes:
-        each.start()
+    for process in processes:
+        process.start()
     ran = [put.get() for _ in processes]
-    for each in processes:
-        each.join()
+    for process in processes:
+        process.join()
     seconds = max(ended for _, ended, _ in ran) - min(began for began, _, _ in ran)
-    put_out(seconds, sequence_answer(match for _, _, found in ran for match in found))
+    put_out(seconds, sequence_answer(match for _, _, matches in ran for match in matches))
 
 
 main()

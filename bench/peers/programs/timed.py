@@ -21,7 +21,7 @@ def networks() -> dict[int, list[tuple[int, str, str]]]:
     read = json.loads((folder() / "hosts.json").read_text())
     return {
         int(length): [(int(bits), *row) for bits, row in rows.items()]
-        for length, rows in sorted(read.items(), key=lambda each: -int(each[0]))
+        for length, rows in sorted(read.items(), key=lambda network: -int(network[0]))
     }
 
 
@@ -30,9 +30,9 @@ def quickest(work: Callable[[], Any]) -> tuple[float, Any]:
     took = []
     for _ in range(PASSES):
         began = time.perf_counter()
-        found = work()
+        result = work()
         took.append(time.perf_counter() - began)
-    return min(took), found
+    return min(took), result
 
 
 def put_out(seconds: float, answer: Any) -> None:

@@ -106,10 +106,10 @@ def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
     """As JSON."""
-    return asdict(described_experiment(experiment))
+    return asdict(describe_experiment(experiment))
 
 
-def described_experiment(experiment: Experiment) -> DescribedExperiment:
+def describe_experiment(experiment: Experiment) -> DescribedExperiment:
     """The experiment as it is."""
     run = experiment.run
     return DescribedExperiment(
@@ -118,7 +118,7 @@ def described_experiment(experiment: Experiment) -> DescribedExperiment:
         title=experiment.title,
         laws=experiment.laws,
         parameters=experiment.settings,
-        changed=changed_settings(experiment),
+        changed=list_changed_settings(experiment),
         seed=experiment.seed,
         trace=experiment.trace,
         owner=experiment.owner.get_username() if experiment.owner else None,
@@ -138,10 +138,10 @@ def _results(experiment: Experiment) -> list[ExperimentResult]:
     return sorted(experiment.results.all(), key=lambda result: experiment.laws.index(result.law))
 
 
-def changed_settings(experiment: Experiment) -> dict[str, Any]:
+def list_changed_settings(experiment: Experiment) -> dict[str, Any]:
     """Those that aren't the scenario's own."""
     scenario = SCENARIOS.get(experiment.scenario)
-    defaults = {each.name: each.default for each in scenario.settings} if scenario else {}
+    defaults = {setting.name: setting.default for setting in scenario.settings} if scenario else {}
     return {name: value for name, value in experiment.settings.items() if defaults.get(name) != value}
 
 
@@ -151,7 +151,7 @@ def command_of(experiment: Experiment) -> str:
     words = ["manage.py", "lab", "run", experiment.scenario]
     if scenario is None or set(experiment.laws) != set(scenario.laws):
         words += [word for law in experiment.laws for word in ("--law", law)]
-    for name, value in changed_settings(experiment).items():
+    for name, value in list_changed_settings(experiment).items():
         words += ["--set", f"{name}={typed(value)}"]
     words += ["--seed", str(experiment.seed)]
     if experiment.trace:
@@ -190,12 +190,12 @@ def _cell(value: float | None, winner: float | None) -> ResultCell:
 
 def series_names(data: Path, experiments: Iterable[Experiment]) -> list[str]:
     """Every series that any law has, in their order."""
-    found = (
+    names = (
         read_series(data, experiment.pk, result.law)[1]
         for experiment in experiments
         for result in _results(experiment)
     )
-    return list(dict.fromkeys(name for columns in found for name in columns))
+    return list(dict.fromkeys(name for columns in names for name in columns))
 
 
 def series_document(data: Path, experiment: Experiment) -> dict[str, Any]:
@@ -203,11 +203,11 @@ def series_document(data: Path, experiment: Experiment) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for result in _results(experiment):
         step, columns = read_series(data, experiment.pk, result.law)
-        document[result.law] = {name: _plotted(step, values) for name, values in columns.items()}
+        document[result.law] = {name: _build_series(step, values) for name, values in columns.items()}
     return document
 
 
-def _plotted(step: float, values: Floats) -> dict[str, Any]:
+def _build_series(step: float, values: Floats) -> dict[str, Any]:
     seconds = [index * step for index in range(len(values))]
     known = [None if value != value else value for value in values.tolist()]
     time, kept = downsample(seconds, {"": known}, PLOT_POINTS)

@@ -38,7 +38,7 @@ def begin(actor: Actor, definition: WantedExperiment, where: Surroundings) -> Ex
         laws=definition.laws,
         settings=definition.settings,
         seed=definition.seed,
-        trace=definition.trace.about() if definition.trace else None,
+        trace=definition.trace.describe() if definition.trace else None,
         queues=queues,
         owner=actor.user,
         created_at=where.now,
@@ -79,13 +79,15 @@ def override(
     """Put a law's parameters of an experiment in force on a loop (its number), or on all of the plant's law,
     until they expire. What is in force there already is left out. Raises BadInput.
     """
-    found = _applied(experiment, law)
+    found = _find_applicable(experiment, law)
     values = {name: found.values[name] for name in names if name in found.values}
     if not values:
         raise BadInput("name", f"choose at least one of {', '.join(found.values)}.")
     loops = loops_of(found, loop)
-    held = [in_force_on(each, now) for each in loops]
-    changed = {name: value for name, value in values.items() if any(each[name] != value for each in held)}
+    held = [list_active_overrides(each, now) for each in loops]
+    changed = {
+        name: value for name, value in values.items() if any(override_[name] != value for override_ in held)
+    }
     if not changed:
         raise BadInput("name", "has these values in force already; nothing is to be changed.")
     scope = Scope(law=found.law) if loop == ALL else Scope(loops[0])
@@ -97,7 +99,7 @@ def override(
 
 def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """A plan of moved points by the goal that a law of an experiment has. Raises BadInput."""
-    found = _applied(experiment, law)
+    found = _find_applicable(experiment, law)
     if not found.moves_points:
         raise BadInput("law", f"{law} moves no points; its parameters become overrides.")
     goal = str(found.values.get("goal", "below-busy"))
@@ -117,7 +119,7 @@ def loops_of(applied: Applicable, loop: str) -> list[Loop]:
     return chosen
 
 
-def _applied(experiment: Experiment, law: str) -> Applicable:
+def _find_applicable(experiment: Experiment, law: str) -> Applicable:
     found = applicable(experiment)
     if law not in found:
         known = ", ".join(found) or "none of this experiment's"
@@ -125,6 +127,6 @@ def _applied(experiment: Experiment, law: str) -> Applicable:
     return found[law]
 
 
-def in_force_on(loop: Loop, now: datetime) -> dict[str, Any]:
-    held = overrides.counted_on(loop, now)
+def list_active_overrides(loop: Loop, now: datetime) -> dict[str, Any]:
+    held = overrides.list_effective(loop, now)
     return overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)

@@ -67,16 +67,16 @@ def read_wanted(
         values = scenario.read_settings(settings)
         check_cost(scenario, values, len(read))
     except BadInput as error:
-        raise at_field(error) from None
+        raise move_to_field(error) from None
     return WantedExperiment(scenario, read, values, seed, title.strip(), trace)
 
 
-def at_field(error: BadInput) -> BadInput:
+def move_to_field(error: BadInput) -> BadInput:
     """An error of the command line at the field of a form or a body."""
     return BadInput(error.field.removeprefix("--set ").removeprefix("--"), error.message)
 
 
-def typed_setting(declared: Parameter, text: str) -> Any:
+def parse_setting(declared: Parameter, text: str) -> Any:
     """A setting as its kind takes it. Raises BadInput naming it."""
     if declared.kind in ("choice", "text"):
         return text
@@ -91,14 +91,14 @@ def applicable(experiment: Experiment) -> dict[str, Applicable]:
     scenario = SCENARIOS.get(experiment.scenario)
     if scenario is None:
         return {}
-    found = {law: _applicable(scenario, law, experiment.settings) for law in experiment.laws}
-    return {law: each for law, each in found.items() if each is not None}
+    values_by_law = {law: _applicable(scenario, law, experiment.settings) for law in experiment.laws}
+    return {law: each for law, each in values_by_law.items() if each is not None}
 
 
 def _applicable(scenario: Scenario, law: str, settings: Mapping[str, Any]) -> Applicable | None:
     name, fixed = scenario.steers.get(law, (law, {}))
     if name not in laws.LAWS:
         return None
-    known = {each.name for each in laws.LAWS[name].parameters} - set(NOT_APPLIED)
+    known = {parameter.name for parameter in laws.LAWS[name].parameters} - set(NOT_APPLIED)
     values = {key: value for key, value in settings.items() if key in known} | dict(fixed)
     return Applicable(name, values, name == rebalancing.LAW.name) if values else None

@@ -42,12 +42,12 @@ class Trace:
     path: str = ""
     queues: Sequence[str] | None = None
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         rows = int(self.values.size)
         return {"name": self.name, "column": self.column, "rows": rows, "path": self.path}
 
 
-def known_traces(data: Path, actor: Actor) -> list[str]:
+def list_traces(data: Path, actor: Actor) -> list[str]:
     """Files that the actor may choose: uploaded ones, and rates extracted from the plant's own archive."""
     return [path for path in _traces(data) if actor.reaches(_queues_of(path, actor))]
 
@@ -75,7 +75,7 @@ def own_queues(actor: Actor) -> list[str] | None:
     return None if actor.queues is None else sorted(actor.queues)
 
 
-def chosen_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
+def find_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
     """A known file's column. Raises BadInput; PermissionDenied for values of another queue."""
     if name not in _traces(data):
         raise BadInput("trace", f"{name[:80]} is not there any more; choose another.")
@@ -88,20 +88,20 @@ def experiments_trace(data: Path, number: int, actor: Actor) -> Trace:
     """The arrivals of an experiment once more: its own copy, whatever has become of the file. Raises
     BadInput; PermissionDenied for values of another queue.
     """
-    found = Experiment.objects.filter(pk=number, trace__isnull=False).first()
-    if found is not None:
-        demand_contents(actor, "lab.run", found.queues)
+    experiment = Experiment.objects.filter(pk=number, trace__isnull=False).first()
+    if experiment is not None:
+        demand_contents(actor, "lab.run", experiment.queues)
     try:
-        values = None if found is None else series.read_trace(data, number)
+        values = None if experiment is None else series.read_trace(data, number)
     except OSError:
         values = None
-    if found is None or found.trace is None or values is None:
+    if experiment is None or experiment.trace is None or values is None:
         raise BadInput("trace", f"of experiment {number} is not there any more; choose another.")
-    about = found.trace
-    return Trace(about["name"], about["column"], values, about.get("path", ""), found.queues)
+    about = experiment.trace
+    return Trace(about["name"], about["column"], values, about.get("path", ""), experiment.queues)
 
 
-def uploaded_trace(data: Path, name: str, file: BinaryIO, column: str, actor: Actor) -> Trace:
+def save_upload(data: Path, name: str, file: BinaryIO, column: str, actor: Actor) -> Trace:
     """A file as it was sent, kept for the next time when it can be read. It replaces the person's own file of
     that name, and nobody else's. Raises BadInput.
     """

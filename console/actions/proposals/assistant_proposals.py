@@ -157,7 +157,7 @@ def propose(
     demand(actor, "proposal.make")
     if actor.token is None:
         raise BadInput("authorization", "takes an API token: who is logged in acts without a proposal.")
-    cleaned, text = checked(act, arguments), overrides.read_reason(reason)
+    cleaned, text = validate_arguments(act, arguments), overrides.read_reason(reason)
     if snapshot is None or snapshot.at is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
     plans.fresh(snapshot, now, LIVE_SECONDS)
@@ -203,14 +203,14 @@ def approve(
     if why := _drift(row, now):
         raise BadInput("proposal", f"is void: {why}; ask for another one.")
     row.outcome = act.carry_out(actor, row.arguments, _reason_of_both(row, text), snapshot, now)
-    return _decided(actor, row, State.APPROVED, text, now)
+    return _record_decision(actor, row, State.APPROVED, text, now)
 
 
 @transaction.atomic
 def reject(actor: Actor, proposal: AssistantProposal, *, reason: Any, now: datetime) -> AssistantProposal:
     """Turn a proposal down, for good."""
     _demand_session(actor)
-    return _decided(actor, _open(proposal, now), State.REJECTED, overrides.read_reason(reason), now)
+    return _record_decision(actor, _open(proposal, now), State.REJECTED, overrides.read_reason(reason), now)
 
 
 def _demand_session(actor: Actor) -> None:
@@ -224,10 +224,10 @@ def _demand_session(actor: Actor) -> None:
         )
 
 
-def checked(act: Any, arguments: Any) -> dict[str, Any]:
+def validate_arguments(act: Any, arguments: Any) -> dict[str, Any]:
     """The arguments of an act, each with its value. Raises BadInput."""
     if not isinstance(act, str) or act not in ACTS:
-        raise BadInput("act", f"takes one of {', '.join(ACTS)}, not {checks.shown(act)}.")
+        raise BadInput("act", f"takes one of {', '.join(ACTS)}, not {checks.shorten_for_message(act)}.")
     cleaned = read_values(ACTS[act].arguments, arguments, "arguments")
     if "loop" in cleaned:
         loop_named(cleaned["loop"])
@@ -236,10 +236,12 @@ def checked(act: Any, arguments: Any) -> dict[str, Any]:
 
 def loop_named(name: str) -> Loop:
     """A loop by its name. Raises BadInput."""
-    found = Loop.objects.filter(name=name).first()
-    if found is None:
-        raise BadInput("arguments.loop", f"{checks.shown(name)} is no loop; list them and take a name.")
-    return found
+    loop = Loop.objects.filter(name=name).first()
+    if loop is None:
+        raise BadInput(
+            "arguments.loop", f"{checks.shorten_for_message(name)} is no loop; list them and take a name."
+        )
+    return loop
 
 
 def hash_of(proposal: AssistantProposal) -> str:
@@ -299,8 +301,8 @@ def _drift(row: AssistantProposal, now: datetime) -> str:
     name = row.arguments["name"] if row.act == "override" else "mode" if row.act == "hold" else ""
     if not name:
         return ""
-    held = overrides.on(loop_named(row.arguments["loop"]), now)
-    later = [each for each in held if each.name == name and each.created_at > row.created_at]
+    held = overrides.list_for_loop(loop_named(row.arguments["loop"]), now)
+    later = [loop for loop in held if loop.name == name and loop.created_at > row.created_at]
     if not later:
         return ""
     newest = later[-1]
@@ -314,7 +316,7 @@ def _is_hash_of(row: AssistantProposal, hash: Any) -> bool:
     return hmac.compare_digest(given, row.hash) and hmac.compare_digest(row.hash, hash_of(row))
 
 
-def _decided(
+def _record_decision(
     actor: Actor, row: AssistantProposal, state: AssistantProposal.State, note: str, now: datetime
 ) -> AssistantProposal:
     row.state, row.decided_by, row.decided_at, row.note = state, actor.user, now, note

@@ -55,14 +55,14 @@ def propose_rebalance(actor: Actor, goal: str, snapshot: Snapshot | None, now: d
     except BadInput as error:
         # The button has said which goal; what is left to say is why there is nothing to move.
         raise BadInput(error.field, error.message.removeprefix(f"{goal}: ")) from None
-    return _noted(actor, made)
+    return _record_plan(actor, made)
 
 
 @transaction.atomic
 def propose_drain(actor: Actor, node: str, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """A plan that empties a node, to be approved."""
     demand(actor, "plan.propose")
-    return _noted(
+    return _record_plan(
         actor, proposals.propose_drain(node, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
     )
 
@@ -72,7 +72,9 @@ def propose_give_back(actor: Actor, node: str, reason: str, snapshot: Snapshot |
     """A plan that gives a node again what recovery took from it, to be approved."""
     demand(actor, "plan.propose")
     why = overrides.read_reason(reason)
-    return _noted(actor, give_back.propose(node, actor.user, why, snapshot=fresh(snapshot, now), now=now))
+    return _record_plan(
+        actor, give_back.propose(node, actor.user, why, snapshot=fresh(snapshot, now), now=now)
+    )
 
 
 @transaction.atomic
@@ -95,7 +97,7 @@ def propose_points(
     made = proposals.propose_hand(
         queue, points, actor.user, snapshot=fresh(snapshot, now), now=now, reason=why
     )
-    return _noted(actor, made)
+    return _record_plan(actor, made)
 
 
 @transaction.atomic
@@ -113,7 +115,7 @@ def approve(
         now=now,
         needed=approvals_needed(actor),
     )
-    return _changed(actor, "plan.approve", plan.state, made, reason)
+    return _record_change(actor, "plan.approve", plan.state, made, reason)
 
 
 def approvals_needed(actor: Actor) -> int:
@@ -125,14 +127,18 @@ def approvals_needed(actor: Actor) -> int:
 def reject(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
     """Turn a proposal down, for good."""
     demand(actor, "plan.approve", queues_of(plan))
-    return _changed(actor, "plan.reject", plan.state, plans.reject(plan, actor.user, reason, now=now), reason)
+    return _record_change(
+        actor, "plan.reject", plan.state, plans.reject(plan, actor.user, reason, now=now), reason
+    )
 
 
 @transaction.atomic
 def stop(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
     """Begin nothing more of an approved or running plan."""
     demand(actor, "plan.stop", queues_of(plan))
-    return _changed(actor, "plan.stop", plan.state, plans.stop(plan, actor.user, reason, now=now), reason)
+    return _record_change(
+        actor, "plan.stop", plan.state, plans.stop(plan, actor.user, reason, now=now), reason
+    )
 
 
 @transaction.atomic
@@ -140,7 +146,7 @@ def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, 
     """The inverse of what a plan has moved, as a plan to be approved."""
     demand(actor, "plan.propose", queues_of(plan))
     made = proposals.roll_back(plan, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
-    return _noted(actor, made)
+    return _record_plan(actor, made)
 
 
 @transaction.atomic
@@ -172,13 +178,13 @@ def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redi
         node_use.cordon(node, False, actor.user, reason, control=control, now=now)
 
 
-def _noted(actor: Actor, plan: Plan) -> Plan:
+def _record_plan(actor: Actor, plan: Plan) -> Plan:
     after = {"kind": plan.kind, "hash": plan.hash[:8], "moves": len(plan.moves), "points": points_of(plan)}
     audit_log.record(actor, "plan.propose", f"plan {plan.pk}", reason=plan.reason, after=after)
     return plan
 
 
-def _changed(actor: Actor, action: str, before: str, plan: Plan, reason: str) -> Plan:
+def _record_change(actor: Actor, action: str, before: str, plan: Plan, reason: str) -> Plan:
     audit_log.record(
         actor,
         action,

@@ -33,7 +33,7 @@ def approve(
     if why := learning.drift(row, now):
         raise BadInput("tuning", f"no longer holds: {why}. Run the task tuning again.")
     made = loops.override(actor, Scope(row.loop), row.values, reason=reason, now=now, expiry=expiry)
-    _decided(actor, row, Tuning.State.APPROVED, made[0].reason, now)
+    _record_decision(actor, row, Tuning.State.APPROVED, made[0].reason, now)
     return made
 
 
@@ -42,7 +42,7 @@ def reject(actor: Actor, tuning: Tuning, reason: str, now: datetime) -> Tuning:
     """Turn a tuning down, for good."""
     demand(actor, "override.set", loops.queues_of_scope(Scope(tuning.loop)))
     row = _open(tuning)
-    _decided(actor, row, Tuning.State.REJECTED, overrides.read_reason(reason), now)
+    _record_decision(actor, row, Tuning.State.REJECTED, overrides.read_reason(reason), now)
     return row
 
 
@@ -54,7 +54,7 @@ def _open(tuning: Tuning) -> Tuning:
     return row
 
 
-def _decided(actor: Actor, tuning: Tuning, state: str, reason: str, now: datetime) -> None:
+def _record_decision(actor: Actor, tuning: Tuning, state: str, reason: str, now: datetime) -> None:
     tuning.state, tuning.decided_by, tuning.decided_at, tuning.note = state, actor.user, now, reason
     tuning.save(update_fields=["state", "decided_by", "decided_at", "note"])
     action = "tuning.approve" if state == Tuning.State.APPROVED else "tuning.reject"

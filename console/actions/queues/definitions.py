@@ -50,7 +50,8 @@ class QueueChange:
     def lines(self) -> list[str]:
         """A line for each field that changes."""
         return [
-            f"{name}: {_shown(self.before.get(name))} → {_shown(self.after[name])}" for name in self.after
+            f"{name}: {_format_value(self.before.get(name))} → {_format_value(self.after[name])}"
+            for name in self.after
         ]
 
 
@@ -80,14 +81,14 @@ def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChang
 def audit_document(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a queue as the audit keeps them, for good: without what may be a secret."""
     options = fields.get("handler_options")
-    hidden = {"handler_options": typed.without_secrets(options)} if isinstance(options, Mapping) else {}
+    hidden = {"handler_options": typed.remove_secrets(options)} if isinstance(options, Mapping) else {}
     return {**fields, **hidden}
 
 
 def _check(actor: Actor, name: str, kind: str, definition: Mapping[str, Any]) -> None:
     if kind == Queue.Kind.JOBS:
         handler, options, data = definition["handler"], definition["handler_options"], settings.WEIR_DATA
-        with audit_log.noting_refused(actor, "queue.define", name, REACHING):
+        with audit_log.audit_refusals(actor, "queue.define", name, REACHING):
             typed.check(handler, options, data)
             registry.build(handler, options, Place(name, data))
     elif definition["handler"] or definition["handler_options"]:
@@ -113,15 +114,15 @@ def change(
     queue = Queue.objects.select_for_update().filter(name=name).first()
     if queue is None:
         raise BadInput("queue", f"{name[:40]} is no queue.")
-    found = difference(actor, queue, fields)
-    if digest != found.digest:
+    change_ = difference(actor, queue, fields)
+    if digest != change_.digest:
         raise BadInput("digest", f"{name} was changed meanwhile; reload the page and change it again.")
-    if not found.after:
+    if not change_.after:
         raise BadInput("queue", "is as it was; change at least one field.")
-    projection.change_queue(control, name, found.after, overrides.node_thresholds(now))
-    before, after = audit_document(found.before), audit_document(found.after)
+    projection.change_queue(control, name, change_.after, overrides.node_thresholds(now))
+    before, after = audit_document(change_.before), audit_document(change_.after)
     audit_log.record(actor, "queue.change", name, reason=why, before=before, after=after)
-    return found
+    return change_
 
 
 @transaction.atomic
@@ -154,5 +155,5 @@ def create(
     return topology
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

@@ -25,9 +25,9 @@ def restart(actor: Actor, name: str, reason: str, at_once: bool = False) -> Proc
     """
     demand(actor, "process.restart")
     why = read_reason(reason)
-    found = supervisor.process(name)
-    before = {"state": found.word, "pid": found.pid}
+    process = supervisor.process(name)
+    before = {"state": process.word, "pid": process.pid}
     after = {"at_once": at_once}
     with audit_log.attempt(actor, "process.restart", name, reason=why, before=before, after=after):
         supervisor.restart(name, at_once)
-    return found
+    return process

@@ -75,7 +75,7 @@ def drain_host(
 
 def _others_run_loops(host: str, hosts: Mapping[str, ReportedHost], now: datetime) -> bool:
     """Whether other hosts of role control are at work, and not drained themselves."""
-    drained = overrides.in_force(now).filter(name=DRAINING).exclude(host="")
+    drained = overrides.list_active(now).filter(name=DRAINING).exclude(host="")
     stopped = {host, *drained.values_list("host", flat=True)}
     return any(
         report.role == CONTROL_ROLE and name not in stopped and is_at_work(report, now.timestamp())
@@ -112,13 +112,13 @@ def _stop(
     return made
 
 
-def in_force(scope: Scope, name: str, now: datetime) -> Override:
+def find_active(scope: Scope, name: str, now: datetime) -> Override:
     """The pause or drain in force. Raises BadInput when there is none."""
-    found = _stopped(scope, name, now).first()
+    found = _find_stop(scope, name, now).first()
     if found is None:
         raise BadInput("part", f"{name} of {scope} is not stopped; nothing was changed.")
     return found
 
 
-def _stopped(scope: Scope, name: str, now: datetime) -> QuerySet[Override]:
-    return overrides.in_force(now).filter(name=name, **scope.fields()).select_related("owner")
+def _find_stop(scope: Scope, name: str, now: datetime) -> QuerySet[Override]:
+    return overrides.list_active(now).filter(name=name, **scope.fields()).select_related("owner")

@@ -11,7 +11,7 @@ from console.audit import audit_log
 from queues import checks
 from queues.errors import BadInput
 from queues.models import Container, Queue
-from queues.nodes.login import logged_in
+from queues.nodes.login import add_login
 from queues.segments.peek import MOST_EVENTS, WaitingEvent, peek
 from queues.segments.segment import Segment
 
@@ -35,7 +35,7 @@ class PeekRequest:
             raise BadInput("queue", f"{self.queue[:40]} is no queue.")
         if self.order not in ORDERS:
             raise BadInput("order", f"takes {' or '.join(ORDERS)}, not {self.order[:40]!r}.")
-        checks.whole(1, MOST_EVENTS).of(self.events, "events", BadInput, ".")
+        checks.whole(1, MOST_EVENTS).validate(self.events, "events", BadInput, ".")
         return self
 
 
@@ -68,5 +68,5 @@ def peek_at(actor: Actor, asked: PeekRequest) -> WaitingEvents:
 @functools.lru_cache(maxsize=64)
 def _client(url: str) -> redis.Redis:
     return redis.Redis.from_url(
-        logged_in(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
+        add_login(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
     )

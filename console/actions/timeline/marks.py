@@ -70,14 +70,14 @@ def add(
     mark = Mark.objects.create(
         kind=kind, title=title.strip(), text=text.strip(), at=at, until=until, author=actor.name
     )
-    audit_log.record(actor, "mark.add", str(mark), reason=mark.text, after=described(mark))
+    audit_log.record(actor, "mark.add", str(mark), reason=mark.text, after=describe_mark(mark))
     return mark
 
 
 def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mark, bool]:
     """The mark of an outside change, and whether it is new. Raises BadInput, RateLimited."""
     demand(actor, "mark.add")
-    if (known := _known(change)) is not None:
+    if (known := _parse_change(change)) is not None:
         return known, False
     _check(change.title, change.kind, change.text, change.at, None, now)
     _check_outside(change)
@@ -100,9 +100,9 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
                 parts=list(change.parts),
                 url=change.url,
             )
-            audit_log.record(actor, "mark.add", str(mark), reason=mark.text, after=described(mark))
+            audit_log.record(actor, "mark.add", str(mark), reason=mark.text, after=describe_mark(mark))
     except IntegrityError:  # it was sent twice at once
-        known = _known(change)
+        known = _parse_change(change)
         if known is None:
             raise
         return known, False
@@ -116,7 +116,7 @@ def _forget_old(now: datetime) -> None:
     Mark.objects.filter(pk__in=list(due.values_list("pk", flat=True)[:MOST_FORGOTTEN])).delete()
 
 
-def _known(change: OutsideChange) -> Mark | None:
+def _parse_change(change: OutsideChange) -> Mark | None:
     return Mark.objects.filter(source=change.source, event=change.event).exclude(event="").first()
 
 
@@ -159,10 +159,10 @@ def remove(actor: Actor, mark: Mark, *, reason: str, now: datetime) -> None:
     if not reason.strip():
         raise BadInput("reason", "is missing; say why, for whoever reads the audit.")
     if Mark.objects.filter(pk=mark.pk, removed_at=None).update(removed_at=now):
-        audit_log.record(actor, "mark.remove", str(mark), reason=reason.strip(), before=described(mark))
+        audit_log.record(actor, "mark.remove", str(mark), reason=reason.strip(), before=describe_mark(mark))
 
 
-def between(since: datetime, until: datetime) -> QuerySet[Mark]:
+def list_between(since: datetime, until: datetime) -> QuerySet[Mark]:
     """The marks that touch a time range, the oldest first."""
     touches = Q(until__gte=since) | Q(until=None, at__gte=since)
     return Mark.objects.filter(touches, at__lte=until, removed_at=None).order_by("at", "pk")
@@ -172,7 +172,7 @@ def newest(since: datetime, until: datetime, rows: int, before: int | None = Non
     """The newest marks that touch a time range, of those older than the mark `before`, the oldest first; and
     how many more are older than these. Raises BadInput for a `before` that is no mark.
     """
-    found = between(since, until)
+    found = list_between(since, until)
     if before is not None:
         at = Mark.objects.filter(pk=before).values_list("at", flat=True).first()
         if at is None:
@@ -183,7 +183,7 @@ def newest(since: datetime, until: datetime, rows: int, before: int | None = Non
     return shown[::-1], more
 
 
-def described(mark: Mark) -> dict[str, Any]:
+def describe_mark(mark: Mark) -> dict[str, Any]:
     """A mark as JSON, its times as text."""
     return {
         "id": mark.pk,

@@ -44,7 +44,7 @@ def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetim
         created_at=now,
         expires_at=now + timedelta(hours=hours),
     )
-    audit_log.record(actor, "link.make", str(link), reason=link.reason, after=described(link))
+    audit_log.record(actor, "link.make", str(link), reason=link.reason, after=describe_link(link))
     return link
 
 
@@ -56,7 +56,7 @@ def end(actor: Actor, link: SharedLink, *, reason: str, now: datetime) -> None:
         raise BadInput("reason", "is missing; say why, for whoever reads the audit.")
     if SharedLink.objects.filter(pk=link.pk, ended_at=None).update(ended_at=now):
         link.ended_at = now
-        audit_log.record(actor, "link.end", str(link), reason=reason.strip(), before=described(link))
+        audit_log.record(actor, "link.end", str(link), reason=reason.strip(), before=describe_link(link))
 
 
 def open_at(now: datetime) -> QuerySet[SharedLink]:
@@ -64,7 +64,7 @@ def open_at(now: datetime) -> QuerySet[SharedLink]:
     return SharedLink.objects.filter(ended_at=None, expires_at__gt=now).order_by("-pk")
 
 
-def listed(actor: Actor, now: datetime) -> QuerySet[SharedLink]:
+def list_links(actor: Actor, now: datetime) -> QuerySet[SharedLink]:
     """The open ones, for who may share one: an address of them shows the whole plant. Raises
     PermissionDenied.
     """
@@ -82,7 +82,7 @@ def address_of(link: SharedLink) -> str:
     return reverse("shared-link", args=[Signer(salt=SALT).sign(str(link.pk))])
 
 
-def opened(signed: str, now: datetime) -> SharedLink | None:
+def open_link(signed: str, now: datetime) -> SharedLink | None:
     """What a link opens; None of one that was never made, is over, or was ended."""
     try:
         number = checks.digits(Signer(salt=SALT).unsign(signed))
@@ -91,7 +91,7 @@ def opened(signed: str, now: datetime) -> SharedLink | None:
     return None if number is None else open_at(now).filter(pk=number).first()
 
 
-def described(link: SharedLink) -> dict[str, Any]:
+def describe_link(link: SharedLink) -> dict[str, Any]:
     """A link as JSON, its times as text. Not its address: who has that, sees the plant."""
     return {
         "id": link.pk,

@@ -7,7 +7,10 @@ from console.actions.exports import CSV, JSON_LINES
 
 def file_of(description: str, *content_types: str) -> dict[str, Any]:
     """A file of one of these types."""
-    content = {each.partition(";")[0]: {"schema": {"type": "string"}} for each in content_types}
+    content = {
+        content_event_type.partition(";")[0]: {"schema": {"type": "string"}}
+        for content_event_type in content_types
+    }
     return {"responses": {200: {"description": description, "content": content}}}
 
 

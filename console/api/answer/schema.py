@@ -24,13 +24,13 @@ class ApiAnswer(TypedDict):
 
 def one_of(values: Iterable[str]) -> Any:
     """A field that has one of these values."""
-    return Field(json_schema_extra={"enum": [str(each) for each in values]})
+    return Field(json_schema_extra={"enum": [str(value) for value in values]})
 
 
 Declared = TypeVar("Declared")
 
 
-def declared(kind: type[Declared], document: Mapping[str, Any]) -> Declared:
+def convert(kind: type[Declared], document: Mapping[str, Any]) -> Declared:
     """What another layer composed, as the answer that it is declared to be: tests hold it to that, as types
     can't.
     """

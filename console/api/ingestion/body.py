@@ -32,10 +32,10 @@ def body_of(request: HttpRequest) -> bytes:
         raise RefusedError(413, "body", too_large_message(limit_bytes)) from None
     except UnreadablePostError as error:
         raise RefusedError(400, "body", f"broke off ({error}); send it again.") from None
-    return unpacked(body, limit_bytes) if encoding == "gzip" or body[:2] == GZIP else body
+    return unpack_body(body, limit_bytes) if encoding == "gzip" or body[:2] == GZIP else body
 
 
-def unpacked(body: bytes, limit_bytes: int) -> bytes:
+def unpack_body(body: bytes, limit_bytes: int) -> bytes:
     """A gzip body unpacked. It is read no further than to its limit. Raises RefusedError."""
     try:
         plain = _unpack(memoryview(body), limit_bytes)

@@ -9,7 +9,7 @@ from django.db import DatabaseError
 from django.http import parse_cookie
 
 from console.accounts.access import Actor
-from console.accounts.connection import actor_of_connection, in_a_thread
+from console.accounts.connection import actor_of_connection, run_in_thread
 from console.accounts.quotas import quota_of
 from console.actions.lab.traces import MOST_TRACE_BYTES
 from console.api.ingestion.body_limit import STRANGER_BYTES, UNANSWERED, Allowance
@@ -23,7 +23,7 @@ UPLOADS = "/lab/begin"
 
 async def allowance_of(scope: dict[str, Any]) -> Allowance:
     """What the sender of a request may send to its address. Raises RequestRefused where nobody knows."""
-    allowance: Allowance = await in_a_thread(_allowance)(scope)
+    allowance: Allowance = await run_in_thread(_allowance)(scope)
     return allowance
 
 

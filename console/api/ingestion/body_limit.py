@@ -61,13 +61,13 @@ class BodyLimit:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         body = _Body(self, scope, receive)
         try:
-            await body.announced(_announced_bytes(scope))
+            await body.check_announced(_read_announced_bytes(scope))
             await self.application(scope, body.receive, send)
         except RequestRefused as refusal:
             # Django reads the whole body before it answers, so nothing has been sent yet.
             await refuse(scope, send, refusal)
         finally:
-            body.done()
+            body.release()
 
 
 class _Body:
@@ -80,7 +80,7 @@ class _Body:
         self._sender: str | None = None
         self._is_asked = self._is_whole = False
 
-    async def announced(self, size_bytes: int) -> None:
+    async def check_announced(self, size_bytes: int) -> None:
         """Raises RequestRefused before anything is read of a body that announces too much."""
         if size_bytes > self._most_bytes:
             await self._ask(size_bytes)
@@ -90,7 +90,7 @@ class _Body:
         if self._is_whole:  # what comes now is the end of the connection, whenever that is
             ended: dict[str, Any] = await self._receive()
             return ended
-        message = await self._in_time()
+        message = await self._check_deadline()
         if message["type"] == "http.request":
             self._read_bytes += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)
@@ -98,13 +98,13 @@ class _Body:
                 await self._ask(self._read_bytes)
         return message
 
-    def done(self) -> None:
+    def release(self) -> None:
         """The request is answered: another large body may come."""
         if self._sender is not None:
             self._limit.large[self._sender] -= 1
             self._sender = None
 
-    async def _in_time(self) -> dict[str, Any]:
+    async def _check_deadline(self) -> dict[str, Any]:
         limit = self._limit
         until_seconds = limit.patience_seconds + self._read_bytes / LEAST_BYTES_PER_SECOND
         left_seconds = self._began_seconds + until_seconds - limit.clock()
@@ -140,7 +140,7 @@ class _Body:
         large[sender] += 1
 
 
-def _announced_bytes(scope: dict[str, Any]) -> int:
+def _read_announced_bytes(scope: dict[str, Any]) -> int:
     announced = dict(scope["headers"]).get(b"content-length", b"0")
     return int(announced) if announced.isdigit() and len(announced) < 20 else 0
 

@@ -16,7 +16,7 @@ from console.accounts import token_failures
 from console.accounts.access import Actor
 from console.actions import alerts
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.ingestion import chat_message
 from console.api.ingestion.chat_message import ChatMessage, Unproven
 from console.api.request.refusals import RefusedError
@@ -66,14 +66,14 @@ def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
         request_id=request_id,
         actions=frozenset({"alert.note"}),
     )
-    found = Receiver.objects.filter(name=receiver, channel=Receiver.Channel.APPRISE, enabled=True).first()
+    row = Receiver.objects.filter(name=receiver, channel=Receiver.Channel.APPRISE, enabled=True).first()
     try:
-        message = _proven(request, found)
+        message = _proven(request, row)
     except Unproven:
         _refuse(actor)
-    if message.is_ignored or not _is_of_receiver(message, found):
-        return declared(ChatReply, {})
-    return declared(ChatReply, message.reply(_noted(actor, message)))
+    if message.is_ignored or not _is_of_receiver(message, row):
+        return convert(ChatReply, {})
+    return convert(ChatReply, message.reply(_record_message(actor, message)))
 
 
 def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
@@ -92,8 +92,8 @@ def _is_of_receiver(message: ChatMessage, receiver: Receiver | None) -> bool:
     if message.chat is None or receiver is None:
         return message.chat is None
     # An address may name a topic of a chat behind its number, and names are the same in any case.
-    ours = {each.partition(":")[0].lower() for each in apprise.targets_of(receiver)}
-    return any(each.lower() in ours for each in message.chat)
+    ours = {target.partition(":")[0].lower() for target in apprise.targets_of(receiver)}
+    return any(name.lower() in ours for name in message.chat)
 
 
 def _refuse(actor: Actor) -> NoReturn:
@@ -105,7 +105,7 @@ def _refuse(actor: Actor) -> NoReturn:
     raise AuthenticationError(message=f"{why.capitalize()}.")
 
 
-def _noted(actor: Actor, message: ChatMessage) -> str:
+def _record_message(actor: Actor, message: ChatMessage) -> str:
     """What is answered."""
     number, words = message.alert()
     if number is None or not words:

@@ -61,9 +61,9 @@ class ChatMessage:
         """The number of the alert that it is about, None for none, and the words beside it. Of a message that
         it answers a number that is none of its alerts is a word: "3 nodes are back".
         """
-        quoted, found = LINK.findall(self.quoted), NUMBER.match(self.text)
-        if found and (not quoted or found[1] in quoted):
-            return int(found[1]), self.text[found.end() :].strip()
+        quoted, number = LINK.findall(self.quoted), NUMBER.match(self.text)
+        if number and (not quoted or number[1] in quoted):
+            return int(number[1]), self.text[number.end() :].strip()
         return (int(quoted[0]) if quoted else None), self.text.strip()
 
 
@@ -128,8 +128,8 @@ def _read_teams(posted: Fields) -> ChatMessage:
     if posted.get("type", "message") != "message" or sender.get("role") == "bot" or "text" not in posted:
         return IGNORED
     return ChatMessage(
-        _who(sender, "name"),
-        _said(posted),
+        _find_sender(sender, "name"),
+        _read_text(posted),
         reply=lambda words: {"type": "message", "text": words},
     )
 
@@ -150,8 +150,8 @@ def _read_telegram(posted: Fields) -> ChatMessage:
         return {"method": "sendMessage", "chat_id": number, "text": words}
 
     return ChatMessage(
-        _who(sender, "username", "first_name"),
-        _said(message),
+        _find_sender(sender, "username", "first_name"),
+        _read_text(message),
         _text(_inner(message, "reply_to_message"), "text"),
         (str(number), f"@{_text(chat, 'username')}"),
         reply,
@@ -165,7 +165,7 @@ def _read_posted(posted: Fields) -> ChatMessage:
     # Rocket.Chat also posts what bots and itself write, and a message once more when it is edited.
     if "text" not in posted or _is_set(posted, "bot") or _is_set(posted, "isEdited"):
         return IGNORED
-    return ChatMessage(_who(posted, "user_name"), _said(posted), reply=_in_channel)
+    return ChatMessage(_find_sender(posted, "user_name"), _read_text(posted), reply=_format_reply)
 
 
 def _read_zulip(posted: Fields) -> ChatMessage:
@@ -174,13 +174,13 @@ def _read_zulip(posted: Fields) -> ChatMessage:
     if "data" not in posted or (own and _text(message, "sender_email") == own):
         return IGNORED
     return ChatMessage(
-        _who(message, "sender_full_name"),
-        _said({"text": posted.get("data")}),
+        _find_sender(message, "sender_full_name"),
+        _read_text({"text": posted.get("data")}),
         reply=lambda words: {"content": words},
     )
 
 
-def _in_channel(words: str) -> dict[str, Any]:
+def _format_reply(words: str) -> dict[str, Any]:
     """Also for those who did not ask."""
     return {"response_type": "in_channel", "text": words}
 
@@ -188,18 +188,18 @@ def _in_channel(words: str) -> dict[str, Any]:
 def _fields(body: bytes) -> Fields:
     """Return the fields of a JSON object or of a form; none where the body is neither."""
     try:
-        found = json_of(body)
+        fields_of_body = json_of(body)
     except (orjson.JSONDecodeError, BadInput):
-        found = _form(body)
-    return found if isinstance(found, dict) else {}
+        fields_of_body = _form(body)
+    return fields_of_body if isinstance(fields_of_body, dict) else {}
 
 
 def _form(body: bytes) -> Fields:
     try:
-        found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        fields_of_form = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
         return {}
-    return {name: values[-1] for name, values in found.items()}
+    return {name: values[-1] for name, values in fields_of_form.items()}
 
 
 def _is_set(document: Fields, name: str) -> bool:
@@ -207,21 +207,21 @@ def _is_set(document: Fields, name: str) -> bool:
 
 
 def _inner(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _text(document: Mapping[str, Any], name: str) -> str:
-    found = document.get(name)
-    return found if isinstance(found, str) else ""
+    value = document.get(name)
+    return value if isinstance(value, str) else ""
 
 
-def _who(document: Mapping[str, Any], *names: str) -> str:
+def _find_sender(document: Mapping[str, Any], *names: str) -> str:
     found = next((text for name in names if (text := _text(document, name))), "somebody")
     return " ".join(found.split())[:LONGEST_WHO]
 
 
-def _said(document: Mapping[str, Any]) -> str:
+def _read_text(document: Mapping[str, Any]) -> str:
     """The text, without the word that made the service send it to us."""
     text, trigger = _text(document, "text"), _text(document, "trigger_word")
     if trigger and text.startswith(trigger):

@@ -42,7 +42,7 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
         title=_title(data, subject, named),
         text=(_text(data, "text") or _text(data, "description"))[:LONGEST_TEXT],
         at=time_of(at, "time") if at else now,
-        parts=_named_parts(data, subject),
+        parts=_list_named_parts(data, subject),
         url=_text(data, "url"),
     )
 
@@ -53,22 +53,22 @@ def _parts_of(
     """Attributes and data."""
     lowered = {name.lower(): value for name, value in headers.items()}
     if f"{PREFIX}specversion" in lowered:
-        found = {
+        parts = {
             name.removeprefix(PREFIX): unquote(value)
             for name, value in lowered.items()
             if name.startswith(PREFIX)
         }
-        return found, document
+        return parts, document
     data = document.get("data")
     if data is not None and not isinstance(data, dict):
         raise BadInput("data", "takes a JSON object.")
     return document, data or {}
 
 
-def _named_parts(data: Mapping[str, Any], subject: str) -> list[str]:
+def _list_named_parts(data: Mapping[str, Any], subject: str) -> list[str]:
     """What it says it is about. A subject in another system's words means the whole plant."""
     parts = data.get("parts", [])
-    if not isinstance(parts, list) or not all(isinstance(each, str) for each in parts):
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise BadInput("parts", "takes a list of parts, such as queue/alert.")
     return list(dict.fromkeys([*parts, *([subject] if PART.fullmatch(subject) else [])]))
 

@@ -23,7 +23,7 @@ from console.connections.control_server import control
 from queues import keys
 from queues.errors import BadInput, MalformedEvent, NoContainerAvailable
 from queues.events.arrow_stream import read_events
-from queues.events.lines import EventLines, gathered
+from queues.events.lines import EventLines, merge_batches
 from queues.publishing.client import Client, Published
 from workers.observability.spans import note, span
 
@@ -79,8 +79,8 @@ def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> St
     client = publisher()
     client.admit(queue)
     read = _reader(request.content_type)
-    _throttled(queue)
-    sent_bytes = _admitted(request, quota)
+    _check_throttling(queue)
+    sent_bytes = _admit_bytes(request, quota)
     body = body_of(request)
     events = 0
     try:
@@ -97,7 +97,7 @@ def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> St
             quota.charge(events, max(0, len(body) - sent_bytes))
 
 
-def _admitted(request: HttpRequest, quota: Quota) -> int:
+def _admit_bytes(request: HttpRequest, quota: Quota) -> int:
     """The bytes counted before the body is checked. Raises RefusedError 429 when the quota is used up."""
     sent_bytes = int(request.META.get("CONTENT_LENGTH") or 0)
     if seconds := quota.wait_seconds(sent_bytes):
@@ -118,8 +118,8 @@ def _reader(content_type: str | None) -> Callable[[Client, str, bytes, bool], St
     raise RefusedError(415, "content-type", f"takes {known}, not {content_type}.")
 
 
-def _throttled(queue: str) -> None:
-    left_ms = control().pttl(keys.THROTTLE.of(queue))
+def _check_throttling(queue: str) -> None:
+    left_ms = control().pttl(keys.THROTTLE.build(queue))
     if left_ms == -2:  # no such key
         return
     seconds = max(1, -(-left_ms // 1000)) if left_ms >= 0 else THROTTLE_SECONDS
@@ -129,9 +129,9 @@ def _throttled(queue: str) -> None:
 def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Status[Any]:
     _check_size(body)
     lines = EventLines(BytesIO(body), format="jsonl", strict=strict)
-    counts = _stored(client, queue, _all_of(lines) if strict else lines)
+    counts = _publish(client, queue, _read_all_lines(lines) if strict else lines)
     client.count_rejected(queue, lines.rejected)
-    errors = [{"line": each.line, "error": each.error} for each in lines.rejections]
+    errors = [{"line": rejection.line, "error": rejection.error} for rejection in lines.rejections]
     if not counts["published"]:
         # Nothing of it was an event: that is a mistake of the sender, not an accepted body.
         errors = errors or [{"line": 1, "error": "the body is empty; it takes JSON lines."}]
@@ -154,7 +154,7 @@ def _check_size(body: bytes) -> None:
             raise RefusedError(413, "body", message)
 
 
-def _all_of(lines: EventLines) -> list[pa.RecordBatch]:
+def _read_all_lines(lines: EventLines) -> list[pa.RecordBatch]:
     """Every line read before anything is published. Raises RefusedError 400 for the first malformed one."""
     try:
         return list(lines)
@@ -168,11 +168,11 @@ def _publish_arrow(client: Client, queue: str, body: bytes, strict: bool) -> Sta
         batches = list(read_events(body, now_us, EVENTS_MOST))  # all of it before anything is published
     except MalformedEvent as error:
         raise RefusedError(400, error.field, error.message) from None
-    counts = _stored(client, queue, gathered(batches))
+    counts = _publish(client, queue, merge_batches(batches))
     return Status(202, {**counts, "rejected": 0, "errors": []})
 
 
-def _stored(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
+def _publish(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
     """Publish; the counts of what was stored. Raises RefusedError 503 when no container takes the rest."""
     try:
         return _counts(client.publish_batches(queue, batches))

@@ -9,7 +9,7 @@ from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 
 from console.accounts import submissions, token_failures
-from console.accounts.access import Actor, actor_of, admit, bearer_of, claim_place, named
+from console.accounts.access import Actor, actor_of, add_request_id, admit, bearer_of, claim_place
 from console.api.request.refusals import RefusedError
 from console.web.refusal import RequestRefused
 from console.web.web_request import WebRequest
@@ -27,7 +27,11 @@ class Caller(HttpBearer):
             # manage.py weir, in this process: no request from elsewhere has the attribute.
             return cast(Actor, local)
         header = request.headers.get("Authorization")
-        return self.by_token(request, header) if header is not None else self.by_session(request)
+        return (
+            self.authenticate_token(request, header)
+            if header is not None
+            else self.authenticate_session(request)
+        )
 
     def authenticate(self, request: HttpRequest, token: str | None) -> Actor | None:
         address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
@@ -43,14 +47,14 @@ class Caller(HttpBearer):
             ) from None
         return actor
 
-    def by_token(self, request: HttpRequest, header: str) -> Actor:
+    def authenticate_token(self, request: HttpRequest, header: str) -> Actor:
         actor = self.authenticate(request, bearer_of(header))
         if actor is None:
             message = "The token is unknown, expired or revoked; make one in Settings or by manage.py token."
             raise AuthenticationError(message=message)
         return actor
 
-    def by_session(self, request: HttpRequest) -> Actor:
+    def authenticate_session(self, request: HttpRequest) -> Actor:
         if not request.user.is_authenticated:
             raise AuthenticationError(message="Send a token (Authorization: Bearer …) or log in.")
         if request.method not in SAFE_METHODS and check_csrf(request) is not None:
@@ -63,7 +67,7 @@ def actor_for(request: HttpRequest, action: str) -> Actor:
     whether it may be done to this queue (`console.accounts.access.demand`). What was sent
     under a key already is answered here, and not before.
     """
-    actor = named(request, cast(WebRequest, request).auth)
+    actor = add_request_id(request, cast(WebRequest, request).auth)
     admit(actor, action)
     submissions.once(request, actor)
     return actor

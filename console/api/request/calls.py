@@ -47,7 +47,7 @@ class Calls(ABC):
         """
         given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
         for name, value in given.items():
-            if not all(is_plain(str(each)) for each in (value if isinstance(value, list) else [value])):
+            if not all(is_plain(str(item)) for item in (value if isinstance(value, list) else [value])):
                 raise Refused(f"{name}: {UNSTORABLE}")
         address = f"{path}?{urlencode(given, doseq=True)}" if given else path
         content = b"" if body is None else json.dumps(body).encode()

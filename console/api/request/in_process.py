@@ -36,7 +36,7 @@ def call(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, Ite
     noted = cast(WebRequest, request)
     noted.request_id, noted.weir_local_actor = actor.request_id, actor
     view, positional, places = resolve(request.path_info)
-    with refusals.collected(f"{method} {address}"):
+    with refusals.collect_refusals(f"{method} {address}"):
         # As before every request: text that no database stores is refused with its field.
         response: Any = Boundary(view).process_request(request) or view(request, *positional, **places)
     return response.status_code, response if response.streaming else [response.content]

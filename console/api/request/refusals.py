@@ -43,11 +43,11 @@ class RefusedError(Exception):
         self.more = dict(more or {})
 
 
-def _of_input(request: HttpRequest, error: BadInput) -> RefusedError:
+def _answer_bad_input(request: HttpRequest, error: BadInput) -> RefusedError:
     return RefusedError(404 if isinstance(error, UnknownQueue) else 422, error.field or "body", error.message)
 
 
-def _of_request(request: HttpRequest, error: HttpError) -> RefusedError:
+def _answer_bad_request(request: HttpRequest, error: HttpError) -> RefusedError:
     """A body that could not be read says why, where that is known."""
     if (unreadable := getattr(request, "weir_unreadable", None)) is not None:
         status, cause = unreadable
@@ -55,13 +55,13 @@ def _of_request(request: HttpRequest, error: HttpError) -> RefusedError:
     return RefusedError(error.status_code, "request", str(error))
 
 
-def no_snapshot() -> RefusedError:
+def build_no_snapshot() -> RefusedError:
     """For what says nothing without the newest snapshot."""
     message = "There is no snapshot yet, it can't be read here, or the control server does not answer."
     return RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
 
 
-def _of_control(request: HttpRequest, error: redis.RedisError) -> RefusedError:
+def _answer_control_error(request: HttpRequest, error: redis.RedisError) -> RefusedError:
     message = f"The control server does not answer ({connection_reason(error)}); try again shortly."
     return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)
 
@@ -69,16 +69,16 @@ def _of_control(request: HttpRequest, error: redis.RedisError) -> RefusedError:
 # What endpoints raise on purpose → status, field, words, and after how many seconds to ask again.
 REFUSALS: Mapping[type[Exception], Callable[[HttpRequest, Any], RefusedError]] = {
     RateLimited: lambda _, error: RefusedError(429, error.field, error.message, error.seconds),
-    BadInput: _of_input,
+    BadInput: _answer_bad_input,
     BadTopology: lambda _, error: RefusedError(503, error.field, error.message, RETRY_AFTER_SECONDS),
     RefusedError: lambda _, error: error,
     AuthenticationError: lambda _, error: RefusedError(401, "authorization", str(error.message)),
     PermissionDenied: lambda _, error: RefusedError(403, "role", str(error)),
     Http404: lambda _, error: RefusedError(404, "path", str(error) or "There is nothing here."),
-    HttpError: _of_request,
+    HttpError: _answer_bad_request,
     NodeUnavailable: lambda _, error: RefusedError(503, "node", str(error), RETRY_AFTER_SECONDS),
     QueuePaused: lambda _, error: RefusedError(503, "queue", str(error), error.retry_seconds),
-    redis.RedisError: _of_control,
+    redis.RedisError: _answer_control_error,
 }
 
 
@@ -102,15 +102,15 @@ def add_refusals(api: NinjaAPI) -> None:
         api.add_exception_handler(kind, handler(refusal_of))
 
     @api.exception_handler(AnsweredError)
-    def answered(request: HttpRequest, error: AnsweredError) -> HttpResponse:
+    def answer(request: HttpRequest, error: AnsweredError) -> HttpResponse:
         return error.response
 
     @api.exception_handler(ValidationError)
     def invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
-        return api.create_response(request, {"errors": by_field(error.errors)}, status=422)
+        return api.create_response(request, {"errors": group_by_field(error.errors)}, status=422)
 
 
-def by_field(errors: list[dict[str, Any]]) -> dict[str, list[str]]:
+def group_by_field(errors: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Pydantic's errors as messages per field; the field is the last name of its place."""
     named: dict[str, list[str]] = {}
     for error in errors:

@@ -10,7 +10,7 @@ from console.accounts import people, second_factor, sessions, tokens
 from console.accounts.access import Actor, queues_of, role_of
 from console.actions import plant_settings
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.routes.control import loop_named
@@ -98,7 +98,11 @@ class NewQuota(Given):
 @router.get("/settings", response=SettingList, summary="The plant's settings, with what each takes")
 def list_settings(request: HttpRequest) -> SettingList:
     actor_for(request, "plant.view")
-    return {"settings": [declared(SettingRow, vars(each)) for each in plant_settings.setting_rows()]}
+    return {
+        "settings": [
+            convert(SettingRow, vars(setting_row)) for setting_row in plant_settings.list_setting_rows()
+        ]
+    }
 
 
 @router.post("/settings/{name}", response=SettingChange, summary="Set a setting of the plant")
@@ -122,7 +126,7 @@ def change_loop_setting(request: HttpRequest, loop_id: Id, body: OwnValue) -> Se
 @router.get("/users", response=UserList, summary="Who may log in")
 def list_users(request: HttpRequest) -> UserList:
     actor_for(request, "user.manage")
-    return {"users": [user_row(each) for each in User.objects.order_by("username")]}
+    return {"users": [user_row(user) for user in User.objects.order_by("username")]}
 
 
 @router.post(
@@ -200,16 +204,16 @@ def reset_password(
 def list_sessions(request: HttpRequest) -> SessionList:
     actor = actor_for(request, "account.change")
     rows = sessions.alive(None if actor.may("user.manage") else actor.user)
-    return {"sessions": [_session(each) for each in rows]}
+    return {"sessions": [_session(row) for row in rows]}
 
 
 @router.post("/sessions/{session_id}/end", response=SessionEnd, summary="Log a session out")
 def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
     actor = actor_for(request, "account.change")
-    found = UserSession.objects.select_related("user").filter(pk=session_id).first()
-    if found is None or not (found.user == actor.user or actor.may("user.manage")):
+    session = UserSession.objects.select_related("user").filter(pk=session_id).first()
+    if session is None or not (session.user == actor.user or actor.may("user.manage")):
         raise Http404(f"session {session_id} is not there.")
-    sessions.end(actor, found)
+    sessions.end(actor, session)
     return {"id": session_id, "ended": True}
 
 
@@ -221,7 +225,7 @@ def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
 def list_tokens(request: HttpRequest) -> TokenList:
     actor = actor_for(request, "token.mint")
     rows = ApiToken.objects.select_related("owner", "parent").order_by("-created_at")
-    return {"tokens": [_token(each) for each in rows if _is_seen(actor, each)]}
+    return {"tokens": [_token(row) for row in rows if _is_seen(actor, row)]}
 
 
 @router.post("/tokens", response={201: TokenWithSecret}, summary="A new token; its secret is shown this once")
@@ -236,10 +240,10 @@ def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -
 @router.post("/tokens/{token_id}/revoke", response=TokenRevocation, summary="End a token")
 def revoke_token(request: HttpRequest, token_id: Id) -> TokenRevocation:
     actor = actor_for(request, "token.mint")
-    found = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
-    if found is None or not _is_seen(actor, found):
+    token = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
+    if token is None or not _is_seen(actor, token):
         raise Http404(f"token {token_id} is not there.")
-    return {"id": token_id, "revoked": tokens.revoke(actor, found, timezone.now())}
+    return {"id": token_id, "revoked": tokens.revoke(actor, token, timezone.now())}
 
 
 @router.post(
@@ -249,16 +253,16 @@ def revoke_token(request: HttpRequest, token_id: Id) -> TokenRevocation:
 )
 def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> TokenRow:
     actor = actor_for(request, "user.manage")
-    found = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
-    if found is None:
+    token = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
+    if token is None:
         raise Http404(f"token {token_id} is not there.")
-    tokens.set_quota(actor, found, body.events_per_second, body.bytes_per_second, body.reason)
-    found.refresh_from_db()
-    return _token(found)
+    tokens.set_quota(actor, token, body.events_per_second, body.bytes_per_second, body.reason)
+    token.refresh_from_db()
+    return _token(token)
 
 
 def _user(username: str) -> User:
-    return people.found(username)
+    return people.find_user(username)
 
 
 def user_row(user: User) -> UserRow:
@@ -267,7 +271,7 @@ def user_row(user: User) -> UserRow:
         "role": role_of(user) if user.is_active else None,
         "enabled": user.is_active,
         "queues": sorted(queues_of(user) or ()),
-        "second_factor": second_factor.of(user) is not None,
+        "second_factor": second_factor.find_confirmed(user) is not None,
         "last_login": user.last_login,
         "joined": user.date_joined,
     }

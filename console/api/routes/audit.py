@@ -11,7 +11,7 @@ from pydantic import Field
 from console.actions.exports import export, newest_first
 from console.api.answer.files import EXPORTED_ROWS
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
 from console.api.request.rows import check_rows
@@ -37,7 +37,7 @@ class AuditSearch(Schema):
     since: UtcTime | None = Field(None, alias="from")
     until: UtcTime | None = Field(None, alias="to")
 
-    def chosen(self) -> Any:
+    def build_filter(self) -> Any:
         return AuditFilter(**self.dict()).check().choose(AuditEntry.objects.all())
 
 
@@ -52,8 +52,8 @@ def list_audit(
     """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
     actor_for(request, "audit.view")
     check_rows(rows)
-    page = keyset.page(wanted.chosen(), rows, before, after)
-    return {"entries": [declared(AuditRow, _document(each)) for each in page.rows], "next": page.older}
+    page = keyset.page(wanted.build_filter(), rows, before, after)
+    return {"entries": [convert(AuditRow, _document(row)) for row in page.rows], "next": page.older}
 
 
 @router.get("/audit/export", openapi_extra=EXPORTED_ROWS, summary="All changes of a filter, streamed")
@@ -64,8 +64,8 @@ def export_audit(
     actor_for(request, "audit.view")
     # Up to now: the entry that notes this export is not part of it.
     last = AuditEntry.objects.aggregate(last=Max("pk"))["last"] or 0
-    chosen = wanted.chosen().filter(pk__lte=last)
-    pages = ([_document(each) for each in page] for page in newest_first(chosen))
+    chosen = wanted.build_filter().filter(pk__lte=last)
+    pages = ([_document(entry) for entry in page] for page in newest_first(chosen))
     return export(request, pages, FIELDS, "audit", format)
 
 

@@ -8,7 +8,7 @@ from ninja import Status
 
 from console.actions import loops
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime
@@ -30,12 +30,18 @@ from console.api.schemas.control import (
 from console.connections.control_server import control
 from console.display.first_report import report_of
 from console.input.row_id import Id, id_of
-from console.pages.loops.loop_view import DescribedLoop, ParameterRow, describe, described, parameter_rows
+from console.pages.loops.loop_view import (
+    DescribedLoop,
+    ParameterRow,
+    describe,
+    describe_loops,
+    parameter_rows,
+)
 from console.pages.loops.overrides import law_and_name, scope_of
 from controllers import catalog
 from queues.errors import BadInput
 from queues.stored_document import plain
-from workers.control.desired import NothingDesired, desired
+from workers.control.desired import NothingDesired, compute_desired
 from workers.models import Loop, Override
 from workers.steering import override_document, overrides
 from workers.steering.expiry import Expiry
@@ -91,36 +97,36 @@ class NewMode(Given):
 @router.get("/loops", response=LoopList, summary="Every loop with what is in force")
 def list_loops(request: HttpRequest) -> LoopList:
     actor_for(request, "plant.view")
-    return {"loops": [_loop(each) for each in described(timezone.now())]}
+    return {"loops": [_loop(loop) for loop in describe_loops(timezone.now())]}
 
 
 @router.get("/loops/{loop_id}", response=LoopDetail, summary="One loop, its parameters and guard")
 def get_loop(request: HttpRequest, loop_id: Id) -> LoopDetail:
     actor_for(request, "plant.view")
     now = timezone.now()
-    found = loop_named(loop_id)
-    law = catalog.law(found.law)
-    held = overrides.on(found, now)
-    counted = overrides.counted(found, held, now)
-    rows = parameter_rows(law, found.parameters, counted, now)
+    loop = loop_named(loop_id)
+    law = catalog.law(loop.law)
+    held = overrides.list_for_loop(loop, now)
+    counted = overrides.select_effective(loop, held, now)
+    rows = parameter_rows(law, loop.parameters, counted, now)
     return {
-        **_loop(describe(found, held, now)),
+        **_loop(describe(loop, held, now)),
         "declared": [_parameter(row) for row in rows],
-        "guard": overrides.effective_guard(law, found.guard, counted, now),
-        "first_report": _first_report(found.pk),
+        "guard": overrides.effective_guard(law, loop.guard, counted, now),
+        "first_report": _first_report(loop.pk),
     }
 
 
 def _parameter(row: ParameterRow) -> LoopParameter:
-    return declared(LoopParameter, {**vars(row), "override": row.override and row.override.pk})
+    return convert(LoopParameter, {**vars(row), "override": row.override and row.override.pk})
 
 
 def _first_report(loop: int) -> LoopFirstReport | None:
-    found = report_of(loop)
-    if found is None:
+    report = report_of(loop)
+    if report is None:
         return None
-    figures = None if found.figures is None else plain(found.figures)
-    return declared(LoopFirstReport, {**vars(found), "figures": figures})
+    figures = None if report.figures is None else plain(report.figures)
+    return convert(LoopFirstReport, {**vars(report), "figures": figures})
 
 
 @router.get(
@@ -130,27 +136,27 @@ def _first_report(loop: int) -> LoopFirstReport | None:
 )
 def get_desired(request: HttpRequest, loop_id: Id) -> DesiredValue:
     actor_for(request, "plant.view")
-    return desired_value(loop_named(loop_id))
+    return compute_desired_value(loop_named(loop_id))
 
 
 @router.post("/loops/{loop_id}/mode", response=LoopMode, summary="Change a loop's mode")
 def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> LoopMode:
     actor = actor_for(request, "loop.mode")
-    found = loop_named(loop_id)
+    loop = loop_named(loop_id)
     expiry = Expiry(body.minutes, body.expires_at, body.endless)
     made = loops.set_mode(
-        actor, found, body.mode, reason=body.reason, now=timezone.now(), expiry=expiry, value=body.value
+        actor, loop, body.mode, reason=body.reason, now=timezone.now(), expiry=expiry, value=body.value
     )
-    rows = [described_override(each) for each in made]
+    rows = [build_override(row) for row in made]
     return {"mode": body.mode, "override": rows[0] if rows else None, "overrides": rows}
 
 
 @router.get("/overrides", response=OverrideList, summary="Overrides in force")
 def list_overrides(request: HttpRequest) -> OverrideList:
     actor_for(request, "plant.view")
-    rows = overrides.in_force(timezone.now()).select_related("loop", "node", "owner")
-    found = overrides.soonest_first(rows)
-    return {"overrides": [described_override(each) for each in found]}
+    rows = overrides.list_active(timezone.now()).select_related("loop", "node", "owner")
+    rows_of_overrides = overrides.soonest_first(rows)
+    return {"overrides": [build_override(override) for override in rows_of_overrides]}
 
 
 @router.post("/overrides", response={201: OverrideRow}, summary="Put a value in force until it expires")
@@ -176,7 +182,7 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[OverrideR
         scope = replace(wide, loop=loop_named(body.loop) if body.loop is not None else None)
         values = {name: body.value}
         made = loops.override(actor, scope, values, reason=body.reason, now=now, expiry=body.expiry())
-    return Status(201, described_override(made[0]))
+    return Status(201, build_override(made[0]))
 
 
 def _refuse_beside_a_node(body: NewOverride) -> None:
@@ -189,53 +195,53 @@ def _refuse_beside_a_node(body: NewOverride) -> None:
 @router.post("/overrides/{override_id}/end", response=OverrideEnd, summary="End an override now")
 def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | None = None) -> OverrideEnd:
     actor = actor_for(request, "override.end")
-    found = override_numbered(override_id)
+    override = override_numbered(override_id)
     reason = "" if body is None else body.reason
-    ended = loops.end_override(actor, found, now=timezone.now(), control=control(), reason=reason)
-    return {**described_override(found), "ended": ended}
+    ended = loops.end_override(actor, override, now=timezone.now(), control=control(), reason=reason)
+    return {**build_override(override), "ended": ended}
 
 
 @router.post("/overrides/{override_id}/undo", response=OverrideUndo, summary="Undo what set an override")
 def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
     """It ends with those that were set with it, and what they ended is in force again until its own end."""
     actor = actor_for(request, "override.undo")
-    found = override_numbered(override_id)
-    undone = loops.undo_override(actor, found, now=timezone.now(), control=control())
+    override = override_numbered(override_id)
+    undone = loops.undo_override(actor, override, now=timezone.now(), control=control())
     return {
-        "ended": [described_override(ended) for ended, _ in undone],
-        "again": [described_override(again) for _, again in undone if again is not None],
+        "ended": [build_override(ended) for ended, _ in undone],
+        "again": [build_override(again) for _, again in undone if again is not None],
     }
 
 
 @router.post("/overrides/{override_id}/extend", response=OverrideRow, summary="Let an override run longer")
 def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> OverrideRow:
     actor = actor_for(request, "override.extend")
-    found = override_numbered(override_id)
-    return described_override(
-        loops.extend_override(actor, found, now=timezone.now(), control=control(), **body.dict())
+    override = override_numbered(override_id)
+    return build_override(
+        loops.extend_override(actor, override, now=timezone.now(), control=control(), **body.dict())
     )
 
 
 def loop_named(id_or_name: int | str) -> Loop:
     """A loop by id or name, or 404."""
     number = id_or_name if isinstance(id_or_name, int) else id_of(id_or_name)
-    found = Loop.objects.filter(**({"name": id_or_name} if number is None else {"pk": number})).first()
-    if found is None:
+    loop = Loop.objects.filter(**({"name": id_or_name} if number is None else {"pk": number})).first()
+    if loop is None:
         raise Http404(f"loop {id_or_name} is not known; GET /api/v1/loops lists them.")
-    return found
+    return loop
 
 
-def desired_value(loop: Loop) -> DesiredValue:
+def compute_desired_value(loop: Loop) -> DesiredValue:
     """Raises RefusedError 503 where there is no number: 0 would mean that nothing is needed."""
     now = timezone.now()
     try:
-        found = desired(loop, now)
+        found = compute_desired(loop, now)
     except NothingDesired as error:
         raise RefusedError(503, "loop", str(error), RETRY_AFTER_SECONDS) from None
     return {
         "loop": loop.pk,
         "name": loop.name,
-        "mode": describe(loop, overrides.on(loop, now), now).mode,
+        "mode": describe(loop, overrides.list_for_loop(loop, now), now).mode,
         "desired": found.total,
         "values": dict(found.values),
         "reason": found.reason,
@@ -245,18 +251,18 @@ def desired_value(loop: Loop) -> DesiredValue:
 
 
 def override_numbered(override_id: int) -> Override:
-    found = Override.objects.select_related("loop", "node", "owner").filter(pk=override_id).first()
-    if found is None:
+    override = Override.objects.select_related("loop", "node", "owner").filter(pk=override_id).first()
+    if override is None:
         raise Http404(f"override {override_id} is not there.")
-    return found
+    return override
 
 
 def _loop(loop: DescribedLoop) -> LoopRow:
-    rows = [described_override(each) for each in loop.overrides]
-    return declared(LoopRow, {**vars(loop), "overrides": rows})
+    rows = [build_override(override) for override in loop.overrides]
+    return convert(LoopRow, {**vars(loop), "overrides": rows})
 
 
-def described_override(override: Override) -> OverrideRow:
+def build_override(override: Override) -> OverrideRow:
     times = ("created_at", "expires_at", "ended_at")
     document = override_document.document(override)
-    return declared(OverrideRow, {**document, **{name: getattr(override, name) for name in times}})
+    return convert(OverrideRow, {**document, **{name: getattr(override, name) for name in times}})

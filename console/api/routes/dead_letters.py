@@ -13,7 +13,7 @@ from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letters import DeadLetterFilter, Name
 from console.api.answer.files import STORED_BYTES
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime, UtcTime
@@ -58,11 +58,11 @@ class ChosenDeadLetters(Given):
 
     def names(self, actor: Actor) -> list[Name]:
         if self.filter is None:
-            return dead_letters.chosen(self.letters)
+            return dead_letters.parse_names(self.letters)
         if self.through is None:
             raise BadInput("through", "is missing; give what the listing said.")
         wanted = self.filter.filter()
-        return dead_letter_steering.all_matching(actor, wanted, self.through, self.digest, self.count)
+        return dead_letter_steering.list_matching(actor, wanted, self.through, self.digest, self.count)
 
 
 class Fix(Given):
@@ -81,24 +81,24 @@ def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: in
     """
     actor = actor_for(request, "plant.view")
     check_rows(rows)
-    found = dead_letters.search(wanted.filter(), actor)
-    dead_letters.note_opened(actor, found.letters[:rows])
+    letters = dead_letters.search(wanted.filter(), actor)
+    dead_letters.note_opened(actor, letters.letters[:rows])
     return {
-        "count": len(found.letters),
-        "events": sum(letter.event_count for letter in found.letters),
-        "through": found.newest.isoformat(),
-        "digest": found.digest,
-        "more": found.more,
-        "unreachable": found.unreachable,
-        "groups": [declared(DeadLetterGroup, vars(each)) for each in found.groups()],
-        "letters": [_row(letter) for letter in found.letters[:rows]],
+        "count": len(letters.letters),
+        "events": sum(letter.event_count for letter in letters.letters),
+        "through": letters.newest.isoformat(),
+        "digest": letters.digest,
+        "more": letters.more,
+        "unreachable": letters.unreachable,
+        "groups": [convert(DeadLetterGroup, vars(group)) for group in letters.groups()],
+        "letters": [_row(letter) for letter in letters.letters[:rows]],
     }
 
 
 @router.get("/dead-letters/{queue}/{node}/{dead_id}", response=DeadLetterRow, summary="One dead letter")
 def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> DeadLetterRow:
     """Its events for who may peek into the queue, which is noted in the audit; sealed for others."""
-    found = dead_letters.opened(actor_for(request, "plant.view"), queue, node, dead_id)
+    found = dead_letters.open_letter(actor_for(request, "plant.view"), queue, node, dead_id)
     if found is None:
         raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
     return _row(found)
@@ -111,7 +111,7 @@ def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> Dea
 )
 def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
     """Also of events that can't be read. An Arrow record batch where they can. Noted in the audit."""
-    found = dead_letters.stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
+    found = dead_letters.load_stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
     if found is None:
         raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
     return dead_letters.download(found)
@@ -146,8 +146,8 @@ def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: 
 
 
 def _row(letter: dead_letters.NamedDeadLetter) -> DeadLetterRow:
-    return declared(DeadLetterRow, letter.document())
+    return convert(DeadLetterRow, letter.document())
 
 
 def _report(report: dead_letter_steering.DeadLetterReport) -> DeadLetterActionReport:
-    return declared(DeadLetterActionReport, vars(report))
+    return convert(DeadLetterActionReport, vars(report))

@@ -12,9 +12,9 @@ from console.actions.lab.experiment_documents import (
     series_document,
 )
 from console.actions.lab.lab import read_wanted
-from console.actions.lab.traces import chosen_trace, known_traces
+from console.actions.lab.traces import find_trace, list_traces
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime
@@ -79,8 +79,8 @@ class Proposal(Given):
 )
 def list_scenarios(request: HttpRequest) -> ScenarioList:
     actor = actor_for(request, "plant.view")
-    scenarios = [_scenario(each) for each in SCENARIOS.values()]
-    return {"scenarios": scenarios, "traces": known_traces(settings.WEIR_DATA, actor)}
+    scenarios = [_scenario(scenario) for scenario in SCENARIOS.values()]
+    return {"scenarios": scenarios, "traces": list_traces(settings.WEIR_DATA, actor)}
 
 
 @router.get("/experiments", response=ExperimentList, summary="Experiments, newest first")
@@ -88,7 +88,7 @@ def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -
     actor = actor_for(request, "plant.view")
     check_rows(rows)
     chosen = experiments(actor).filter(scenario=scenario) if scenario else experiments(actor)
-    return {"experiments": [_experiment(each) for each in chosen.order_by("-pk")[:rows]]}
+    return {"experiments": [_experiment(experiment) for experiment in chosen.order_by("-pk")[:rows]]}
 
 
 @router.post(
@@ -96,7 +96,7 @@ def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -
 )
 def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
-    trace = None if body.trace is None else chosen_trace(settings.WEIR_DATA, body.trace, body.column, actor)
+    trace = None if body.trace is None else find_trace(settings.WEIR_DATA, body.trace, body.column, actor)
     given = {name: int(value) if isinstance(value, bool) else value for name, value in body.settings.items()}
     wanted = read_wanted(body.scenario, body.laws, given, body.seed, body.title, trace)
     return _experiment(lab_steering.begin(actor, wanted, surroundings()))
@@ -151,7 +151,7 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
         now=timezone.now(),
         expiry=Expiry(body.minutes, body.expires_at),
     )
-    return {"overrides": [each.pk for each in made]}
+    return {"overrides": [override.pk for override in made]}
 
 
 @router.post(
@@ -165,17 +165,17 @@ def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Propo
 
 def _scenario(scenario: Scenario) -> ScenarioRow:
     names = ("name", "unit", "help", "default", "minimum", "maximum", "kind", "choices")
-    settings_of = [{name: getattr(each, name) for name in names} for each in scenario.settings]
+    settings_of = [{name: getattr(setting, name) for name in names} for setting in scenario.settings]
     return {
         "name": scenario.name,
         "about": scenario.about,
         "laws": list(scenario.laws),
-        "settings": [declared(ScenarioSetting, each) for each in settings_of],
+        "settings": [convert(ScenarioSetting, setting) for setting in settings_of],
         "metrics": [
-            declared(ScenarioMetric, {"name": name, **vars(metric(name))}) for name in scenario.metrics
+            convert(ScenarioMetric, {"name": name, **vars(metric(name))}) for name in scenario.metrics
         ],
     }
 
 
 def _experiment(experiment: Experiment) -> ExperimentRow:
-    return declared(ExperimentRow, experiment_document(experiment))
+    return convert(ExperimentRow, experiment_document(experiment))

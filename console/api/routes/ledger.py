@@ -15,7 +15,7 @@ from pydantic import Field
 from console.actions.exports import export, newest_first
 from console.api.answer.files import EXPORTED_ROWS
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
 from console.api.request.rows import check_rows
@@ -33,7 +33,7 @@ from console.api.schemas.records import (
     WhatIf,
 )
 from console.connections.control_server import control, latest_snapshot
-from console.input.form_values import any_value
+from console.input.form_values import parse_any_value
 from console.input.row_id import Id
 from console.pages.loops import what_if
 from console.pages.records.costs import FIRST_HOURS
@@ -104,7 +104,7 @@ def list_ledger(
     check_rows(rows)
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop").defer("folded"))
     page = keyset.page(chosen, rows, before, after)
-    return {"entries": [_row(each) for each in page.rows], "next": page.older}
+    return {"entries": [_row(row) for row in page.rows], "next": page.older}
 
 
 @router.get("/ledger/export", openapi_extra=EXPORTED_ROWS, summary="All decisions of a filter, streamed")
@@ -121,8 +121,8 @@ def export_ledger(
 def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
     """The entry; `export` is what `manage.py decide` takes, and gives the same decision."""
     actor_for(request, "plant.view")
-    found = entry_numbered(entry_id)
-    return declared(LedgerDetail, {**_row(found), "export": ledger.export(found)})
+    entry = entry_numbered(entry_id)
+    return convert(LedgerDetail, {**_row(entry), "export": ledger.export(entry)})
 
 
 @router.get(
@@ -131,7 +131,7 @@ def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
 def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
     """`same`: whether the decision is the recorded one; `differences`: {field: {recorded, replayed}}."""
     actor_for(request, "plant.view")
-    return declared(LedgerReplay, ledger.replay(entry_numbered(entry_id)).to_json())
+    return convert(LedgerReplay, ledger.replay(entry_numbered(entry_id)).to_json())
 
 
 @router.get(
@@ -148,16 +148,16 @@ def ask_what_if(
     """
     actor_for(request, "plant.view")
     changed = dict(_assignment(text) for text in set)
-    found = what_if.rerun(loop_named(loop_id), changed, what_if.hours_of(str(hours)), timezone.now())
-    return declared(WhatIf, found.to_json())
+    rerun = what_if.rerun(loop_named(loop_id), changed, what_if.hours_of(str(hours)), timezone.now())
+    return convert(WhatIf, rerun.to_json())
 
 
 @router.get("/costs", response=PlantCostsDetail, summary="What the plant used, in hours and in money")
 def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCostsDetail:
     """Of the last hours, up to 2."""
     actor_for(request, "plant.view")
-    found = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, timezone.now())
-    return declared(PlantCostsDetail, vars(found))
+    plant_costs = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, timezone.now())
+    return convert(PlantCostsDetail, vars(plant_costs))
 
 
 @router.get(
@@ -168,46 +168,46 @@ def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS
     rivals, and with the holds of the record.
     """
     actor_for(request, "plant.view")
-    found = costs.loop_costs(loop_named(loop_id), hours, timezone.now(), time.monotonic)
+    loop_costs = costs.loop_costs(loop_named(loop_id), hours, timezone.now(), time.monotonic)
     return {
-        "hours": found.hours,
-        "recorded_seconds": found.recorded_seconds,
-        "run_seconds": found.run_seconds,
-        "held_seconds": found.held_seconds,
-        "prices": declared(CostPriceList, vars(found.prices)),
-        "law": _side(found.law),
-        "rivals": [_difference(each) for each in found.rivals],
-        "holds": None if found.holds is None else _difference(found.holds),
+        "hours": loop_costs.hours,
+        "recorded_seconds": loop_costs.recorded_seconds,
+        "run_seconds": loop_costs.run_seconds,
+        "held_seconds": loop_costs.held_seconds,
+        "prices": convert(CostPriceList, vars(loop_costs.prices)),
+        "law": _side(loop_costs.law),
+        "rivals": [_difference(rival) for rival in loop_costs.rivals],
+        "holds": None if loop_costs.holds is None else _difference(loop_costs.holds),
     }
 
 
 def _side(side: costs.CostSide) -> CostSideRow:
-    return declared(CostSideRow, {**vars(side), "cost": side.cost})
+    return convert(CostSideRow, {**vars(side), "cost": side.cost})
 
 
 def _difference(found: costs.CostDifference) -> CostDifferenceRow:
-    return declared(CostDifferenceRow, {**vars(found), "side": _side(found.side)})
+    return convert(CostDifferenceRow, {**vars(found), "side": _side(found.side)})
 
 
 def _assignment(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip() or not value.strip():
         raise BadInput("set", f"takes name=value, not {text[:60]!r}.")
-    return name.strip(), any_value(value, "set")
+    return name.strip(), parse_any_value(value, "set")
 
 
 def entry_numbered(entry_id: int) -> LedgerEntry:
-    found = folds.entry(entry_id)
-    if found is None:
+    entry = folds.entry(entry_id)
+    if entry is None:
         raise Http404(f"ledger entry {entry_id} is not there.")
-    return found
+    return entry
 
 
 def _ticks_of(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[list[dict[str, Any]]]:
     """Newest first, each with those that are folded into it, which may be hundreds: some at a time."""
     rows: list[dict[str, Any]] = []
     for entry in itertools.chain.from_iterable(pages):
-        rows += [_fields(tick) for tick in reversed([*folds.unfolded(entry)])]
+        rows += [_fields(tick) for tick in reversed([*folds.unfold(entry)])]
         if len(rows) >= TICKS_AT_A_TIME:
             yield rows
             rows = []
@@ -217,7 +217,7 @@ def _ticks_of(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[list[dict[str,
 
 def _row(entry: LedgerEntry) -> LedgerRow:
     folded = {name: getattr(entry, name) for name in FOLD_FIELDS}
-    return declared(LedgerRow, {**_fields(entry), **folded})
+    return convert(LedgerRow, {**_fields(entry), **folded})
 
 
 def _fields(entry: LedgerEntry) -> dict[str, Any]:

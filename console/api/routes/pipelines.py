@@ -6,7 +6,7 @@ from django.utils import timezone
 from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.schemas.pipelines import (
@@ -72,11 +72,11 @@ class Criterion(Given):
 def list_applications(request: HttpRequest, before: Id | None = None) -> ApplicationList:
     """The newest 50 versions; `next` is what to give as `before` for older ones, null at the end."""
     actor_for(request, "plant.view")
-    at_work = Declarations(control()).at_work()
+    at_work = Declarations(control()).load_running()
     page = keyset.page(PipelineVersion.objects.select_related("owner"), MOST_VERSIONS, before)
     return {
-        "at_work": {name: declared(ApplicationAtWork, plain(each)) for name, each in at_work.items()},
-        "versions": [_version(each) for each in page.rows],
+        "at_work": {name: convert(ApplicationAtWork, plain(each)) for name, each in at_work.items()},
+        "versions": [_version(row) for row in page.rows],
         "next": page.older,
     }
 
@@ -133,7 +133,7 @@ def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criter
     held = pipelines.hold_criterion(
         actor, name, criterion, body.value, Expiry(body.minutes), body.reason, timezone.now(), control()
     )
-    return declared(CriterionHeld, {"application": name, "criterion": criterion, **held})
+    return convert(CriterionHeld, {"application": name, "criterion": criterion, **held})
 
 
 @router.post(
@@ -148,7 +148,7 @@ def release_criterion(request: HttpRequest, name: str, criterion: str) -> Criter
 
 
 def _order(name: str, order: PipelineOrder) -> ApplicationOrder:
-    return declared(ApplicationOrder, {"application": name, **plain(order)})
+    return convert(ApplicationOrder, {"application": name, **plain(order)})
 
 
 def _version(row: PipelineVersion) -> ApplicationVersion:

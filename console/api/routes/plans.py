@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from console.actions.proposals import plans
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.rows import check_rows
@@ -56,13 +56,13 @@ def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> PlanLis
     chosen = Plan.objects.select_related("owner").order_by("-pk")
     if state:
         chosen = chosen.filter(state=state)
-    return {"plans": [plan_row(each) for each in chosen[:rows]]}
+    return {"plans": [plan_row(plan) for plan in chosen[:rows]]}
 
 
 @router.get("/plans/{plan_id}", response=PlanRow, summary="One plan, its moves and how far it is")
 def get_plan(request: HttpRequest, plan_id: Id) -> PlanRow:
     actor_for(request, "plant.view")
-    return plan_row(_found(plan_id))
+    return plan_row(_find_plan(plan_id))
 
 
 @router.post("/plans", response=PlanRow, summary="Compute a plan; nothing is moved before it is approved")
@@ -78,14 +78,16 @@ def propose_plan(request: HttpRequest, body: Goal) -> PlanRow:
 )
 def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> PlanRow:
     actor = actor_for(request, "plan.approve")
-    made = plans.approve(actor, _found(plan_id), body.hash, body.reason, latest_snapshot(), timezone.now())
+    made = plans.approve(
+        actor, _find_plan(plan_id), body.hash, body.reason, latest_snapshot(), timezone.now()
+    )
     return plan_row(made)
 
 
 @router.post("/plans/{plan_id}/reject", response=PlanRow, summary="Turn a proposed plan down")
 def reject_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor = actor_for(request, "plan.approve")
-    return plan_row(plans.reject(actor, _found(plan_id), body.reason, timezone.now()))
+    return plan_row(plans.reject(actor, _find_plan(plan_id), body.reason, timezone.now()))
 
 
 @router.post(
@@ -93,7 +95,7 @@ def reject_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
 )
 def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor = actor_for(request, "plan.stop")
-    return plan_row(plans.stop(actor, _found(plan_id), body.reason, timezone.now()))
+    return plan_row(plans.stop(actor, _find_plan(plan_id), body.reason, timezone.now()))
 
 
 @router.post(
@@ -101,7 +103,7 @@ def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
 )
 def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
-    return plan_row(plans.roll_back(actor, _found(plan_id), body.reason, snapshot, timezone.now()))
+    return plan_row(plans.roll_back(actor, _find_plan(plan_id), body.reason, snapshot, timezone.now()))
 
 
 @router.post(
@@ -132,10 +134,10 @@ def change_node_use(request: HttpRequest, name: str, body: Use) -> NodeUse:
 
 
 def plan_row(plan: Plan) -> PlanRow:
-    return declared(PlanRow, plan_document(plan))
+    return convert(PlanRow, plan_document(plan))
 
 
-def _found(plan_id: int) -> Plan:
+def _find_plan(plan_id: int) -> Plan:
     found = Plan.objects.select_related("owner").filter(pk=plan_id).first()
     if found is None:
         raise Http404(f"Plan {plan_id} is not known.")

@@ -6,9 +6,9 @@ from django.forms.models import model_to_dict
 from django.http import Http404, HttpRequest
 
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.refusals import no_snapshot
+from console.api.request.refusals import build_no_snapshot
 from console.api.schemas.plant import NodeList, NodeRow, QueueList, QueueRow
 from console.api.schemas.snapshot import SnapshotMessage
 from console.connections.control_server import latest_snapshot, live_snapshot
@@ -30,17 +30,17 @@ def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
     view = view_named(of)
     snapshot = latest_snapshot()
     if snapshot is None:
-        raise no_snapshot()
+        raise build_no_snapshot()
     whole = {"seq": snapshot.seq, "at": snapshot.at, "topic": "plant"}
-    return declared(SnapshotMessage, {**whole, "snapshot": view.narrowed(plain(snapshot))})
+    return convert(SnapshotMessage, {**whole, "snapshot": view.narrow(plain(snapshot))})
 
 
 @router.get("/queues", response=QueueList, summary="Every queue: configuration, points, live figures")
 def list_queues(request: HttpRequest) -> QueueList:
     actor_for(request, "plant.view")
     figures = _figures("queues")
-    found = Queue.objects.prefetch_related("containers__node").order_by("name")
-    return {"queues": [_queue(queue, figures) for queue in found]}
+    queues = Queue.objects.prefetch_related("containers__node").order_by("name")
+    return {"queues": [_queue(queue, figures) for queue in queues]}
 
 
 @router.get("/queues/{name}", response=QueueRow, summary="One queue")
@@ -64,20 +64,20 @@ def get_node(request: HttpRequest, name: str) -> NodeRow:
 
 def queue_named(name: str) -> Queue:
     """The queue, or UnknownQueue (404) naming the known ones."""
-    found = Queue.objects.filter(name=name).first()
-    if found is None:
+    queue = Queue.objects.filter(name=name).first()
+    if queue is None:
         known = ", ".join(Queue.objects.order_by("name").values_list("name", flat=True)) or "none yet"
         raise UnknownQueue("queue", f"{name} is not known; the queues are {known}.")
-    return found
+    return queue
 
 
 def node_named(name: str) -> Node:
     """The node, or 404 naming the known ones."""
-    found = Node.objects.filter(name=name).first()
-    if found is None:
+    node = Node.objects.filter(name=name).first()
+    if node is None:
         known = ", ".join(Node.objects.order_by("name").values_list("name", flat=True)) or "none yet"
         raise Http404(f"node {name} is not known; the nodes are {known}.")
-    return found
+    return node
 
 
 def _figures(part: str) -> dict[str, Any]:
@@ -89,10 +89,10 @@ def _queue(queue: Queue, figures: dict[str, Any]) -> QueueRow:
     points = {container.node.name: container.points for container in queue.containers.all()}
     # A handler's options may name a database with its password, so they stay inside.
     row = model_to_dict(queue, exclude=["id", "handler_options"])
-    return declared(QueueRow, {**row, "points": points, "live": figures.get(queue.name)})
+    return convert(QueueRow, {**row, "points": points, "live": figures.get(queue.name)})
 
 
 def _node(node: Node, figures: dict[str, Any]) -> NodeRow:
     # The URL may carry the server's password, so it stays inside.
     row = model_to_dict(node, exclude=["id", "url"])
-    return declared(NodeRow, {**row, "live": figures.get(node.name)})
+    return convert(NodeRow, {**row, "live": figures.get(node.name)})

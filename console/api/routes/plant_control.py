@@ -16,9 +16,9 @@ from console.accounts.access import Actor
 from console.actions import plant_control
 from console.api.answer.named_operations import NamedOperations
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import Caller, actor_for
-from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals, no_snapshot
+from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals, build_no_snapshot
 from console.api.schemas.plants import (
     EventCount,
     LogicalTopology,
@@ -46,7 +46,7 @@ from workers.plants.foreign import adapters
 from workers.plants.holding import PlantHeld
 from workers.plants.plant import PlantConfused, PlantSilent
 from workers.plants.published import PublishedPlant
-from workers.plants.registry import UnknownPlant, seen
+from workers.plants.registry import UnknownPlant, find_topology
 
 MS = 1_000.0
 router = Router(tags=["control of plants"])
@@ -56,9 +56,9 @@ def topology_now(plant: str) -> MeasuredTopology:
     """The plant as it was seen last. Raises RefusedError: 404 unknown, 503 not seen (lately)."""
     snapshot = latest_snapshot()
     if snapshot is None:
-        raise no_snapshot()
+        raise build_no_snapshot()
     try:
-        topology = seen(snapshot, plant)
+        topology = find_topology(snapshot, plant)
     except UnknownPlant as error:
         raise Http404(error.message) from None
     if message := plant_control.too_old(snapshot, timezone.now()):
@@ -66,14 +66,14 @@ def topology_now(plant: str) -> MeasuredTopology:
     return topology
 
 
-def _viewed(request: HttpRequest, plant: str) -> MeasuredTopology:
+def _find_topology(request: HttpRequest, plant: str) -> MeasuredTopology:
     actor_for(request, "plant.view")
     return topology_now(plant)
 
 
-def _worked(request: HttpRequest, plant: str, operator: str) -> MeasuredOperator:
+def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredOperator:
     """An operator that is no source."""
-    found = _viewed(request, plant).operator(operator)
+    found = _find_topology(request, plant).operator(operator)
     if found.kind == "source":
         raise BadInput("operator", f"{operator} is a source, which only brings events in: ask for another")
     return found
@@ -94,7 +94,7 @@ def _aggregate(found: MeasuredOperator, measure: str, operation: str, times: flo
     return _times(found.aggregate(measure, how), times)
 
 
-def _by_task(found: MeasuredOperator, measure: str, times: float = 1.0) -> dict[str, float | None]:
+def _group_by_task(found: MeasuredOperator, measure: str, times: float = 1.0) -> dict[str, float | None]:
     return {task: _times(value, times) for task, value in found.by_task(measure).items()}
 
 
@@ -104,14 +104,14 @@ def _times(value: float | None, times: float) -> float | None:
 
 @router.get("/getalloperators", response=OperatorNames, summary="Names of all operators")
 def getalloperators(request: HttpRequest, plant: Path[str]) -> list[str]:
-    return list(_viewed(request, plant).operators)
+    return list(_find_topology(request, plant).operators)
 
 
 @router.get(
     "/getlogicaltopology", response=LogicalTopology, summary="Every path with its operators, in their order"
 )
 def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list[str]]:
-    return {name: list(path) for name, path in _viewed(request, plant).paths.items()}
+    return {name: list(path) for name, path in _find_topology(request, plant).paths.items()}
 
 
 @router.get(
@@ -120,15 +120,15 @@ def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list
     summary="Tasks of every operator, and the channels between them (ms)",
 )
 def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopology:
-    topology = _viewed(request, plant)
+    topology = _find_topology(request, plant)
     channels: list[TaskChannel] = [
         {
-            "source": each.source,
-            "target": each.target,
-            "latency": _times(each.latency_seconds, MS),
-            "batching": _times(each.batching_seconds, MS),
+            "source": channel.source,
+            "target": channel.target,
+            "latency": _times(channel.latency_seconds, MS),
+            "batching": _times(channel.batching_seconds, MS),
         }
-        for each in topology.channels
+        for channel in topology.channels
     ]
     tasks = {name: list(each.task_names) for name, each in topology.operators.items()}
     return {"tasks": tasks, "channels": channels}
@@ -144,30 +144,30 @@ def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") ->
     actor, topology = actor_for(request, "plant.view"), topology_now(plant)
     own = topology.holder == plant_control.holder_name(actor, controller)
     unheld = {"holder": None, "held_until": None} if own else {}
-    return declared(PlantTopology, {**topology.to_document(), **unheld})
+    return convert(PlantTopology, {**topology.to_document(), **unheld})
 
 
 @router.get("/getoperatorparallelism", response=TaskCount, summary="How many tasks an operator has")
 def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str) -> int:
-    return _viewed(request, plant).operator(operator).parallelism
+    return _find_topology(request, plant).operator(operator).parallelism
 
 
 @router.get("/getpathlatency", response=Milliseconds, summary="Mean latency of the paths from a source, ms")
 def getpathlatency(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
-    topology = _viewed(request, plant)
+    topology = _find_topology(request, plant)
     return _times(topology.source_latency_seconds(_source(topology, operator).name), MS)
 
 
 @router.get("/getfailedtuplescount", response=EventCount, summary="Events from a source whose work failed")
 def getfailedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
-    return _source(_viewed(request, plant), operator).failed
+    return _source(_find_topology(request, plant), operator).failed
 
 
 @router.get(
     "/getackedtuplescount", response=EventCount, summary="Events from a source that were worked to their end"
 )
 def getackedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
-    return _source(_viewed(request, plant), operator).acked
+    return _source(_find_topology(request, plant), operator).acked
 
 
 @router.get(
@@ -176,14 +176,14 @@ def getackedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -
     summary="Latency of an operator, ms, over its tasks (AVG, SUM, MAX, MIN)",
 )
 def getlatency(request: HttpRequest, plant: Path[str], operator: str, operation: str = "AVG") -> float | None:
-    return _aggregate(_worked(request, plant, operator), "latency_seconds", operation, MS)
+    return _aggregate(_find_operator(request, plant, operator), "latency_seconds", operation, MS)
 
 
 @router.get(
     "/getoperatorlatency", response=TaskMilliseconds, summary="Latency of each task of an operator, ms"
 )
 def getoperatorlatency(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _by_task(_worked(request, plant, operator), "latency_seconds", MS)
+    return _group_by_task(_find_operator(request, plant, operator), "latency_seconds", MS)
 
 
 @router.get(
@@ -194,19 +194,19 @@ def getoperatorlatency(request: HttpRequest, plant: Path[str], operator: str) ->
 def getoperatorlatencyvariance(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
-    return _by_task(_worked(request, plant, operator), "latency_variance", MS**2)
+    return _group_by_task(_find_operator(request, plant, operator), "latency_variance", MS**2)
 
 
 @router.get("/getoutputcount", response=EventCount, summary="Events that an operator gave on, over its tasks")
 def getoutputcount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
 ) -> float | None:
-    return _aggregate(_viewed(request, plant).operator(operator), "outputs", operation)
+    return _aggregate(_find_topology(request, plant).operator(operator), "outputs", operation)
 
 
 @router.get("/getoperatoroutputcount", response=TaskEventCounts, summary="Events that each task gave on")
 def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _by_task(_viewed(request, plant).operator(operator), "outputs")
+    return _group_by_task(_find_topology(request, plant).operator(operator), "outputs")
 
 
 @router.get(
@@ -217,7 +217,7 @@ def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str
 def getoperatoroutputcountvariance(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
-    return _by_task(_viewed(request, plant).operator(operator), "outputs_variance")
+    return _group_by_task(_find_topology(request, plant).operator(operator), "outputs_variance")
 
 
 @router.get(
@@ -226,14 +226,14 @@ def getoperatoroutputcountvariance(
 def getexecutioncount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
 ) -> float | None:
-    return _aggregate(_worked(request, plant, operator), "executions", operation)
+    return _aggregate(_find_operator(request, plant, operator), "executions", operation)
 
 
 @router.get("/getoperatorexecutioncount", response=TaskEventCounts, summary="Events that each task worked")
 def getoperatorexecutioncount(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
-    return _by_task(_worked(request, plant, operator), "executions")
+    return _group_by_task(_find_operator(request, plant, operator), "executions")
 
 
 @router.get(
@@ -244,19 +244,19 @@ def getoperatorexecutioncount(
 def getoperatorexecutioncountvariance(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
-    return _by_task(_worked(request, plant, operator), "executions_variance")
+    return _group_by_task(_find_operator(request, plant, operator), "executions_variance")
 
 
 @router.get("/getinputcount", response=EventCount, summary="Events that came to an operator, over its tasks")
 def getinputcount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
 ) -> float | None:
-    return _aggregate(_worked(request, plant, operator), "inputs", operation)
+    return _aggregate(_find_operator(request, plant, operator), "inputs", operation)
 
 
 @router.get("/getoperatorinputcount", response=TaskEventCounts, summary="Events that came to each task")
 def getoperatorinputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _by_task(_worked(request, plant, operator), "inputs")
+    return _group_by_task(_find_operator(request, plant, operator), "inputs")
 
 
 @router.get(
@@ -267,7 +267,7 @@ def getoperatorinputcount(request: HttpRequest, plant: Path[str], operator: str)
 def getoperatorinputcountvariance(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
-    return _by_task(_worked(request, plant, operator), "inputs_variance")
+    return _group_by_task(_find_operator(request, plant, operator), "inputs_variance")
 
 
 @router.post(
@@ -333,7 +333,7 @@ def release(request: HttpRequest, plant: Path[str], controller: str = "") -> boo
 def tasks_of(text: str) -> dict[str, int]:
     """Tasks by operator of `operator:tasks;operator:tasks`. Raises BadInput."""
     tasks: dict[str, int] = {}
-    for part in filter(None, (each.strip() for each in text.split(";"))):
+    for part in filter(None, (word.strip() for word in text.split(";"))):
         operator, _, count = part.rpartition(":")
         tasks_wanted = id_of(count.strip())
         if not operator or tasks_wanted is None:
@@ -355,7 +355,7 @@ def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -
     return True
 
 
-def made() -> NamedOperations:
+def build_api() -> NamedOperations:
     """The API, with its refusals; its paths are in the document at `/api/schema`, too."""
     api = NamedOperations(
         title="Weir, control of plants",
@@ -376,7 +376,7 @@ def add_plant_refusals(api: NinjaAPI) -> None:
     """409 with holder and until while another steers; 503 while the plant is not seen."""
 
     @api.exception_handler(PlantHeld)
-    def held(request: HttpRequest, error: PlantHeld) -> Any:
+    def answer_held(request: HttpRequest, error: PlantHeld) -> Any:
         said = {"errors": {"plant": [str(error)]}, "holder": error.holder, "until": error.until}
         return api.create_response(request, said, status=409)
 
@@ -388,4 +388,4 @@ def add_plant_refusals(api: NinjaAPI) -> None:
         return response
 
 
-api = made()
+api = build_api()

@@ -6,10 +6,10 @@ from django.http import Http404, HttpRequest
 
 from console.actions import plant_control, plant_registration
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
-from console.api.routes.control import desired_value
+from console.api.routes.control import compute_desired_value
 from console.api.routes.plant_control import topology_now
 from console.api.schemas.control import DesiredValue
 from console.api.schemas.plants import (
@@ -96,7 +96,7 @@ class NewIntervention(UndoneIntervention):
 def list_plants(request: HttpRequest) -> PlantList:
     actor_for(request, "plant.view")
     seen = (latest_snapshot() or NOTHING_SEEN).plants
-    return {"plants": [_plant(row, seen.get(row.name)) for row in adapters.registered()]}
+    return {"plants": [_plant(row, seen.get(row.name)) for row in adapters.list_adapters()]}
 
 
 @router.post("/plants", response=PlantRow, summary="Register a plant, or change how one is reached")
@@ -123,10 +123,10 @@ def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
 )
 def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspected:
     actor = actor_for(request, "plant.register")
-    found = plant_registration.inspect(
+    inspected = plant_registration.inspect(
         actor, body.kind, body.url, secret_environment=body.secret_environment, options=body.options
     )
-    return declared(PlantInspected, {"kind": body.kind, "sentences": sentences(found), **plain(found)})
+    return convert(PlantInspected, {"kind": body.kind, "sentences": sentences(inspected), **plain(inspected)})
 
 
 @router.post("/plants/{plant}/remove", response=PlantRemoved, summary="Forget a plant; its ledger stays")
@@ -145,13 +145,13 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> Desire
     """law: of which loop; else of the one that acts, or that would act by default."""
     actor_for(request, "plant.view")
     of_whole = active_loops().filter(target__plant=plant, law__in=OWNERS)
-    found = [each for each in of_whole if law in ("", each.law)]
-    ranked = sorted(found, key=lambda each: (each.mode not in Loop.ACTING, -OWNERS.index(each.law)))
+    candidates = [loop for loop in of_whole if law in ("", loop.law)]
+    ranked = sorted(candidates, key=lambda loop: (loop.mode not in Loop.ACTING, -OWNERS.index(loop.law)))
     if not ranked:
         raise Http404(
             f"no loop{f' of {law}' if law else ''} sets tasks of {plant}; GET /api/v1/loops lists them."
         )
-    return desired_value(ranked[0])
+    return compute_desired_value(ranked[0])
 
 
 @router.post(
@@ -202,10 +202,10 @@ def list_interventions(request: HttpRequest, plant: str) -> PlantInterventions:
     actor_for(request, "plant.view")
     row = RegisteredPlant.objects.filter(name=plant).first()
     known = adapters.kinds()[row.kind].interventions if row and row.kind in adapters.kinds() else ()
-    in_force = interventions.in_force(control(), plant)
+    in_force = interventions.list_active(control(), plant)
     return {
-        "interventions": [declared(InterventionKindRow, vars(each)) for each in known],
-        "in_force": [declared(InterventionRow, plain(each)) for each in in_force],
+        "interventions": [convert(InterventionKindRow, vars(kind)) for kind in known],
+        "in_force": [convert(InterventionRow, plain(intervention)) for intervention in in_force],
     }
 
 
@@ -244,6 +244,6 @@ def _plant(row: RegisteredPlant, seen: PlantStatus | None) -> PlantRow:
         "secret_environment": row.secret_environment,
         "options": row.options,
         "created_at": row.created_at,
-        "digest": digest_of(plant_registration.described(row)),
-        "seen": declared(SnapshotPlant, plain(seen)) if seen else None,
+        "digest": digest_of(plant_registration.describe_registration(row)),
+        "seen": convert(SnapshotPlant, plain(seen)) if seen else None,
     }

@@ -10,7 +10,7 @@ from console.actions import tasks
 from console.actions.task_documents import chunk_document, run_document, task_document
 from console.actions.tasks import WantedTask
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
@@ -45,7 +45,7 @@ class Change(Given):
     deadline: time | None = None
     enabled: bool = True
 
-    def wanted(self) -> WantedTask:
+    def list_changes(self) -> WantedTask:
         return WantedTask(**self.model_dump(exclude={"reason", "name", "digest"}))
 
 
@@ -65,13 +65,13 @@ class NewTask(Change):
 def list_tasks(request: HttpRequest) -> TaskList:
     actor_for(request, "plant.view")
     found = Task.objects.select_related("periodic").order_by("name")
-    return {"tasks": [_task_row(each) for each in found]}
+    return {"tasks": [_task_row(task) for task in found]}
 
 
 @router.post("/tasks", response=TaskRow, summary="Make a task of a job")
 def define_task(request: HttpRequest, body: NewTask) -> TaskRow:
     actor = actor_for(request, "task.define")
-    return _task_row(tasks.define(actor, body.name, body.wanted(), body.reason))
+    return _task_row(tasks.define(actor, body.name, body.list_changes(), body.reason))
 
 
 @router.get("/tasks/{name}", response=TaskRow, summary="One batch task")
@@ -86,7 +86,7 @@ def get_task(request: HttpRequest, name: str) -> TaskRow:
 def change_task(request: HttpRequest, name: str, body: ChangedTask) -> TaskRow:
     actor = actor_for(request, "task.change")
     _task(name)
-    return _task_row(tasks.change(actor, name, body.wanted(), body.reason, body.digest))
+    return _task_row(tasks.change(actor, name, body.list_changes(), body.reason, body.digest))
 
 
 @router.post("/tasks/{name}/run", response=RunRow, summary="Run a task now")
@@ -109,7 +109,7 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
     wanted = {"task__name": task, "state": state}
     chosen = Run.objects.filter(**{name: value for name, value in wanted.items() if value})
     newest = chosen.select_related("task", "owner").order_by("-pk")[:rows]
-    return {"runs": [_run_row(each) for each in newest]}
+    return {"runs": [_run_row(run) for run in newest]}
 
 
 @router.get(
@@ -117,9 +117,9 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
 )
 def get_run(request: HttpRequest, run_id: Id) -> RunDetail:
     actor_for(request, "plant.view")
-    found = _run(run_id)
-    chunks = [declared(ChunkRow, chunk_document(chunk)) for chunk in found.chunks.order_by("place")]
-    return {**_run_row(found), "chunks": chunks}
+    run = _run(run_id)
+    chunks = [convert(ChunkRow, chunk_document(chunk)) for chunk in run.chunks.order_by("place")]
+    return {**_run_row(run), "chunks": chunks}
 
 
 @router.post(
@@ -137,22 +137,22 @@ def resume_run(request: HttpRequest, run_id: Id, body: Reason) -> RunRow:
 
 
 def _task_row(task: Task) -> TaskRow:
-    return declared(TaskRow, task_document(task, timezone.now()))
+    return convert(TaskRow, task_document(task, timezone.now()))
 
 
 def _run_row(run: Run) -> RunRow:
-    return declared(RunRow, run_document(run))
+    return convert(RunRow, run_document(run))
 
 
 def _task(name: str) -> Task:
-    found = Task.objects.select_related("periodic").filter(name=name).first()
-    if found is None:
+    task = Task.objects.select_related("periodic").filter(name=name).first()
+    if task is None:
         raise Http404(f"Task {name} is not known.")
-    return found
+    return task
 
 
 def _run(run_id: int) -> Run:
-    found = Run.objects.select_related("task", "owner").filter(pk=run_id).first()
-    if found is None:
+    run = Run.objects.select_related("task", "owner").filter(pk=run_id).first()
+    if run is None:
         raise Http404(f"Run {run_id} is not known.")
-    return found
+    return run

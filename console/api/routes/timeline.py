@@ -12,7 +12,7 @@ from pydantic import ConfigDict
 from console.accounts.access import demand_contents
 from console.actions.timeline import marks, shared_links
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.ingestion.cloud_event import outside_change
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
@@ -32,7 +32,7 @@ from console.api.schemas.timeline import (
     SharedLinkList,
     SharedLinkRow,
 )
-from console.incidents.change_sources import FoundChange, found_changes
+from console.incidents.change_sources import FoundChange, find_changes
 from console.incidents.differences import ComparisonRuns, compare
 from console.input.boundary import document_of
 from console.input.row_id import Id
@@ -86,12 +86,12 @@ class CloudEvent(Schema):
 def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
     """The newest snapshot that was kept before `at` (ISO 8601); 404 when none is near it."""
     actor_for(request, "plant.view")
-    found = snapshot_at(settings.WEIR_DATA, _zoned(at, "at").timestamp())
+    found = snapshot_at(settings.WEIR_DATA, _require_zone(at, "at").timestamp())
     if found is None:
         raise Http404(
             f"nothing is kept of {at.isoformat()}; the observer did not run then, or it is too old."
         )
-    return declared(PlantSnapshot, plain(found))
+    return convert(PlantSnapshot, plain(found))
 
 
 MOST_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
@@ -115,12 +115,12 @@ def list_decisions(
     window = _window(since, until)
     chosen = [loop] if loop is not None else happenings.loops_about(queue, node)
     lanes = happenings.lanes_of(window, chosen)
-    found = [_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
+    decisions = [_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
     short = loop is not None and window.seconds <= MOST_GUARDED_SECONDS
     guard = happenings.guard_events(window, loop) if loop is not None and short else []
     return {
-        "decisions": sorted(found, key=lambda each: each["at"]),
-        "guard": [declared(GuardEvent, vars(each)) for each in guard],
+        "decisions": sorted(decisions, key=lambda decision: decision["at"]),
+        "guard": [convert(GuardEvent, vars(event)) for event in guard],
     }
 
 
@@ -155,33 +155,33 @@ def list_marks(
 ) -> MarkList:
     """The newest 500, the oldest of them first; `next` is what to give as `before` for older ones."""
     actor_for(request, "plant.view")
-    since, until = _zoned(since, "from"), _zoned(until, "to")
+    since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if until <= since:
         raise BadInput("to", "is not after from; a range ends after it begins.")
-    found, more = marks.newest(since, until, MOST_ROWS, before)
-    return {"marks": [_mark(each) for each in found], "next": found[0].pk if more else None}
+    page, more = marks.newest(since, until, MOST_ROWS, before)
+    return {"marks": [_mark(mark) for mark in page], "next": page[0].pk if more else None}
 
 
 @router.post("/marks", response={201: MarkRow}, summary="Mark a deploy or a note")
 def add_mark(request: HttpRequest, body: NewMark) -> Status[MarkRow]:
     actor = actor_for(request, "mark.add")
     given = body.dict()
-    given |= {name: given[name] and _zoned(given[name], name) for name in ("at", "until")}
+    given |= {name: given[name] and _require_zone(given[name], name) for name in ("at", "until")}
     return Status(201, _mark(marks.add(actor, now=timezone.now(), **given)))
 
 
 @router.get("/shared-links", response=SharedLinkList, summary="Links for people without a login")
 def list_shared_links(request: HttpRequest) -> SharedLinkList:
     """Those that are open, the newest first. Who is limited to some queues can share none, and sees none."""
-    found = shared_links.listed(actor_for(request, "link.make"), timezone.now())
-    return {"links": [_link(request, each) for each in found]}
+    found = shared_links.list_links(actor_for(request, "link.make"), timezone.now())
+    return {"links": [_link(request, link) for link in found]}
 
 
 @router.post("/shared-links", response={201: SharedLinkRow}, summary="Share an instant of the plant")
 def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[SharedLinkRow]:
     """A link that shows the plant at `at`, and nothing else, without a login, for `hours` (168 at most)."""
     actor = actor_for(request, "link.make")
-    at, now = _zoned(body.at, "at"), timezone.now()
+    at, now = _require_zone(body.at, "at"), timezone.now()
     link = shared_links.share(actor, at=at, hours=body.hours, reason=body.reason, now=now)
     return Status(201, _link(request, link))
 
@@ -189,30 +189,30 @@ def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[Shared
 @router.post("/shared-links/{link_id}/end", response=SharedLinkRow, summary="End a link")
 def end_shared_link(request: HttpRequest, link_id: Id, body: Reason) -> SharedLinkRow:
     actor = actor_for(request, "link.end")
-    found = SharedLink.objects.filter(pk=link_id).first()
-    if found is None:
+    link = SharedLink.objects.filter(pk=link_id).first()
+    if link is None:
         raise Http404(f"link {link_id} is not there.")
-    shared_links.end(actor, found, reason=body.reason, now=timezone.now())
-    return _link(request, found)
+    shared_links.end(actor, link, reason=body.reason, now=timezone.now())
+    return _link(request, link)
 
 
 def _link(request: HttpRequest, link: SharedLink) -> SharedLinkRow:
     address = request.build_absolute_uri(shared_links.address_of(link))
-    return declared(SharedLinkRow, {**shared_links.described(link), "url": address})
+    return convert(SharedLinkRow, {**shared_links.describe_link(link), "url": address})
 
 
 def _mark(mark: Mark) -> MarkRow:
-    return declared(MarkRow, marks.described(mark))
+    return convert(MarkRow, marks.describe_mark(mark))
 
 
 @router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Show a mark no more")
 def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> MarkRow:
     actor = actor_for(request, "mark.remove")
-    found = Mark.objects.filter(pk=mark_id).first()
-    if found is None:
+    mark = Mark.objects.filter(pk=mark_id).first()
+    if mark is None:
         raise Http404(f"mark {mark_id} is not there.")
-    marks.remove(actor, found, reason=body.reason, now=timezone.now())
-    return _mark(found)
+    marks.remove(actor, mark, reason=body.reason, now=timezone.now())
+    return _mark(mark)
 
 
 MOST_EVENT_BYTES = 64 * 2**10
@@ -249,11 +249,13 @@ def list_changes(
     jumped among producers, nodes, hosts and types; of a day at most, the newest first.
     """
     actor_for(request, "plant.view")
-    since, until = _zoned(since, "from"), _zoned(until, "to")
+    since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if not timedelta(0) < until - since <= MOST_CHANGES_RANGE:
         raise BadInput("from", "takes a time before to, at most a day.")
-    found = found_changes(since, until, settings.WEIR_DATA)
-    return {"changes": [_change(each) for each in sorted(found, key=lambda each: each.at, reverse=True)]}
+    found = find_changes(since, until, settings.WEIR_DATA)
+    return {
+        "changes": [_change(change) for change in sorted(found, key=lambda change: change.at, reverse=True)]
+    }
 
 
 @router.get("/differences", response=DifferenceList, summary="What is different in a stretch of time")
@@ -271,7 +273,9 @@ def list_differences(
     """
     demand_contents(actor_for(request, "plant.view"), "plant.view", [queue] if queue else None)
     try:
-        found = compare(_zoned(since, "from"), _zoned(until, "to"), against, queue, settings.WEIR_DATA)
+        found = compare(
+            _require_zone(since, "from"), _require_zone(until, "to"), against, queue, settings.WEIR_DATA
+        )
     except ComparisonRuns as error:
         raise RefusedError(503, error.field, error.message, RETRY_AFTER_SECONDS) from None
     return {
@@ -280,15 +284,15 @@ def list_differences(
         "other_from": found.there.since,
         "other_to": found.there.until,
         "compared": found.compared,
-        "differences": [declared(DifferenceRow, vars(each)) for each in found.rows],
+        "differences": [convert(DifferenceRow, vars(row)) for row in found.rows],
     }
 
 
 def _change(found: FoundChange) -> ChangeRow:
-    return declared(ChangeRow, {**vars(found), "parts": sorted(found.parts)})
+    return convert(ChangeRow, {**vars(found), "parts": sorted(found.parts)})
 
 
-def _zoned(moment: datetime, field: str) -> datetime:
+def _require_zone(moment: datetime, field: str) -> datetime:
     if moment.tzinfo is None:
         raise BadInput(field, "takes a time with its zone, such as 2026-11-20T03:12:00Z.")
     return moment

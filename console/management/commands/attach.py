@@ -45,12 +45,12 @@ class Command(JsonCommand):
             return {"kinds": {name: kind.title for name, kind in adapters.kinds().items()}}
         kind, url, given = place_of(options["kind"], options["address"], options["option"])
         actor = Actor(name="manage.py", role="administrator")
-        found = plant_registration.inspect(
+        inspected = plant_registration.inspect(
             actor, kind.name, url, secret_environment=options["secret"], options=given
         )
-        said, name = sentences(found), options["name"] or found.name or name_of(kind, url)
+        said, name = sentences(inspected), options["name"] or inspected.name or name_of(kind, url)
         document = {"kind": kind.name, "url": url, "name": name, "registered": False, "sentences": said}
-        if options["register"] and (options["yes"] or self._agreed(said, name)):
+        if options["register"] and (options["yes"] or self._ask_for_agreement(said, name)):
             made = plant_registration.register(
                 actor,
                 name,
@@ -61,9 +61,9 @@ class Command(JsonCommand):
                 reason=options["reason"],
             )
             document |= {"registered": True, "left": made.sentence}
-        return {**plain(found), **document}
+        return {**plain(inspected), **document}
 
-    def _agreed(self, said: list[str], name: str) -> bool:
+    def _ask_for_agreement(self, said: list[str], name: str) -> bool:
         """Asked of a person; where there is none, --yes says it."""
         if sys.stdin is None or not sys.stdin.isatty():
             raise BadInput("--register", "asks before it adds a plant; write --yes where nobody can answer.")
@@ -84,13 +84,13 @@ class Command(JsonCommand):
 
 def place_of(kind: str, address: str, options: list[str]) -> tuple[AdapterKind, str, dict[str, str]]:
     """The kind, the address and the options as they were typed. Raises BadInput."""
-    given = dict(_option(each) for each in options)
+    given = dict(_option(option) for option in options)
     if kind.endswith(FILES) and not address:
         kind, address = _kind_of_files().name, kind
-    found = adapters.kind_named(kind)
-    if found.file and address:
-        return found, "", {**given, found.file: _text(address)}
-    return found, address, given
+    plant_kind = adapters.kind_named(kind)
+    if plant_kind.file and address:
+        return plant_kind, "", {**given, plant_kind.file: _text(address)}
+    return plant_kind, address, given
 
 
 def name_of(kind: AdapterKind, url: str) -> str:
@@ -108,10 +108,10 @@ def _option(text: str) -> tuple[str, str]:
 
 
 def _kind_of_files() -> AdapterKind:
-    found = [kind for kind in adapters.kinds().values() if kind.file]
-    if len(found) != 1:
+    kinds = [kind for kind in adapters.kinds().values() if kind.file]
+    if len(kinds) != 1:
         raise BadInput("KIND", "is missing: name the kind before the file.")
-    return found[0]
+    return kinds[0]
 
 
 def _text(path: str) -> str:

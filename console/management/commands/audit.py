@@ -36,7 +36,7 @@ class Command(OneLineCommand):
         if options["what"] == "accept":
             verdict = self._accept(verdict, options["reason"].strip())
         plain = options["json"] or not sys.stdout.isatty()
-        self.stdout.write(json.dumps(verdict.document()) if plain else in_words(verdict))
+        self.stdout.write(json.dumps(verdict.document()) if plain else format_verdict(verdict))
         if not verdict.sound:
             sys.exit(1)
 
@@ -49,14 +49,14 @@ class Command(OneLineCommand):
                 f"findings: {len(verdict.findings)}, at most {MOST_ACCEPTED} are accepted; restore a backup."
             )
             sys.exit(1)
-        if any(each.kind in ("cut", "forged") for each in verdict.findings):
+        if any(finding.kind in ("cut", "forged") for finding in verdict.findings):
             witness.put_aside(settings.WEIR_DATA, timezone.now())
             witness.forget()
         if verdict.findings:
             who = Actor(name=f"manage.py:{_user()}", role=None)
             about = {
-                "findings": [each.key for each in verdict.findings],
-                "texts": [each.text for each in verdict.findings[:20]],
+                "findings": [finding.key for finding in verdict.findings],
+                "texts": [finding.text for finding in verdict.findings[:20]],
             }
             audit_log.record(who, ACCEPT, "audit", reason=reason, after=about)
         return Checker(settings.WEIR_DATA).step()
@@ -70,8 +70,8 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def in_words(verdict: Verdict) -> str:
-    lines = [each.text for each in verdict.findings]
+def format_verdict(verdict: Verdict) -> str:
+    lines = [finding.text for finding in verdict.findings]
     state = "The audit is whole" if verdict.sound else f"The audit is NOT whole: {len(lines)} findings"
     about = f"{state}: {verdict.entries} entries, last {verdict.last.sequence} {verdict.last.digest[:16]}…"
     return "\n".join([f"{about}, {verdict.heads} heads kept elsewhere, {verdict.seconds:.1f} s.", *lines])

@@ -121,10 +121,12 @@ class Command(JsonCommand):
         super().handle(*args, **options)
         if not options["strict"]:
             return
-        past = [sentence for each in self.results for sentence in past_limits(each)]
+        past = [sentence for result in self.results for sentence in past_limits(result)]
         if not options["all"]:
             past += [
-                f"{each['name']}: no figure has a limit." for each in self.results if not limits_of(each)
+                f"{result['name']}: no figure has a limit."
+                for result in self.results
+                if not limits_of(result)
             ]
         if past:
             self.stderr.write("\n".join(past))

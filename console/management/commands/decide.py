@@ -23,7 +23,7 @@ class Command(JsonCommand):
         return request.answer(options["law"], read_document(options["file"]))
 
     def human(self, document: dict[str, Any]) -> str:
-        lines = [f"{_number(each['action'])}  {each['reason']}" for each in document["decisions"]]
+        lines = [f"{_number(decision['action'])}  {decision['reason']}" for decision in document["decisions"]]
         return "\n".join(lines)
 
 

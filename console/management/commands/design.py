@@ -27,7 +27,7 @@ class Command(JsonCommand):
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         name = options["name"]
         if name == FROM_CSV:
-            return identified(options["file"], options["delay"])
+            return identify_model(options["file"], options["delay"])
         if name in DESIGNS:
             return DESIGNS[name](read_document(options["file"]))
         if name in CONTRACT_DESIGNS:
@@ -37,7 +37,7 @@ class Command(JsonCommand):
         raise BadInput("NAME", f"no design is called {name}; there are {', '.join(CONTRACT_DESIGNS)}")
 
 
-def identified(path: str, delay: int) -> dict[str, Any]:
+def identify_model(path: str, delay: int) -> dict[str, Any]:
     """The model of a CSV file's columns u and y. Raises `BadInput` naming column, line or option."""
     if not 0 <= delay <= 10:
         raise BadInput("--delay", f"takes a whole number from 0 to 10, not {delay}")

@@ -40,13 +40,13 @@ class Command(JsonCommand):
         check_alone(options)
         return {
             "scenarios": {
-                each.name: {
-                    "laws": list(each.laws),
-                    "settings": [setting.name for setting in each.settings],
-                    "metrics": list(each.metrics),
+                scenario.name: {
+                    "laws": list(scenario.laws),
+                    "settings": [setting.name for setting in scenario.settings],
+                    "metrics": list(scenario.metrics),
                     "ready": True,
                 }
-                for each in SCENARIOS.values()
+                for scenario in SCENARIOS.values()
             }
         }
 
@@ -100,16 +100,16 @@ def check_alone(options: dict[str, Any]) -> None:
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
     """Of each `key=value`. Raises `BadInput`, also for a key that comes twice."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts:
-        key, value = setting(text)
-        if key in found:
+        key, value = parse_setting(text)
+        if key in values:
             raise BadInput("--set", f"{key} is given twice; give it once")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
-def setting(text: str) -> tuple[str, Any]:
+def parse_setting(text: str) -> tuple[str, Any]:
     """`key=value` as a name and a number, a truth value as 1 or 0, or text. Raises `BadInput`."""
     key, equals, value = text.partition("=")
     if not key or not equals:
@@ -168,7 +168,7 @@ def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str,
     from plotly.subplots import make_subplots
 
     names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
-    words = ", ".join(f"{key} = {in_title(value)}" for key, value in settings.items())
+    words = ", ".join(f"{key} = {format_setting(value)}" for key, value in settings.items())
     figure = make_subplots(rows=len(names), cols=1, shared_xaxes=True, subplot_titles=names)
     colours = dict(zip(outcomes, cycle(qualitative.Plotly), strict=False))
     for law, outcome in outcomes.items():
@@ -192,12 +192,12 @@ def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str,
     return str(figure.to_html(include_plotlyjs=True, full_html=True))
 
 
-def in_title(value: Any) -> str:
+def format_setting(value: Any) -> str:
     """A setting: a number in short, a choice as it is."""
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def shown(value: float | None) -> str:
+def format_metric(value: float | None) -> str:
     """A metric for a terminal; what never came about is a dash."""
     return "—" if value is None else f"{value:,g}"
 
@@ -205,5 +205,5 @@ def shown(value: float | None) -> str:
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Laws by metrics, for a terminal."""
     names = list(dict.fromkeys(name for metrics in results.values() for name in metrics))
-    rows = [["", *results], *([name, *(shown(m[name]) for m in results.values())] for name in names)]
+    rows = [["", *results], *([name, *(format_metric(m[name]) for m in results.values())] for name in names)]
     return "\n".join("".join([f"{row[0]:<24}", *(f"{cell:>15}" for cell in row[1:])]) for row in rows)

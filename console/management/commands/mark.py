@@ -27,7 +27,7 @@ class Command(JsonCommand):
         given = {name: options[name] for name in ("title", "kind", "text")}
         given |= {name: options[name] and time_of(options[name], f"--{name}") for name in ("at", "until")}
         actor = Actor(name="manage.py", role="administrator")
-        return marks.described(marks.add(actor, now=timezone.now(), **given))
+        return marks.describe_mark(marks.add(actor, now=timezone.now(), **given))
 
     def human(self, document: dict[str, Any]) -> str:
         return f"Marked {document['kind']} {document['title']} at {document['at']}."

@@ -50,14 +50,14 @@ def _observer(others: PlantWatch) -> Observer:
     plant = LocalPlant(
         control,
         others=others,
-        forecasts=LoadForecasts.of(control, settings.WEIR_DATA),
-        bands=BandWatch.of(control, settings.WEIR_DATA),
-        console=ConsoleProbe.started(variables.CONSOLE_URL.address()),
+        forecasts=LoadForecasts.load(control, settings.WEIR_DATA),
+        bands=BandWatch.load(control, settings.WEIR_DATA),
+        console=ConsoleProbe.start(variables.CONSOLE_URL.address()),
         plant_time=plant_clock().now,
     )
     rollouts, collector = RolloutMarks(), _to_the_collector()
 
-    def sent(snapshot: Snapshot) -> None:
+    def send(snapshot: Snapshot) -> None:
         rollouts.follow(snapshot)
         if collector is not None:
             collector(snapshot)
@@ -66,14 +66,14 @@ def _observer(others: PlantWatch) -> Observer:
         control,
         plant,
         recorder=Recorder(settings.WEIR_DATA),
-        sent=sent,
+        sent=send,
         objectives=ObjectiveBook(),
     )
 
 
 def _to_the_collector() -> Callable[[Snapshot], None] | None:
     """What sends the figures of /metrics, where a collector is set."""
-    if not spans.on():
+    if not spans.is_enabled():
         return None
     # Who sets no collector does not pay for what speaks to one.
     from console.pages.health.exposition import SnapshotCollector

@@ -14,7 +14,7 @@ from queues.errors import BadInput, NoContainerAvailable, WeirError
 from queues.events.columns import Columns
 from queues.events.lines import FORMATS, NAMED, EventLines, format_of, open_events
 from queues.publishing.client import Client, Published
-from queues.publishing.replay import Pace, limited, multiplied
+from queues.publishing.replay import Pace, limit_events, multiply_events
 
 PRODUCER = "publish"
 
@@ -80,7 +80,7 @@ class Command(JsonCommand):
         """All of it, or an end that says how far it came."""
         published, readable = Published(), Readable(lines)
         try:
-            for batches in shaped(readable, options):
+            for batches in batch_lines(readable, options):
                 published += client.publish_batches(options["queue"], batches)
             readable.check()
         except WeirError as error:
@@ -130,15 +130,17 @@ def check(options: dict[str, Any]) -> None:
         raise BadInput("limit", f"takes a whole number above 0, not {options['limit']}.")
 
 
-def shaped(lines: Iterable[pa.RecordBatch], options: dict[str, Any]) -> Iterable[Iterable[pa.RecordBatch]]:
+def batch_lines(
+    lines: Iterable[pa.RecordBatch], options: dict[str, Any]
+) -> Iterable[Iterable[pa.RecordBatch]]:
     """What is published in one go each: everything, or (paced) what is due together, so that nothing waits in
     a buffer.
     """
     batches = iter(lines)
     if options["limit"] is not None:
-        batches = limited(batches, options["limit"])
+        batches = limit_events(batches, options["limit"])
     if options["speed"] == 0 and not options["strict"]:
-        return [multiplied(batches, options["multiply"])]
+        return [multiply_events(batches, options["multiply"])]
     # A strict one goes piece by piece too: when it stops, it is known how far it came.
     pieces = Pace(options["speed"])(batches) if options["speed"] else batches
-    return (multiplied([piece], options["multiply"]) for piece in pieces)
+    return (multiply_events([piece], options["multiply"]) for piece in pieces)

@@ -17,7 +17,7 @@ from console.accounts.access import Actor, queues_of, role_of
 from console.api.request.calls import InProcess, Remote, Unanswered, refusal_of
 from console.api.v1 import api
 from console.management.one_line import OneLineCommand
-from console.management.operations import Operation, named, operations
+from console.management.operations import Operation, find_operation, operations
 from console.terminal.plain_text import plain_line, plain_text
 from queues import environment as variables
 from queues.errors import BadInput
@@ -40,13 +40,13 @@ class Command(OneLineCommand):
         parser.add_argument("words", nargs=argparse.REMAINDER, help="a command, and --option value")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = operations(api.get_openapi_schema(path_prefix="/api/"))
+        known_operations = operations(api.get_openapi_schema(path_prefix="/api/"))
         try:
             words, given = split(options["words"])
             if not words:
-                self.stdout.write(listing(found))
+                self.stdout.write(format_listing(known_operations))
                 return
-            operation = named(found, words)
+            operation = find_operation(known_operations, words)
             query, body = operation.read(given)
             status, pieces = self._ask(operation, operation.address(words), query, body, options)
         except BadInput as error:
@@ -56,7 +56,7 @@ class Command(OneLineCommand):
         if status >= 300:
             self._refuse(refusal_of(status, b"".join(pieces)), 2 if status < 500 else 1)
         for piece in pieces:
-            self.stdout.write(shown(piece, self.stdout.isatty()), ending="")
+            self.stdout.write(format_answer(piece, self.stdout.isatty()), ending="")
         self.stdout.write("")
 
     def _ask(
@@ -74,7 +74,7 @@ class Command(OneLineCommand):
         if options["url"]:
             console = Remote(options["url"], options["token"], has_end=not operation.path.endswith(EXPORT))
             return console.send(operation.method, path, content, key)
-        return InProcess(acting(options["user"])).send(operation.method, path, content)
+        return InProcess(find_acting_user(options["user"])).send(operation.method, path, content)
 
     def _refuse(self, text: str, status: int) -> None:
         self.stderr.write(plain_text(text))
@@ -98,14 +98,14 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     return words, options
 
 
-def listing(operations: Sequence[Operation]) -> str:
+def format_listing(operations: Sequence[Operation]) -> str:
     """Every command with what it does."""
-    lines = [(" ".join(each.words), each.summary) for each in operations]
+    lines = [(" ".join(operation.words), operation.summary) for operation in operations]
     width = max(len(words) for words, _ in lines)
     return "\n".join(f"{words:{width}}  {summary}" for words, summary in lines)
 
 
-def acting(username: str | None) -> Actor:
+def find_acting_user(username: str | None) -> Actor:
     """Who has a shell here acts as a user of the console, with that user's role. Raises BadInput."""
     users = User.objects.filter(is_active=True).order_by("pk")
     if username:
@@ -119,7 +119,7 @@ def acting(username: str | None) -> Actor:
     return Actor(name=name, role=role, user=user, request_id=uuid.uuid4().hex, queues=queues)
 
 
-def shown(piece: bytes | str, on_terminal: bool) -> str:
+def format_answer(piece: bytes | str, on_terminal: bool) -> str:
     """An answer: as it is for programs; for eyes JSON indented, and nothing that steers their terminal."""
     text = piece.decode(errors="replace") if isinstance(piece, bytes) else piece
     if not on_terminal:
@@ -127,4 +127,4 @@ def shown(piece: bytes | str, on_terminal: bool) -> str:
     if text.startswith("{"):
         with suppress(ValueError):  # no JSON, or deeper than anybody reads: as it is
             text = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
-    return "\n".join(plain_line(each) for each in text.split("\n"))
+    return "\n".join(plain_line(part) for part in text.split("\n"))

@@ -113,17 +113,15 @@ def rules_page(
         open=Count("alerts", filter=Q(alerts__state__in=OPEN)),
         week=Count("alerts", filter=fired),
     )
-    found = sorted(
-        counted, key=lambda rule: (list(AlertRule.Severity.values).index(rule.severity), rule.name)
-    )
+    rows = sorted(counted, key=lambda rule: (list(AlertRule.Severity.values).index(rule.severity), rule.name))
     opened = None
     if name == "new" or (errors and not typed.get("revision", "").strip()):
-        blank = rules.checked({"condition": "queue_wait", "title": "Queue {queue} waits"})
+        blank = rules.validate_fields({"condition": "queue_wait", "title": "Queue {queue} waits"})
         opened = AlertRule(name="", **{**blank, **(_readable(request) if errors else {})})
     elif name:
         opened = get_object_or_404(AlertRule, name=name)
     page = AlertRulesPage(
-        rules=[ListedRule(each, in_words(each)) for each in found],
+        rules=[ListedRule(row, format_rule(row)) for row in rows],
         rule=opened,
         form=_form(opened) if opened else None,
         errors=errors or {},
@@ -132,7 +130,7 @@ def rules_page(
     return render_page(request, page, "frame")
 
 
-def in_words(rule: AlertRule) -> str:
+def format_rule(rule: AlertRule) -> str:
     """queue wait ≥ 30 s for 60 s; clear below 15."""
     condition = CONDITIONS.get(rule.condition)
     if condition is None:
@@ -140,7 +138,7 @@ def in_words(rule: AlertRule) -> str:
     sign, side = ("≥", "below") if condition.above else ("≤", "above")
     held = f" for {rule.for_seconds:g} s" if rule.for_seconds else ""
     clear = f"; clear {side} {rule.clear_threshold:g}" if rule.clear_threshold != rule.threshold else ""
-    where = f" where {matching.in_words(rule.matchers)}" if rule.matchers else ""
+    where = f" where {matching.format_matchers(rule.matchers)}" if rule.matchers else ""
     unit = f" {condition.unit}" if condition.unit else ""
     return f"{rule.condition.replace('_', ' ')} {sign} {rule.threshold:g}{unit}{held}{where}{clear}"
 
@@ -153,12 +151,12 @@ def _form(rule: AlertRule) -> AlertRuleForm:
     return AlertRuleForm(
         numbers=[
             RuleNumber(
-                name=each.name,
-                unit=unit if "condition" in each.unit else each.unit,
-                help=each.help,
-                value=getattr(rule, each.name),
+                name=number.name,
+                unit=unit if "condition" in number.unit else number.unit,
+                help=number.help,
+                value=getattr(rule, number.name),
             )
-            for each in rules.NUMBERS
+            for number in rules.NUMBERS
         ],
         conditions=CONDITIONS.values(),
         has_condition=condition is not None,
@@ -168,7 +166,7 @@ def _form(rule: AlertRule) -> AlertRuleForm:
         rows=rows_of(rule.matchers),
         labels=matching.LABELS,
         operators=matching.OPERATORS,
-        words=in_words(rule),
+        words=format_rule(rule),
     )
 
 
@@ -176,9 +174,9 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
     """The rule as it was posted."""
     posted = request.POST
     numbers = {
-        each.name: number_of(posted[each.name], each.name)
-        for each in rules.NUMBERS
-        if posted.get(each.name, "").strip()
+        number.name: number_of(posted[number.name], number.name)
+        for number in rules.NUMBERS
+        if posted.get(number.name, "").strip()
     }
     return {
         "condition": posted.get("condition", ""),
@@ -196,20 +194,20 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
 def _readable(request: HttpRequest) -> dict[str, Any]:
     """What can be read of a posted rule that is refused: nobody types it again."""
     posted = request.POST
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "enabled": "enabled" in posted,
         "matchers": matchers_of(posted),
         "group_by": posted.getlist("group_by"),
         **{name: posted[name] for name in ("title", "runbook", "severity") if name in posted},
     }
     if posted.get("condition") in CONDITIONS:
-        found["condition"] = posted["condition"]
-    for each in rules.NUMBERS:
+        values["condition"] = posted["condition"]
+    for number in rules.NUMBERS:
         with suppress(BadInput):
-            found[each.name] = number_of(posted.get(each.name, ""), each.name)
+            values[number.name] = number_of(posted.get(number.name, ""), number.name)
     with suppress(BadInput):
-        found["escalation"] = _steps(request)
-    return found
+        values["escalation"] = _steps(request)
+    return values
 
 
 def _steps(request: HttpRequest) -> list[dict[str, Any]]:
@@ -230,7 +228,7 @@ def _as_posted(request: HttpRequest) -> AlertRule:
     name = request.POST.get("name", "")
     known = AlertRule.objects.filter(name=name).first() if request.POST.get("revision") else None
     before = {field: getattr(known, field) for field in rules.FIELDS} if known else None
-    return AlertRule(name=name or "new", **rules.checked(_fields(request), before))
+    return AlertRule(name=name or "new", **rules.validate_fields(_fields(request), before))
 
 
 @require_POST
@@ -243,20 +241,22 @@ def preview(request: HttpRequest) -> HttpResponse:
         said = f"{error.field.replace('_', ' ').capitalize()} {error.message}"
         return JsonResponse({"sentence": said, "rows": []})
     try:
-        found = previews.preview(rule, control(), settings.WEIR_DATA, timezone.now())
+        previewed = previews.preview(rule, control(), settings.WEIR_DATA, timezone.now())
     except redis.RedisError:
         return JsonResponse(
             {"sentence": "The control server does not answer; try again shortly.", "rows": []}
         )
     rows = [
         {
-            "title": rules.titled(rule.title, each.labels),
-            "at": each.at,
-            "note": "still on" if each.until is None else f"{max(1, round((each.until - each.at) / 60))} min",
+            "title": rules.format_title(rule.title, fired.labels),
+            "at": fired.at,
+            "note": "still on"
+            if fired.until is None
+            else f"{max(1, round((fired.until - fired.at) / 60))} min",
         }
-        for each in found.fired[::-1][:MOST_SHOWN]
+        for fired in previewed.fired[::-1][:MOST_SHOWN]
     ]
-    return JsonResponse({"sentence": f"{in_words(rule)}. {found.sentence()}", "rows": rows})
+    return JsonResponse({"sentence": f"{format_rule(rule)}. {previewed.sentence()}", "rows": rows})
 
 
 @action("alert_rule.change", rules_page)
@@ -276,9 +276,9 @@ def change(request: HttpRequest) -> Done:
         revision=id_of(revision),
     )
     return Done(
-        f"{made.name}: {in_words(made)}.", reverse("alert-rule", args=[made.name]), _opened(made, known)
+        f"{made.name}: {format_rule(made)}.", reverse("alert-rule", args=[made.name]), _open_rule(made, known)
     )
 
 
-def _opened(made: AlertRule, known: bool) -> dict[str, Any]:
+def _open_rule(made: AlertRule, known: bool) -> dict[str, Any]:
     return {} if known else {"go": reverse("alert-rule", args=[made.name])}

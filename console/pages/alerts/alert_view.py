@@ -15,14 +15,14 @@ from console.accounts.access import Actor
 from console.actions.alerts import may_quiet
 from console.incidents.changes import changes_of, is_incident
 from console.incidents.differences import LONGEST_READ
-from console.pages.alerts.incident_changes import ShownChange, shown_changes
+from console.pages.alerts.incident_changes import ShownChange, build_change_rows
 from console.pages.alerts.quick_actions import (
     MINUTES,
     QuickAction,
     RelatedPage,
+    list_related_pages,
     loop_of,
     quick_actions,
-    related_pages,
 )
 from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -131,7 +131,7 @@ class AlertDetails:
     notification: Notification
 
 
-def listed(alerts: Sequence[Alert]) -> list[ListedAlert]:
+def sort_alerts(alerts: Sequence[Alert]) -> list[ListedAlert]:
     """Those that notify first, the most severe first, then the oldest."""
     rows = {alert.pk: ListedAlert(alert, suppression_of(alert)[0]) for alert in alerts}
     top: list[ListedAlert] = []
@@ -140,10 +140,10 @@ def listed(alerts: Sequence[Alert]) -> list[ListedAlert]:
         (top if cause is None else cause.explained).append(rows[alert.pk])
     for row in rows.values():
         row.explained.sort(key=_order)
-    return _folded(sorted(top, key=_order))
+    return _fold_rows(sorted(top, key=_order))
 
 
-def _folded(rows: Sequence[ListedAlert]) -> list[ListedAlert]:
+def _fold_rows(rows: Sequence[ListedAlert]) -> list[ListedAlert]:
     """The first few of each rule; the others are the last one's `more`."""
     alike: dict[tuple[str, bool], list[ListedAlert]] = {}
     for row in rows:
@@ -164,7 +164,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
     condition = CONDITIONS.get(alert.condition)
     loop = loop_of(alert)
     events = alert.events.select_related("by").order_by("-at", "-pk")[:MOST_EVENTS]
-    changes = shown_changes(changes_of(alert), actor) if is_incident(alert) else []
+    changes = build_change_rows(changes_of(alert), actor) if is_incident(alert) else []
     return AlertDetails(
         id=alert.pk,
         row=alert,
@@ -175,19 +175,25 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         unit=condition.unit if condition else "",
         above=condition.above if condition else True,
         chart=_chart(alert),
-        about=_about(alert, loop),
-        impact=impact.recorded(alert),
+        about=_list_steering_loops(alert, loop),
+        impact=impact.read_recorded_impact(alert),
         first_steps=_first_steps(alert, snapshot),
         response=history.response(alert),
         is_incident=is_incident(alert),
         changes=changes[:MOST_CHANGES],
         more_changes=changes[MOST_CHANGES:],
-        can_undo=any(each.undo for each in changes),
-        quick_actions=[each for each in quick_actions(alert, loop, snapshot) if actor.may(each.may)],
+        can_undo=any(change.undo for change in changes),
+        quick_actions=[
+            quick_action
+            for quick_action in quick_actions(alert, loop, snapshot)
+            if actor.may(quick_action.may)
+        ],
         quick_minutes=MINUTES,
-        related_pages=[each for each in related_pages(alert, loop) if actor.may(each.may)],
+        related_pages=[
+            related_page for related_page in list_related_pages(alert, loop) if actor.may(related_page.may)
+        ],
         events=list(events),
-        reported=reported.beside(alert, *history.span(alert), timezone.now()),
+        reported=reported.list_concurrent_reports(alert, *history.span(alert), timezone.now()),
         explained=alert.explained.filter(resolved_at__isnull=True)
         .select_related("incident")
         .order_by("-fired_at"),
@@ -213,7 +219,7 @@ def _next_step(alert: Alert) -> str:
     return " and ".join(steps[alert.next_step]["receivers"]) if alert.next_step < len(steps) else ""
 
 
-def _about(alert: Alert, loop: Loop | None) -> str | None:
+def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:
     """The loops that steer what it is about, as `history.loops_of` finds them for what was done."""
     if "loop" in alert.labels:
         return None if loop is None else urlencode({"loop": loop.pk})
@@ -224,7 +230,7 @@ def _about(alert: Alert, loop: Loop | None) -> str | None:
 def _chart(alert: Alert) -> AlertChart | None:
     """The chart of an open alert goes on live; that of one that is over shows its hour."""
     condition = CONDITIONS.get(alert.condition)
-    names = condition.charted(alert.labels) if condition else []
+    names = condition.list_series(alert.labels) if condition else []
     if condition is None or not names:
         return None
     lanes = [_lane(condition, names, alert.threshold)]

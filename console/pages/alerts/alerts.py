@@ -13,9 +13,9 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import alerts as alerting
 from console.input.form_values import minutes_of
-from console.pages.alerts.alert_view import AlertDetails, ListedAlert, details_of, listed
+from console.pages.alerts.alert_view import AlertDetails, ListedAlert, details_of, sort_alerts
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import Absence, absence_of, seen_of
+from console.pages.frame.frame import Absence, absence_of, get_snapshot
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
 from queues import checks
@@ -76,7 +76,7 @@ def alerts_page(
     rows = Alert.objects.select_related(
         "rule", "silence__owner", "acknowledged_by", "snoozed_by", "under", "incident"
     )
-    standing = listed(list(rows.filter(state__in=OPEN)))
+    standing = sort_alerts(list(rows.filter(state__in=OPEN)))
     over = rows.filter(state=Alert.State.RESOLVED).order_by("-resolved_at", "-pk")
     page_obj = Paginator(over, PER_PAGE).get_page(request.GET.get("page"))
     shown = chosen or (standing[0].alert if standing else None)
@@ -85,7 +85,7 @@ def alerts_page(
     page = AlertsPage(
         incidents=standing,
         page_obj=page_obj,
-        alert=details_of(shown, seen_of(request), actor_of(request)) if shown else None,
+        alert=details_of(shown, get_snapshot(request), actor_of(request)) if shown else None,
         chosen=chosen is not None,
         looked_at=looked_at,
         unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,
@@ -107,7 +107,7 @@ def view_of(alert: Alert | None) -> str:
     return f"node:{labels['node']}" if "node" in labels else "frame"
 
 
-def _done(alert_id: int, message: str) -> Done:
+def _redirect_with_message(alert_id: int, message: str) -> Done:
     return Done(message, reverse("alert", args=[alert_id]))
 
 
@@ -117,7 +117,7 @@ def acknowledge(request: HttpRequest, alert_id: int) -> Done:
     text, now = request.POST.get("note", ""), timezone.now()
     made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=now)
     end = time_words(made.acknowledged_until or now, now)
-    return _done(alert_id, f"Acknowledged until {end}; then it fires again.")
+    return _redirect_with_message(alert_id, f"Acknowledged until {end}; then it fires again.")
 
 
 @action("alert.snooze", alert_page)
@@ -125,7 +125,9 @@ def snooze(request: HttpRequest, alert_id: int) -> Done:
     """Posted: minutes."""
     minutes, now = minutes_of(request.POST), timezone.now()
     made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=now)
-    return _done(alert_id, f"Nobody is notified before {time_words(made.snoozed_until or now, now)}.")
+    return _redirect_with_message(
+        alert_id, f"Nobody is notified before {time_words(made.snoozed_until or now, now)}."
+    )
 
 
 @action("alert.escalate", alert_page)
@@ -134,11 +136,13 @@ def escalate(request: HttpRequest, alert_id: int) -> Done:
     text, shown = request.POST.get("note", ""), checks.digits(request.POST.get("step", ""))
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now(), step=shown)
     step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
-    return _done(alert_id, f"{' and '.join(step['receivers'])} will be notified within seconds.")
+    return _redirect_with_message(
+        alert_id, f"{' and '.join(step['receivers'])} will be notified within seconds."
+    )
 
 
 @action("alert.note", alert_page)
 def note(request: HttpRequest, alert_id: int) -> Done:
     """Posted: note."""
     alerting.note(actor_of(request), alert_id, text=request.POST.get("note", ""), now=timezone.now())
-    return _done(alert_id, "Noted.")
+    return _redirect_with_message(alert_id, "Noted.")

@@ -72,7 +72,7 @@ def incident(request: HttpRequest, alert_id: int) -> HttpResponse:
 def incident_page(
     request: HttpRequest, alert_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    alert = _found(alert_id)
+    alert = _find_incident(alert_id)
     kept = incidents.incident_of(alert)
     roles = [RoleRow(name, help, kept.roles.get(name, "")) for name, help in incidents.ROLES.items()]
     page = IncidentPage(
@@ -87,7 +87,7 @@ def incident_page(
         edits_review=alert.under is None or bool(kept.review),
         follow_ups=FollowUp.objects.filter(incident=alert.pk).order_by("done_at", "pk"),
         notification=notification_of(alert),
-        retained=acting.retained_data(alert.pk),
+        retained=acting.find_retained_range(alert.pk),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -98,7 +98,7 @@ def incident_page(
 @requires("plant.view")
 def markdown(request: HttpRequest, alert_id: int) -> HttpResponse:
     """The review as a file."""
-    alert = _found(alert_id)
+    alert = _find_incident(alert_id)
     text = review_of(alert, settings.WEIR_DATA)
     audit_log.record(actor_of(request), "export.review", request.path, after={"characters": len(text)})
     response = HttpResponse(text, content_type=MARKDOWN)
@@ -106,17 +106,17 @@ def markdown(request: HttpRequest, alert_id: int) -> HttpResponse:
     return response
 
 
-def _found(alert_id: int) -> Alert:
+def _find_incident(alert_id: int) -> Alert:
     rows = Alert.objects.filter(fired_at__isnull=False).select_related(
         "rule", "incident__reviewed_by", "under"
     )
     alert: Alert = get_object_or_404(rows, pk=alert_id)
-    if alert.under is None or incidents.has_own_record(alert) or acting.retained_data(alert.pk):
+    if alert.under is None or incidents.has_own_record(alert) or acting.find_retained_range(alert.pk):
         return alert
-    return _found(alert.under.pk)
+    return _find_incident(alert.under.pk)
 
 
-def _done(alert_id: int, message: str) -> Done:
+def _redirect_with_message(alert_id: int, message: str) -> Done:
     return Done(message, reverse("incident", args=[alert_id]), {"go": reverse("incident", args=[alert_id])})
 
 
@@ -125,7 +125,7 @@ def change(request: HttpRequest, alert_id: int) -> Done:
     """Posted: severity, role-NAME for each role (empty: nobody); or mitigated; or retained (1 or 0)."""
     posted = request.POST
     if "retained" in posted:
-        return _retained(request, alert_id, posted["retained"] == "1")
+        return _set_retained(request, alert_id, posted["retained"] == "1")
     prefix = "role-"
     # What was left as it was shown asks for nothing: somebody else may have changed it since.
     roles = {
@@ -142,12 +142,16 @@ def change(request: HttpRequest, alert_id: int) -> Done:
         mitigated="mitigated" in posted,
         now=timezone.now(),
     )
-    return _done(alert_id, "Mitigated." if "mitigated" in posted else "Severity and roles are kept.")
+    return _redirect_with_message(
+        alert_id, "Mitigated." if "mitigated" in posted else "Severity and roles are kept."
+    )
 
 
-def _retained(request: HttpRequest, alert_id: int, retained: bool) -> Done:
+def _set_retained(request: HttpRequest, alert_id: int, retained: bool) -> Done:
     acting.change(actor_of(request), alert_id, retained=retained, now=timezone.now())
-    return _done(alert_id, "Its data stay." if retained else "Retention deletes its data as all others.")
+    return _redirect_with_message(
+        alert_id, "Its data stay." if retained else "Retention deletes its data as all others."
+    )
 
 
 @action(acting.CHANGE, incident_page)
@@ -161,7 +165,7 @@ def review(request: HttpRequest, alert_id: int) -> Done:
         revision=revision or 0,
         now=timezone.now(),
     )
-    return _done(alert_id, f"The review is kept, revision {made.review_revision}.")
+    return _redirect_with_message(alert_id, f"The review is kept, revision {made.review_revision}.")
 
 
 @action(acting.CHANGE, incident_page)
@@ -176,7 +180,7 @@ def follow_up(request: HttpRequest, alert_id: int) -> Done:
         due_on=date_of(posted.get("due_on", "").strip()),
         now=timezone.now(),
     )
-    return _done(alert_id, "The follow-up is kept.")
+    return _redirect_with_message(alert_id, "The follow-up is kept.")
 
 
 @action(acting.CHANGE, incident_page)
@@ -184,7 +188,7 @@ def follow_up_done(request: HttpRequest, alert_id: int, follow_up_id: int) -> Do
     """Posted: done (1, or 0 to open it again)."""
     done = request.POST.get("done", "1") == "1"
     made = acting.set_follow_up(actor_of(request), alert_id, follow_up_id, done=done, now=timezone.now())
-    return _done(alert_id, f"{'Done' if done else 'Open again'}: {made.text}")
+    return _redirect_with_message(alert_id, f"{'Done' if done else 'Open again'}: {made.text}")
 
 
 def date_of(text: str) -> date | None:
@@ -192,9 +196,9 @@ def date_of(text: str) -> date | None:
     if not text:
         return None
     try:
-        found = parse_date(text)
+        parsed = parse_date(text)
     except ValueError:
-        found = None
-    if found is None:
+        parsed = None
+    if parsed is None:
         raise BadInput("due_on", f"takes a date such as 2026-12-01, not {text[:40]!r}.")
-    return found
+    return parsed

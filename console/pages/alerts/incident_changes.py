@@ -42,12 +42,12 @@ class ShownChange:
     back: RelatedPage | None = None
 
 
-def shown_changes(changes: Sequence[IncidentChange], actor: Actor) -> list[ShownChange]:
+def build_change_rows(changes: Sequence[IncidentChange], actor: Actor) -> list[ShownChange]:
     """In their order; an undo only for who may."""
-    return [_shown(each, actor) for each in changes]
+    return [_build_change_row(change, actor) for change in changes]
 
 
-def _shown(change: IncidentChange, actor: Actor) -> ShownChange:
+def _build_change_row(change: IncidentChange, actor: Actor) -> ShownChange:
     kind, _, name = change.ref.partition(":")
     shown = SHOWN[kind](name, change) if kind in SHOWN else _Links()
     undo = shown.undo if shown.undo is not None and actor.may(shown.undo.may) else None
@@ -86,28 +86,28 @@ class _Links:
     back: RelatedPage | None = None
 
 
-def _of_override(name: str, change: IncidentChange) -> _Links:
+def _build_override_undo(name: str, change: IncidentChange) -> _Links:
     found = Override.objects.select_related("loop", "node").filter(pk=int(name)).first()
     if found is None:
         return _Links()
     url = reverse("loop", args=[found.loop.pk]) if found.loop else reverse("overrides")
-    holds = overrides.in_force(timezone.now()).filter(pk=found.pk).exists()
+    holds = overrides.list_active(timezone.now()).filter(pk=found.pk).exists()
     if not holds or change.kind == "override ended":
         return _Links(url=url)
     end = reverse("override-end", args=[found.pk])
     return _Links(url=url, undo=QuickAction("End it now", end, "end", "now", "override.end"))
 
 
-def _of_overrides(numbers: str, change: IncidentChange) -> _Links:
+def _build_overrides_undo(numbers: str, change: IncidentChange) -> _Links:
     """Set together; one by one they are ended, on their page."""
     url = reverse("overrides")
-    holds = overrides.in_force(timezone.now()).filter(pk__in=map(int, numbers.split(","))).exists()
+    holds = overrides.list_active(timezone.now()).filter(pk__in=map(int, numbers.split(","))).exists()
     if not holds or change.kind == "override ended":
         return _Links(url=url)
     return _Links(url=url, back=RelatedPage("End them", url, "override.end"))
 
 
-def _of_plan(name: str, change: IncidentChange) -> _Links:
+def _build_plan_undo(name: str, change: IncidentChange) -> _Links:
     found = Plan.objects.filter(pk=int(name)).first()
     if found is None:
         return _Links()
@@ -118,7 +118,7 @@ def _of_plan(name: str, change: IncidentChange) -> _Links:
     return _Links(url=url, undo=QuickAction("Propose its roll-back", back, "plan", name, "plan.propose"))
 
 
-def _of_declaration(name: str, change: IncidentChange) -> _Links:
+def _build_declaration_undo(name: str, change: IncidentChange) -> _Links:
     application, _, number = name.partition(":")
     url = reverse("pipeline-declaration", args=[application])
     rows = PipelineVersion.objects.filter(application=application, number__lt=int(number))
@@ -129,17 +129,17 @@ def _of_declaration(name: str, change: IncidentChange) -> _Links:
     return _Links(url=f"{url}?version={number}", back=RelatedPage(words, page, "pipeline.declare"))
 
 
-def _of_audit(name: str, change: IncidentChange) -> _Links:
+def _build_audit_undo(name: str, change: IncidentChange) -> _Links:
     entry = AuditEntry.objects.filter(pk=int(name)).first()
     if entry is None:
         return _Links()
     first = entry.target.split(" ")[0]
     if entry.action == "settings.change" and entry.target in plant_settings.BY_NAME:
-        return _of_setting(entry)
+        return _build_setting_undo(entry)
     if entry.action == "settings.change" and "/" in first:
-        return _of_own_value(first, entry)
+        return _build_loop_value_undo(first, entry)
     if entry.action == "ladder.cap":
-        return _of_cap(entry)
+        return _build_cap_undo(entry)
     if entry.action.startswith("queue.") and Queue.objects.filter(name=first).exists():
         return _Links(url=reverse("queue", args=[first]))
     if entry.action == "node.use" and Node.objects.filter(name=first).exists():
@@ -152,17 +152,17 @@ def _of_audit(name: str, change: IncidentChange) -> _Links:
     return _Links()
 
 
-def _of_setting(entry: AuditEntry) -> _Links:
+def _build_setting_undo(entry: AuditEntry) -> _Links:
     """Set back to what it was, unless that is so already."""
     url = reverse("plant-settings")
     if not isinstance(entry.before, int | float) or plant_settings.value(entry.target) == entry.before:
         return _Links(url=url)
     undo = reverse("plant-setting", args=[entry.target])
-    words = f"Set it back to {plant_settings.shown(entry.before)}"
+    words = f"Set it back to {plant_settings.format_setting(entry.before)}"
     return _Links(url=url, undo=QuickAction(words, undo, "value", typed(entry.before), "settings.change"))
 
 
-def _of_own_value(name: str, entry: AuditEntry) -> _Links:
+def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
     """A parameter or guard setting of a loop; the settings' page has it, while it is as it was set then."""
     loop = Loop.objects.filter(name=name).first()
     if loop is None:
@@ -175,7 +175,7 @@ def _of_own_value(name: str, entry: AuditEntry) -> _Links:
     return _Links(url=url, back=RelatedPage(f"Set it back to {short(entry.before)}", page, "settings.change"))
 
 
-def _of_cap(entry: AuditEntry) -> _Links:
+def _build_cap_undo(entry: AuditEntry) -> _Links:
     """How far a queue's remedy ladder may go: set back, while it is as it was set then."""
     if not Queue.objects.filter(name=entry.target).exists():
         return _Links()
@@ -187,18 +187,18 @@ def _of_cap(entry: AuditEntry) -> _Links:
     return _Links(url=url, undo=QuickAction(f"Set it back to {before}", undo, "cap", before, "ladder.cap"))
 
 
-def _of_mark(name: str, change: IncidentChange) -> _Links:
+def _build_mark_link(name: str, change: IncidentChange) -> _Links:
     found = Mark.objects.filter(pk=int(name)).first()
     return _Links(url=_timeline(change.at), outside_url=found.url if found else "")
 
 
-def _of_entry(name: str, change: IncidentChange) -> _Links:
+def _build_hold(name: str, change: IncidentChange) -> _Links:
     """A loop that does harm is held: what it has done stays, what it would do next is not done."""
     entry = LedgerEntry.objects.select_related("loop").filter(pk=int(name)).first()
     if entry is None:
         return _Links()
     url = reverse("entry", args=[entry.pk])
-    held = [each.value for each in overrides.on(entry.loop, timezone.now()) if each.name == "mode"]
+    held = [each.value for each in overrides.list_for_loop(entry.loop, timezone.now()) if each.name == "mode"]
     if (held[-1] if held else entry.loop.mode) == Loop.Mode.HOLD:
         return _Links(url=url)
     hold = reverse("loop-mode", args=[entry.loop.pk])
@@ -206,7 +206,7 @@ def _of_entry(name: str, change: IncidentChange) -> _Links:
     return _Links(url=url, undo=QuickAction(words, hold, "mode", Loop.Mode.HOLD, "loop.mode"))
 
 
-def _of_part(part: str, change: IncidentChange) -> _Links:
+def _build_part_link(part: str, change: IncidentChange) -> _Links:
     kind, _, name = part.partition("/")
     if kind in ("node", "queue", "host"):
         return _Links(url=page_of(kind, name))
@@ -221,12 +221,12 @@ def _timeline(at: datetime) -> str:
 
 
 SHOWN: dict[str, Callable[[str, IncidentChange], _Links]] = {
-    "override": _of_override,
-    "overrides": _of_overrides,
-    "plan": _of_plan,
-    "declaration": _of_declaration,
-    "audit": _of_audit,
-    "mark": _of_mark,
-    "entry": _of_entry,
-    "part": _of_part,
+    "override": _build_override_undo,
+    "overrides": _build_overrides_undo,
+    "plan": _build_plan_undo,
+    "declaration": _build_declaration_undo,
+    "audit": _build_audit_undo,
+    "mark": _build_mark_link,
+    "entry": _build_hold,
+    "part": _build_part_link,
 }

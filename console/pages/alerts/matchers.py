@@ -25,7 +25,7 @@ def matchers_of(posted: QueryDict) -> list[dict[str, str]]:
 
 def rows_of(matchers: list[dict[str, str]]) -> list[MatcherRow]:
     """As many rows as a form has, filled from the first; the others offer what is not matched yet."""
-    filled = [MatcherRow(each["label"], each["is"], each["value"]) for each in matchers]
+    filled = [MatcherRow(matcher["label"], matcher["is"], matcher["value"]) for matcher in matchers]
     taken = {row.label for row in filled}
     empty = [MatcherRow(label, "=", "") for label in FIRST_LABELS if label not in taken]
     return [*filled, *empty[: max(1, len(FIRST_LABELS) - len(filled))]]

@@ -18,7 +18,7 @@ from console.actions import objectives
 from console.input.form_values import number_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import seen_of
+from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import Errors, FormPage, Submitted, render_page
 from controllers.design.error_budget import PAIRS
 from queues.errors import BadInput
@@ -152,14 +152,16 @@ def objectives_page(
 ) -> HttpResponse:
     typed = submitted or QueryDict()
     name = name or typed.get("name", "")
-    found = [_listed(each, seen_of(request)) for each in Objective.objects.select_related("changed_by")]
+    found = [
+        _build_row(each, get_snapshot(request)) for each in Objective.objects.select_related("changed_by")
+    ]
     opened = None
     if name == NEW or (errors and not Objective.objects.filter(name=name).exists()):
-        opened = _opened(None, {"kind": "queue", "target": 0.999, "window_days": 30}, typed)
+        opened = _open_objective(None, {"kind": "queue", "target": 0.999, "window_days": 30}, typed)
     elif name:
         row = get_object_or_404(Objective, name=name)
         listed = next(each for each in found if each.objective.pk == row.pk)
-        opened = _opened(listed, definitions.document(row), typed)
+        opened = _open_objective(listed, definitions.document(row), typed)
     page = ObjectivesPage(
         objectives=sorted(found, key=_least_left_first), opened=opened, errors=errors or {}, submitted=typed
     )
@@ -171,16 +173,16 @@ def _least_left_first(row: ListedObjective) -> tuple[float, str]:
     return (2.0 if share is None else share), row.objective.name
 
 
-def _listed(row: Objective, snapshot: Snapshot) -> ListedObjective:
+def _build_row(row: Objective, snapshot: Snapshot) -> ListedObjective:
     status = snapshot.objectives.get(row.name)
     good = max(0.0, 1 - status.bad / status.total) if status and status.total else None
     rates = [each for each in (status.burn.values() if status else ()) if each is not None]
     return ListedObjective(
-        row, _about(row), _promise(row), status, good, max(rates, default=None), _state(status)
+        row, _describe_subject(row), _promise(row), status, good, max(rates, default=None), _state(status)
     )
 
 
-def _about(row: Objective) -> str:
+def _describe_subject(row: Objective) -> str:
     if row.kind == Objective.Kind.PLANT:
         return "the plant"
     return f"{row.kind} {row.subject}" if row.subject else f"each {row.kind}"
@@ -207,7 +209,9 @@ def _burns(status: ObjectiveStatus, name: str) -> bool:
     return rate is not None and rate >= next(pair.rate for pair in PAIRS if pair.name == name)
 
 
-def _opened(listed: ListedObjective | None, document: dict[str, Any], typed: Submitted) -> OpenObjective:
+def _open_objective(
+    listed: ListedObjective | None, document: dict[str, Any], typed: Submitted
+) -> OpenObjective:
     row = listed.objective if listed else None
     burnt = objectives.burnt(row, timezone.now()) if row else None
     shown = {**document, "target": f"{100 * document['target']:.10g}"}
@@ -220,7 +224,7 @@ def _opened(listed: ListedObjective | None, document: dict[str, Any], typed: Sub
         speeds=_speeds(listed.status) if listed and listed.status else [],
         days=_days(row, burnt) if row and burnt else [],
         subjects=_subjects(row, burnt) if row and burnt else [],
-        incidents=[_incident(each, burnt.bad) for each in burnt.incidents] if burnt else [],
+        incidents=[_incident(incident, burnt.bad) for incident in burnt.incidents] if burnt else [],
         kinds=[(value, str(label)) for value, label in Objective.Kind.choices],
         pays=[(value, str(label)) for value, label in Objective.PaysFor.choices],
         names=[(kind, ", ".join(names)) for kind, names in NAMES.items()],
@@ -265,12 +269,12 @@ def _subjects(row: Objective, burnt: BurnReport) -> list[BurntPart]:
     pages = {"queue": "queue", "application": "pipeline-application"}
     return [
         BurntPart(
-            each.subject,
-            reverse(pages[row.kind], args=[each.subject]) if row.kind in pages else "",
-            each.bad,
-            each.bad / burnt.bad if burnt.bad else 0.0,
+            subject.subject,
+            reverse(pages[row.kind], args=[subject.subject]) if row.kind in pages else "",
+            subject.bad,
+            subject.bad / burnt.bad if burnt.bad else 0.0,
         )
-        for each in burnt.subjects
+        for subject in burnt.subjects
     ]
 
 

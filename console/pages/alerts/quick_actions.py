@@ -94,12 +94,12 @@ def _hold(loop: Loop, snapshot: Snapshot) -> Iterator[QuickAction]:
         yield QuickAction(f"Hold the loop for {MINUTES} min", url, "mode", Loop.Mode.HOLD, "loop.mode")
 
 
-def related_pages(alert: Alert, loop: Loop | None) -> list[RelatedPage]:
+def list_related_pages(alert: Alert, loop: Loop | None) -> list[RelatedPage]:
     """Pages on which more can be done about it."""
-    return list(_related_pages(alert, loop))
+    return list(_iterate_related_pages(alert, loop))
 
 
-def _related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedPage]:
+def _iterate_related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedPage]:
     labels = alert.labels
     if "pipeline" in labels:
         yield RelatedPage("Pipeline and its log", f"{reverse('pipeline')}#pipeline-process")

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import Actor, actor_of, requires
 from console.actions import alerts
-from console.input.form_values import filled_form
+from console.input.form_values import fill_form
 from console.input.shown_digest import digest_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
@@ -23,7 +23,7 @@ from queues.errors import BadInput
 from workers.alerts.delivery import receivers as kept
 from workers.alerts.delivery import schedule
 from workers.alerts.delivery.channels import alertmanager, apprise, webhook
-from workers.alerts.delivery.channels.webhook import derived_secret
+from workers.alerts.delivery.channels.webhook import derive_secret
 from workers.alerts.delivery.schedule_feed import VALID_FOR, people_on_call
 from workers.alerts.lifecycle.models import AlertWatch, Message, OnCallFeed, Receiver
 
@@ -109,13 +109,13 @@ def receivers_page(
 ) -> HttpResponse:
     actor = actor_of(request)
     shows_secrets = actor.may("receiver.change") and actor.is_confirmed()
-    rows = [_row(actor, each, shows_secrets) for each in Receiver.objects.order_by("name")]
+    rows = [_row(actor, receiver, shows_secrets) for receiver in Receiver.objects.order_by("name")]
     editing = Receiver.objects.filter(name=request.GET.get("edit", "")).first()
     page = ReceiversPage(
         receivers=rows,
         hides_secrets=actor.may("receiver.change") and not shows_secrets,
         editing=editing,
-        digest=digest_of(alerts.described(editing)) if editing else "",
+        digest=digest_of(alerts.describe_receiver(editing)) if editing else "",
         form=_form(editing, submitted),
         channels=Receiver.Channel.values,
         messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MOST_MESSAGES],
@@ -130,13 +130,13 @@ def receivers_page(
 def _form(editing: Receiver | None, submitted: QueryDict | None) -> ReceiverForm:
     """What was typed and refused, else the receiver that is changed."""
     if submitted:
-        return filled_form(ReceiverForm, submitted)
+        return fill_form(ReceiverForm, submitted)
     if editing is None:
-        return filled_form(ReceiverForm, {"tells_resolved": True, "enabled": True})
+        return fill_form(ReceiverForm, {"tells_resolved": True, "enabled": True})
     lines = "\n".join(editing.settings.get("addresses", ()))
     flags = {name: getattr(editing, name) for name in ("tells_resolved", "gets_reports", "enabled")}
     named = {"name": editing.name, "channel": editing.channel}
-    return filled_form(ReceiverForm, {**named, **editing.settings, "addresses": lines, **flags})
+    return fill_form(ReceiverForm, {**named, **editing.settings, "addresses": lines, **flags})
 
 
 def _row(actor: Actor, receiver: Receiver, shows_secrets: bool) -> ListedReceiver:
@@ -144,11 +144,11 @@ def _row(actor: Actor, receiver: Receiver, shows_secrets: bool) -> ListedReceive
     waiting = receiver.messages.filter(state=Message.State.WAITING, tries__gt=0)
     return ListedReceiver(
         receiver=receiver,
-        address=alerts.described_for(actor, receiver).get("url", ""),
-        used_by=kept.used_by(receiver),
+        address=alerts.describe_receiver_for(actor, receiver).get("url", ""),
+        used_by=kept.list_rules_using(receiver),
         last=receiver.messages.order_by("-pk").first(),
         failing=waiting.order_by("-tries").first(),
-        secret=derived_secret(receiver) if derived and shows_secrets else "",
+        secret=derive_secret(receiver) if derived and shows_secrets else "",
         setup_error=SETUP_ERRORS[receiver.channel](receiver) if receiver.channel in SETUP_ERRORS else "",
         feed=_on_call(receiver, timezone.now()),
     )
@@ -158,7 +158,7 @@ def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
     if receiver.channel != Receiver.Channel.SCHEDULE:
         return None
     feed = OnCallFeed.objects.filter(receiver=receiver).first() or OnCallFeed(receiver=receiver)
-    shifts = [schedule.shift_of(each) for each in feed.shifts]
+    shifts = [schedule.shift_of(shift) for shift in feed.shifts]
     return OnCall(
         people=people_on_call(feed, now),
         until=schedule.next_change(shifts, now),
@@ -180,7 +180,7 @@ def change(request: HttpRequest) -> Done:
         raise BadInput("name", "is taken: a receiver of that name is there already.")
     name, channel = text_of(request, "name", "give the receiver one"), posted.get("channel", "")
     addresses = [
-        each.strip() for each in posted.get("addresses", "").replace("\n", ",").split(",") if each.strip()
+        part.strip() for part in posted.get("addresses", "").replace("\n", ",").split(",") if part.strip()
     ]
     reached = {key: posted.get(key, "").strip() for key in kept.REACHED}
     given: dict[str, dict[str, Any]] = {
@@ -213,16 +213,16 @@ def change(request: HttpRequest) -> Done:
 @action("receiver.change", receivers_page)
 def delete(request: HttpRequest, receiver_id: int) -> Done:
     """Posted: reason."""
-    found = get_object_or_404(Receiver, pk=receiver_id)
-    alerts.delete_receiver(actor_of(request), found, reason=request.POST.get("reason", ""))
-    return Done(f"{found.name} is gone.", reverse("receivers"), {"go": reverse("receivers")})
+    receiver = get_object_or_404(Receiver, pk=receiver_id)
+    alerts.delete_receiver(actor_of(request), receiver, reason=request.POST.get("reason", ""))
+    return Done(f"{receiver.name} is gone.", reverse("receivers"), {"go": reverse("receivers")})
 
 
 @action("receiver.test", receivers_page)
 def test(request: HttpRequest, receiver_id: int) -> Done:
     """Nothing need be posted. The message is sent like any other; the page shows whether it arrives."""
-    found = get_object_or_404(Receiver, pk=receiver_id)
-    alerts.test_receiver(actor_of(request), found, now=timezone.now())
+    receiver = get_object_or_404(Receiver, pk=receiver_id)
+    alerts.test_receiver(actor_of(request), receiver, now=timezone.now())
     return Done(
-        f"A test is on its way to {found.name}; below you see whether it arrives.", reverse("receivers")
+        f"A test is on its way to {receiver.name}; below you see whether it arrives.", reverse("receivers")
     )

@@ -47,7 +47,7 @@ def review(request: HttpRequest) -> HttpResponseBase:
     if request.GET.get("format") in ("csv", "json") and not errors:
         documents = ([row.document()] for row in rows)
         return export(request, documents, reviews.HEADER, "alert-review", request.GET["format"])
-    found = sorted(rows, key=_worst_first)
+    alerts = sorted(rows, key=_worst_first)
     page = ReviewPage(
         since=since,
         until=until,
@@ -56,8 +56,8 @@ def review(request: HttpRequest) -> HttpResponseBase:
         to_text=iso(until),
         hours=None if "from" in request.GET else _hours(request),
         choices=HOURS,
-        alerts=found,
-        summary=reviews.summary(found, since, until),
+        alerts=alerts,
+        summary=reviews.summary(alerts, since, until),
         errors=errors,
     )
     return render_page(request, page, "frame")
@@ -70,7 +70,7 @@ def _worst_first(row: reviews.Row) -> Any:
 
 def _hours(request: HttpRequest) -> int:
     text = request.GET.get("hours", "")
-    return int(text) if text in {str(each) for each in HOURS} else HOURS[0]
+    return int(text) if text in {str(hour) for hour in HOURS} else HOURS[0]
 
 
 def _span(request: HttpRequest) -> tuple[datetime, datetime, dict[str, list[str]]]:
@@ -78,7 +78,7 @@ def _span(request: HttpRequest) -> tuple[datetime, datetime, dict[str, list[str]
     now = timezone.now()
     fallback = (now - timedelta(hours=_hours(request)), now)
     try:
-        since, until = (_asked(request, *each) for each in (("from", fallback[0]), ("to", now)))
+        since, until = (_read_date(request, *bound) for bound in (("from", fallback[0]), ("to", now)))
         if not since < until:
             raise BadInput("to", "takes a time after from.")
         if until - since > reviews.LONGEST:
@@ -88,6 +88,6 @@ def _span(request: HttpRequest) -> tuple[datetime, datetime, dict[str, list[str]
     return since, until, {}
 
 
-def _asked(request: HttpRequest, field: str, otherwise: datetime) -> datetime:
+def _read_date(request: HttpRequest, field: str, otherwise: datetime) -> datetime:
     text = request.GET.get(field, "").strip()
     return time_of(text, field) if text else otherwise

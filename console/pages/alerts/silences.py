@@ -20,7 +20,7 @@ from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Silence
 from workers.alerts.rules import matching
 from workers.alerts.rules import silences as kept
-from workers.alerts.rules.silences import in_force
+from workers.alerts.rules.silences import list_active_silences
 
 MOST_ENDED = 25
 
@@ -60,18 +60,20 @@ def silences_page(
     now = timezone.now()
     current = [
         ListedSilence(
-            each,
-            matching.in_words(each.matchers),
-            kept.hidden(each.matchers, now, covers_integrity=each.covers_integrity)["open"],
+            active_silence,
+            matching.format_matchers(active_silence.matchers),
+            kept.preview_hidden_alerts(
+                active_silence.matchers, now, covers_integrity=active_silence.covers_integrity
+            )["open"],
         )
-        for each in in_force(now).select_related("owner")
+        for active_silence in list_active_silences(now).select_related("owner")
     ]
     over = Silence.objects.exclude(pk__in=[row.silence.pk for row in current]).select_related("owner")
     ended = over.order_by("-created_at")[:MOST_ENDED]
     page = SilencesPage(
         current=current,
-        ended=[ListedSilence(each, matching.in_words(each.matchers)) for each in ended],
-        rows=rows_of(matchers_of(submitted) if submitted else _filled(request)),
+        ended=[ListedSilence(silence, matching.format_matchers(silence.matchers)) for silence in ended],
+        rows=rows_of(matchers_of(submitted) if submitted else _read_matchers(request)),
         labels=matching.LABELS,
         operators=matching.OPERATORS,
         errors=errors or {},
@@ -80,7 +82,7 @@ def silences_page(
     return render_page(request, page, "frame")
 
 
-def _filled(request: HttpRequest) -> list[dict[str, str]]:
+def _read_matchers(request: HttpRequest) -> list[dict[str, str]]:
     """The matchers of the alert that the address names."""
     asked = id_of(request.GET.get("alert", ""))
     found = None if asked is None else Alert.objects.filter(pk=asked).first()
@@ -99,7 +101,7 @@ def preview(request: HttpRequest) -> HttpResponse:
     except BadInput as error:
         return JsonResponse({"sentence": f"{error.message[:1].upper()}{error.message[1:]}", "rows": []})
     covers = alerts.may_silence_integrity(actor_of(request))
-    found = kept.hidden(read, timezone.now(), covers_integrity=covers)
+    found = kept.preview_hidden_alerts(read, timezone.now(), covers_integrity=covers)
     count = len(found["open"])
     now = (
         "hides no alert that is open now"
@@ -108,8 +110,8 @@ def preview(request: HttpRequest) -> HttpResponse:
     )
     week = f"it would have matched {found['lately']} of {found['of']} in the last 7 days"
     rows = [
-        {"title": each.title, "url": reverse("alert", args=[each.pk]), "note": each.severity}
-        for each in found["open"]
+        {"title": alert.title, "url": reverse("alert", args=[alert.pk]), "note": alert.severity}
+        for alert in found["open"]
     ]
     return JsonResponse({"sentence": f"It {now}; {week}.", "rows": rows})
 
@@ -124,13 +126,13 @@ def add(request: HttpRequest) -> Done:
         minutes=minutes_of(request.POST),
         now=timezone.now(),
     )
-    message = f"Silenced until {made.expires_at:%a %H:%M} UTC: {matching.in_words(made.matchers)}."
+    message = f"Silenced until {made.expires_at:%a %H:%M} UTC: {matching.format_matchers(made.matchers)}."
     return Done(message, reverse("silences"), {"silence": made.pk})
 
 
 @action("silence.end", silences_page)
 def end(request: HttpRequest, silence_id: int) -> Done:
     """Nothing need be posted; ending twice is no error."""
-    found = get_object_or_404(Silence, pk=silence_id)
-    ended = alerts.end_silence(actor_of(request), found, now=timezone.now())
+    silence = get_object_or_404(Silence, pk=silence_id)
+    ended = alerts.end_silence(actor_of(request), silence, now=timezone.now())
     return Done("The silence has ended." if ended else "The silence was over already.", reverse("silences"))

@@ -50,12 +50,12 @@ def action(
     """
 
     def decorate(view: Callable[..., Done]) -> Callable[..., HttpResponseBase]:
-        shown = _taking_what_it_takes(page)
+        shown = _adapt_arguments(page)
 
         @require_POST
         @requires(permission)
         @functools.wraps(view)
-        def answering(request: HttpRequest, **named: Any) -> HttpResponse:
+        def respond(request: HttpRequest, **named: Any) -> HttpResponse:
             try:
                 done = view(request, **named)
             except RateLimited as error:
@@ -67,18 +67,18 @@ def action(
             except (NodeUnavailable, NodeFull) as error:
                 return _refusal(request, shown, named, Unsure(node=[str(error)]), 503)
             except redis.RedisError as error:
-                return _refusal(request, shown, named, Unsure(control=[_without_answer(error)]), 503)
+                return _refusal(request, shown, named, Unsure(control=[_describe_no_answer(error)]), 503)
             if wants_json(request):
                 return JsonResponse({"ok": True, "message": done.message, **done.data})
             messages.success(request, done.message)
             return redirect(done.url)
 
-        return answering
+        return respond
 
     return decorate
 
 
-def _without_answer(error: redis.RedisError) -> str:
+def _describe_no_answer(error: redis.RedisError) -> str:
     """One that was asked, and did not answer, may do it yet; one that could not be asked does nothing."""
     asked = isinstance(error, redis.TimeoutError) or type(error) is redis.ConnectionError
     if asked and "connecting to" not in str(error):
@@ -104,7 +104,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     return permission_denied(request, exception)
 
 
-def _taking_what_it_takes(page: Refused) -> Refused:
+def _adapt_arguments(page: Refused) -> Refused:
     """The page, given those of a view's arguments that it has a place for: the list that a form stands on
     does not know of the row that its form is about.
     """

@@ -44,7 +44,7 @@ class DeclaredPage:
 
 
 @cache
-def declared_pages() -> dict[str, DeclaredPage]:
+def load_pages() -> dict[str, DeclaredPage]:
     """Name → page, by name. Imports every page, so it is asked once they can be. Raises ValueError where two
     have one name, or where a view asks for no role.
     """
@@ -67,10 +67,10 @@ def _pages() -> Iterator[DeclaredPage]:
 
 def addresses() -> list[URLPattern]:
     """Those of all declared pages, for `console.urls`."""
-    return [path(page.address, page.view, name=page.name) for page in declared_pages().values()]
+    return [path(page.address, page.view, name=page.name) for page in load_pages().values()]
 
 
 def help_of(name: str) -> str:
     """Where Help on a page stands, from /help/ on; a page without a name has none."""
-    page = declared_pages().get(name)
+    page = load_pages().get(name)
     return page.help if page else f"operate/pages/{name}/" if name else ""

@@ -10,10 +10,10 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from console.accounts.access import Actor, actor_of
-from console.connections.control_server import stored_snapshot
+from console.connections.control_server import load_snapshot
 from console.display.state_words import health_word
 from console.pages.frame import past
-from console.pages.frame.declared_page import SECTIONS, declared_pages
+from console.pages.frame.declared_page import SECTIONS, load_pages
 from console.pages.frame.past import PastInstant
 from console.web.web_request import WebRequest
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
@@ -144,7 +144,7 @@ def _read(request: HttpRequest) -> tuple[Snapshot | None, Absence]:
     if asked is not None:
         return asked.snapshot, Absence.UNKEPT
     try:
-        return stored_snapshot(), Absence.STARTING
+        return load_snapshot(), Absence.STARTING
     except redis.RedisError:
         return None, Absence.UNANSWERED
     except BadDocument:  # its observer is of another version: in the middle of an upgrade, say
@@ -156,7 +156,7 @@ def absence_of(request: HttpRequest) -> Absence | None:
     return cast(WebRequest, request).weir_absence if snapshot_of(request) is None else None
 
 
-def seen_of(request: HttpRequest) -> Snapshot:
+def get_snapshot(request: HttpRequest) -> Snapshot:
     """The same; an empty one where there is none."""
     return snapshot_of(request) or NOTHING_SEEN
 
@@ -170,16 +170,16 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     snapshot = snapshot_of(request) if may_see else None
     absence = absence_of(request) if may_see else Absence.NO_ROLE
     was, known = past.past_of(request), plants(snapshot)
-    unreached, match = past.unreached(request), request.resolver_match
+    unreached, match = past.find_unreachable_instant(request), request.resolver_match
     at_query = (was or unreached or past.NOW).query
     rail = _rail(actor, snapshot, at_query)
-    shown = _shown_plant(request)
+    shown = _find_plant(request)
     return {
         "frame": Frame(
             plant=shown or LOCAL,
             shows_plant=shown is not None,
             plants=known,
-            plants_stale=any(each.stale for each in known),
+            plants_stale=any(plant.stale for plant in known),
             strip=_strip(snapshot, absence),
             absent=absence.name if absence else "",
             past=was,
@@ -189,8 +189,8 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             tabs=[item for item in rail if item.name in TABS],
             overrides=snapshot.overrides if snapshot else [],
             hands=len(snapshot.overrides) + len(snapshot.hands) if snapshot else 0,
-            alerts=calling(snapshot),
-            suppressed=len(snapshot.alerts) - len(calling(snapshot)) if snapshot else 0,
+            alerts=list_calling_alerts(snapshot),
+            suppressed=len(snapshot.alerts) - len(list_calling_alerts(snapshot)) if snapshot else 0,
             user=actor.name,
             role=actor.role,
             limited=actor.queues is not None,
@@ -202,7 +202,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
 
 
 def _rail(actor: Actor, snapshot: Snapshot | None, at_query: str) -> list[RailItem]:
-    counts = {"plans": proposals(snapshot), "alerts": len(calling(snapshot))}
+    counts = {"plans": proposals(snapshot), "alerts": len(list_calling_alerts(snapshot))}
     shown = [entry for entry in on_rail() if actor.may_somewhere(action_of(entry[0]))]
     return [_item(*entry, counts, at_query) for entry in shown]
 
@@ -232,7 +232,7 @@ def _plant(name: str, row: PlantStatus) -> PlantChoice:
     return PlantChoice(name, url, BUSY if seen else OFFLINE, word, stale=not seen)
 
 
-def _shown_plant(request: HttpRequest) -> str | None:
+def _find_plant(request: HttpRequest) -> str | None:
     """The plant whose page it is; every other page is of this one, and names none."""
     match = request.resolver_match
     return match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
@@ -243,7 +243,7 @@ def proposals(snapshot: Snapshot | None) -> int:
     return sum(plan.state == Plan.State.PROPOSED for plan in (snapshot.plans if snapshot else ()))
 
 
-def calling(snapshot: Snapshot | None) -> list[AlertStatus]:
+def list_calling_alerts(snapshot: Snapshot | None) -> list[AlertStatus]:
     """The open alerts that call for somebody, or are in somebody's hands: none that is explained, silenced
     or snoozed.
     """
@@ -258,19 +258,19 @@ COUNTED_WORDS = {"plans": "to approve", "alerts": "open"}
 def on_rail() -> list[tuple[str, str, str]]:
     """Name, label and section of each page on the rail, in its order."""
     entries: list[tuple[str, str, str]] = list(RAIL)
-    entries += [(page.name, page.label, page.section) for page in declared_pages().values()]
+    entries += [(page.name, page.label, page.section) for page in load_pages().values()]
     return sorted(entries, key=lambda entry: SECTIONS.index(entry[2]))
 
 
 def action_of(name: str) -> str:
     """What one must be allowed to do to find a page on the rail."""
-    page = declared_pages().get(name)
+    page = load_pages().get(name)
     return page.action if page else RAIL_ACTIONS.get(name, "plant.view")
 
 
 def _item(name: str, label: str, section: str, counts: dict[str, int], at_query: str) -> RailItem:
     """Who sees the past stays there, from page to page: one that can't show it says so."""
-    page = declared_pages().get(name)
+    page = load_pages().get(name)
     return RailItem(
         name=name,
         label=label,

@@ -34,19 +34,19 @@ class FilteredList:
     query: str
 
 
-def listing(
+def build_listing(
     request: HttpRequest,
     read: Any,
     rows: QuerySet[Any],
     page: Callable[..., keyset.KeysetPage | TickRunPage] = keyset.page,
 ) -> FilteredList:
     """The list that an address asks for. `read` makes a filter of a query; a refused one lists nothing."""
-    wanted, errors = chosen_or_refused(read, request.GET)
+    wanted, errors = read_filter(read, request.GET)
     chosen = rows.none() if wanted is None else wanted.choose(rows)
     listed = page(chosen, PAGE_ROWS, **place_of(request.GET))
     return FilteredList(
         listed=listed,
-        counted=keyset.counted(chosen, listed),
+        counted=keyset.count_listed(chosen, listed),
         most_counted=keyset.MOST_COUNTED,
         filters=request.GET,
         errors=errors,
@@ -76,7 +76,7 @@ def query_without_place(request: HttpRequest) -> str:
     return query.urlencode()
 
 
-def chosen_or_refused(read: Any, query: Mapping[str, str]) -> tuple[Any, dict[str, list[str]]]:
+def read_filter(read: Any, query: Mapping[str, str]) -> tuple[Any, dict[str, list[str]]]:
     """A filter read from an address; or the empty one, with the message at its field."""
     try:
         return read(query), {}

@@ -64,7 +64,7 @@ def render_page(
         help_address=help_of(page.NAME),
         view=view,
         snapshot=snapshot,
-        watched=None if parts_only or not snapshot else view_named(view).narrowed(plain(snapshot)),
+        watched=None if parts_only or not snapshot else view_named(view).narrow(plain(snapshot)),
     )
     text = render_to_string(page.TEMPLATE, {**frame.values(), **page.values()}, request)
     return HttpResponse(text, status=status)

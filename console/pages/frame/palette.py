@@ -86,10 +86,10 @@ def search(actor: Actor, snapshot: Snapshot | None, text: str) -> PaletteResults
         waiting = [*_alerts(only_open=True), *_plans(only_open=True)]
         first = [*waiting[: MOST_FOUND // 2], *_pages(actor)]
         return PaletteResults(first[:MOST_FOUND], len(first))
-    ranked = [(entry.rank(tokens), entry) for entry in everything(actor, snapshot)]
-    found = [(rank, entry) for rank, entry in ranked if rank is not None]
-    found.sort(key=lambda pair: (pair[0], pair[1].label))
-    return PaletteResults([entry for _, entry in found[:MOST_FOUND]], len(found))
+    ranked = [(entry.rank(tokens), entry) for entry in list_entries(actor, snapshot)]
+    hits = [(rank, entry) for rank, entry in ranked if rank is not None]
+    hits.sort(key=lambda pair: (pair[0], pair[1].label))
+    return PaletteResults([entry for _, entry in hits[:MOST_FOUND]], len(hits))
 
 
 def _tokens(text: str) -> list[str]:
@@ -97,7 +97,7 @@ def _tokens(text: str) -> list[str]:
     return text.translate(str.maketrans("/_@:", "    ")).split()
 
 
-def everything(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
+def list_entries(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
     """All that this actor can go to or do."""
     yield from _pages(actor)
     if not actor.may("plant.view"):
@@ -183,7 +183,7 @@ def _possible(
     hosts: Iterable[str],
     tasks: Sequence[str],
 ) -> Iterator[Possible]:
-    yield from ((*each, ()) for each in _of_the_plant())
+    yield from ((*plant_entry, ()) for plant_entry in _list_plant_entries())
     yield "plan.propose", "Balance now", reverse("queues"), "rebalance points", None
     for name in queues:
         url = reverse("queue", args=[name])
@@ -212,7 +212,7 @@ def _possible(
         yield "task.run", f"Run task {name}", f"{reverse('task', args=[name])}#run-title", "start", ()
 
 
-def _of_the_plant() -> Iterator[tuple[str, str, str, str]]:
+def _list_plant_entries() -> Iterator[tuple[str, str, str, str]]:
     yield "silence.set", "Silence alerts", f"{reverse('silences')}#new-title", "mute"
     yield "alert.acknowledge", "Acknowledge an alert", reverse("alerts"), "snooze escalate"
     yield "alert_rule.change", "Change an alert rule", reverse("alert-rules"), "threshold"

@@ -62,14 +62,14 @@ def past_of(request: HttpRequest) -> PastInstant | None:
     """The instant a request asks for; None when it is about now. Read once a request."""
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_past"):
-        asked = _asked(request)
+        asked = _read_instant(request)
         noted.weir_past = _past(asked) if asked and _page(request) in PAGES else None
     return cast(PastInstant | None, noted.weir_past)
 
 
-def unreached(request: HttpRequest) -> PastInstant | None:
+def find_unreachable_instant(request: HttpRequest) -> PastInstant | None:
     """The instant that was asked of a page which can only show the present; None where there is none."""
-    asked, name = _asked(request), _page(request)
+    asked, name = _read_instant(request), _page(request)
     if not asked or name in PAGES | TIMELESS:
         return None
     try:
@@ -78,7 +78,7 @@ def unreached(request: HttpRequest) -> PastInstant | None:
         return None
 
 
-def _asked(request: HttpRequest) -> str:
+def _read_instant(request: HttpRequest) -> str:
     return request.GET.get("at", "").strip()
 
 

@@ -16,7 +16,7 @@ from console.pages.frame.page import Errors
 
 def filters_of(request: HttpRequest, page: str) -> list[SavedFilter]:
     """Those of the visitor."""
-    return list(saved_filters.of(request.user, page))
+    return list(saved_filters.list_filters(request.user, page))
 
 
 def _back(request: HttpRequest, errors: Errors, submitted: QueryDict, **named: Any) -> HttpResponse:

@@ -10,8 +10,8 @@ LINE = re.compile(r"line (\d+)\)?\.?$")
 
 def line_in(message: str) -> int | None:
     """The line that a message ends with; None for none."""
-    found = LINE.search(message)
-    return int(found[1]) if found else None
+    match = LINE.search(message)
+    return int(match[1]) if match else None
 
 
 def wrong_line(errors: Errors) -> int | None:

@@ -81,11 +81,11 @@ class SnapshotCollector:
         snapshot = self.snapshot
         yield GaugeMetricFamily("weir_snapshot_timestamp_seconds", "When it was observed", snapshot.at)
         yield from _gauges("plant", TOTALS, (), [((), snapshot.totals)])
-        yield from _gauges("queue", QUEUE, ("queue",), _named(snapshot.queues))
-        yield from _gauges("node", NODE, ("node",), _named(snapshot.nodes))
+        yield from _gauges("queue", QUEUE, ("queue",), _name_rows(snapshot.queues))
+        yield from _gauges("node", NODE, ("node",), _name_rows(snapshot.nodes))
         yield _states(snapshot.nodes)
         yield from _counters(snapshot.queues)
-        yield from _gauges("host", HOST, ("host",), _named(snapshot.hosts))
+        yield from _gauges("host", HOST, ("host",), _name_rows(snapshot.hosts))
         yield from _gauges("pipeline", PIPELINE, (), [((), snapshot.pipeline)])
         yield from _gauges("consumer_group", GROUP, ("plant", "group"), _groups(snapshot))
         yield from _loops(snapshot)
@@ -114,7 +114,7 @@ class _Given:
         return self.families
 
 
-def _named(rows: Mapping[str, StoredDocument]) -> Rows:
+def _name_rows(rows: Mapping[str, StoredDocument]) -> Rows:
     return [((name,), row) for name, row in rows.items()]
 
 
@@ -154,7 +154,7 @@ def _loops(snapshot: Snapshot) -> Iterator[Metric]:
     for figure, text in families.items():
         family = GaugeMetricFamily(f"weir_loop_{figure}", text, labels=("loop", "law"))
         for name, loop in snapshot.loops.items():
-            if (value := _of_loop(loop, figure, snapshot.at)) is not None:
+            if (value := _collect_loop_figures(loop, figure, snapshot.at)) is not None:
                 family.add_metric((name, loop.law), value)
         yield family
     modes = GaugeMetricFamily("weir_loop_mode", "1 for the mode a loop is in", labels=("loop", "mode"))
@@ -163,7 +163,7 @@ def _loops(snapshot: Snapshot) -> Iterator[Metric]:
     yield modes
 
 
-def _of_loop(loop: LoopStatus, figure: str, now: float | None) -> float | None:
+def _collect_loop_figures(loop: LoopStatus, figure: str, now: float | None) -> float | None:
     if figure == "age_seconds":
         return None if loop.at is None or now is None else max(0.0, now - loop.at)
     if figure == "blind":
@@ -186,7 +186,7 @@ def _alerts(snapshot: Snapshot) -> Metric:
         "weir_alerts", "Open alerts that no other alert explains", labels=("severity",)
     )
     for severity in SEVERITIES[2:]:
-        of_it = [each for each in snapshot.alerts if each.severity == severity and each.under is None]
+        of_it = [alert for alert in snapshot.alerts if alert.severity == severity and alert.under is None]
         family.add_metric((severity,), len(of_it))
     return family
 

@@ -18,7 +18,7 @@ from console.connections.control_server import latest_snapshot
 from console.pages.health import readiness
 from console.pages.health.exposition import exposition
 from console.pages.health.record_figures import record_families, record_figures, refusals
-from console.web.admission import refused_of
+from console.web.admission import count_refusals
 from console.web.proxies import is_direct_from_this_host
 
 
@@ -51,15 +51,15 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus text, for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this very machine."""
     if not ((settings.WEIR_METRICS_LOOPBACK and is_direct_from_this_host(request)) or _may_read(request)):
         return HttpResponse("metrics takes a token (Authorization: Bearer …) or a login.\n", status=401)
-    text = exposition(latest_snapshot(), _beside_the_snapshot(request))
+    text = exposition(latest_snapshot(), _collect_extra_figures(request))
     return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
 
 
-def _beside_the_snapshot(request: HttpRequest) -> Iterator[Metric]:
+def _collect_extra_figures(request: HttpRequest) -> Iterator[Metric]:
     """Unknown is left out: the database may be away, and a request may not have come through lines."""
     with suppress(DatabaseError):
         yield from record_families(record_figures(timezone.now()))
-    if (refused := refused_of(getattr(request, "scope", {}))) is not None:
+    if (refused := count_refusals(getattr(request, "scope", {}))) is not None:
         yield refusals(refused)
 
 

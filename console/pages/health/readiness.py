@@ -73,19 +73,19 @@ def parts(now: datetime) -> dict[str, ReadinessPart]:
     """Every part that this plant needs; ready is: all ok."""
     snapshot = latest_snapshot()
     seen = snapshot or NOTHING_SEEN
-    found = {
+    checks = {
         "database": _database(),
         "control": _control(),
         "observer": _observer(snapshot, now.timestamp()),
         "nodes": _nodes(seen.nodes),
     }
-    roles = {*ROLES, *(_scheduled_roles() if found["database"].ok else ())}
-    found |= {f"workers.{role}": _workers(role, seen.hosts.values()) for role in sorted(roles)}
-    if found["database"].ok:
-        found |= _beat(now) | _alerter(now)
+    roles = {*ROLES, *(_list_scheduled_roles() if checks["database"].ok else ())}
+    checks |= {f"workers.{role}": _workers(role, seen.hosts.values()) for role in sorted(roles)}
+    if checks["database"].ok:
+        checks |= _beat(now) | _alerter(now)
     if any(queue.kind == "pipeline" for queue in seen.queues.values()):
-        found["pipeline"] = _pipeline(seen.pipeline)
-    return found
+        checks["pipeline"] = _pipeline(seen.pipeline)
+    return checks
 
 
 def _database() -> ReadinessPart:
@@ -109,7 +109,7 @@ def _observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessPart:
     if snapshot is None or snapshot.at is None:
         return ReadinessPart(False, None, NO_SNAPSHOT)
     age_seconds = max(0.0, now_seconds - snapshot.at)
-    return _aged(age_seconds, OBSERVER_SECONDS, "observes")
+    return _check_age(age_seconds, OBSERVER_SECONDS, "observes")
 
 
 def _nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
@@ -123,10 +123,10 @@ def _workers(role: str, hosts: Iterable[HostStatus]) -> ReadinessPart:
     ages = [host.age_seconds for host in hosts if host.role == role and host.age_seconds is not None]
     if not ages:
         return ReadinessPart(False, None, f"no worker host of role {role} has reported")
-    return _aged(min(ages), HOST_SECONDS, "reports")
+    return _check_age(min(ages), HOST_SECONDS, "reports")
 
 
-def _scheduled_roles() -> set[str]:
+def _list_scheduled_roles() -> set[str]:
     """Of the workers that tasks need which run by themselves: without these, their runs wait unseen."""
     due = Task.objects.filter(enabled=True, periodic__enabled=True)
     needed = {each for row in due.values_list("requirements", flat=True) for each in row}
@@ -135,14 +135,14 @@ def _scheduled_roles() -> set[str]:
 
 def _beat(now: datetime) -> dict[str, ReadinessPart]:
     """The clock is seen by what it drives: the newest tick of any loop; the most frequent says how often."""
-    found = active_loops().aggregate(newest=Max("ticked_at"), interval=Min("interval_seconds"))
-    if found["interval"] is None:
+    newest = active_loops().aggregate(newest=Max("ticked_at"), interval=Min("interval_seconds"))
+    if newest["interval"] is None:
         return {}
-    if found["newest"] is None:
+    if newest["newest"] is None:
         return {"beat": ReadinessPart(False, None, "no loop has ticked yet")}
     # The distance: after a clock was set back a tick of before it is no sign of life.
-    age_seconds = abs((now - found["newest"]).total_seconds())
-    return {"beat": _aged(age_seconds, max(BEAT_INTERVALS * found["interval"], BEAT_SECONDS), "ticks")}
+    age_seconds = abs((now - newest["newest"]).total_seconds())
+    return {"beat": _check_age(age_seconds, max(BEAT_INTERVALS * newest["interval"], BEAT_SECONDS), "ticks")}
 
 
 def _alerter(now: datetime) -> dict[str, ReadinessPart]:
@@ -153,7 +153,7 @@ def _alerter(now: datetime) -> dict[str, ReadinessPart]:
     if watch is None or watch.looked_at is None:
         return {"alerter": ReadinessPart(False, None, "has not checked yet; start manage.py alert")}
     age_seconds = max(0.0, (now - watch.looked_at).total_seconds())
-    return {"alerter": _aged(age_seconds, ALERTER_SECONDS, "looks")}
+    return {"alerter": _check_age(age_seconds, ALERTER_SECONDS, "looks")}
 
 
 def _pipeline(pipeline: PipelineStatus) -> ReadinessPart:
@@ -161,10 +161,10 @@ def _pipeline(pipeline: PipelineStatus) -> ReadinessPart:
         return ReadinessPart(False, None, "has not reported; start workers.pipeline.runtime.application")
     if pipeline.state != "running":
         return ReadinessPart(False, pipeline.age_seconds, pipeline.error or f"is {pipeline.state}")
-    return _aged(pipeline.age_seconds, PIPELINE_SECONDS, "runs")
+    return _check_age(pipeline.age_seconds, PIPELINE_SECONDS, "runs")
 
 
-def _aged(age_seconds: float, limit_seconds: float, does: str) -> ReadinessPart:
+def _check_age(age_seconds: float, limit_seconds: float, does: str) -> ReadinessPart:
     if age_seconds <= limit_seconds:
         return ReadinessPart(True, age_seconds, does)
     return ReadinessPart(

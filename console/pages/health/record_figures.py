@@ -40,7 +40,7 @@ def record_figures(now: datetime) -> RecordFigures:
     return RecordFigures(
         decisions=LedgerEntry.objects.aggregate(newest=Max("pk"))["newest"] or 0,
         open_actions=_open_actions(),
-        failed_actions=_failed_actions(now - FAILED_WITHIN),
+        failed_actions=_count_failed_actions(now - FAILED_WITHIN),
         messages_waiting=waiting.count(),
         message_wait_seconds=max(0.0, (now - oldest).total_seconds()) if oldest else 0.0,
         messages_failed=given_up.exclude(error__in=Message.NO_FAULT).count(),
@@ -53,7 +53,7 @@ def _open_actions() -> int:
     return last.filter(mode__in=Loop.ACTING, action__isnull=False, applied=False, error="").count()
 
 
-def _failed_actions(since: datetime) -> int:
+def _count_failed_actions(since: datetime) -> int:
     """From the first entry of that time on: an index finds the actions then, and only their rows are read."""
     first = LedgerEntry.objects.filter(at__gte=since).order_by("at").values_list("pk", flat=True).first()
     if first is None:

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import requires
 from console.help import contents
 from console.help.contents import HelpGroup, HelpPage
-from console.help.rendering import RenderedPage, rendered
+from console.help.rendering import RenderedPage, render_markdown
 from console.pages.frame.page import ConsolePage, render_page
 
 MOST_FOUND = 30
@@ -38,15 +38,15 @@ def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
     """The page at an address; one that ends in .png answers with the picture."""
     if address in contents.pictures():
         return FileResponse(contents.pictures()[address].open("rb"), content_type="image/png")
-    shown = contents.by_address().get(address)
+    shown = contents.index_by_address().get(address)
     if shown is None:
         raise Http404(f"Help has no page {address}.")
     words = request.GET.get("q", "")[:LONGEST_SEARCH].strip()
     read = DocumentationPage(
         shown=shown,
-        rendered=rendered(shown.source, reverse("help")),
+        rendered=render_markdown(shown.source, reverse("help")),
         parts=contents.parts(),
-        open_part=next(part for part in contents.parts() if shown in part.every_page()),
+        open_part=next(part for part in contents.parts() if shown in part.list_pages()),
         words=words,
         results=contents.search(words)[:MOST_FOUND] if words else None,
     )

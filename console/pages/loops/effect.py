@@ -38,7 +38,7 @@ class ShownEffect:
     rows: list[EffectRow]
 
 
-def shown(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal: str = "") -> ShownEffect:
+def build_effect(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal: str = "") -> ShownEffect:
     """changed: parameters and `guard.NAME` that differ from those in force; refusal: why there are none."""
     if refusal:
         return ShownEffect(sentence=f"Nothing can be said: {refusal}", grave=True, rows=[])

@@ -66,7 +66,7 @@ class Numbers:
     would: int | None
     asked: int | None
 
-    def known(self) -> list[int]:
+    def drop_unknown(self) -> list[int]:
         return [each for each in (self.threads, self.rest, self.would, self.asked) if each]
 
 
@@ -154,7 +154,7 @@ class ShownExploration:
     refusal: str = ""
 
 
-def shown(
+def build_exploration(
     loop: Loop,
     parameters: Mapping[str, Any],
     asked: int | None = None,
@@ -166,7 +166,7 @@ def shown(
         return None
     if would is not None:
         catalog.law(loop.law).check(would)
-    seen = measured(loop)
+    seen = list_measured(loop)
     points, now = newest_by_threads(seen), present_state(loop)
     curve = curve_through(points)
     rests = None if curve is None else target(parameters, curve)
@@ -179,7 +179,7 @@ def shown(
         points=points,
         bottleneck=None if curve is None else bottleneck(curve),
         predictions=rows,
-        drawing=_drawing(points, curve, numbers),
+        drawing=_draw_curve(points, curve, numbers),
         cycles=cycles(seen)[:SHOWN_CYCLES],
     )
 
@@ -217,16 +217,16 @@ def present_state(loop: Loop) -> PresentState:
     return PresentState(phase, last.get("threads") or machine.get("threads"))
 
 
-def measured(loop: Loop) -> list[MeasuredThreads]:
+def list_measured(loop: Loop) -> list[MeasuredThreads]:
     """The latest decisions that measured something, the newest first: steps, and checks when steady."""
     newest = loop.entries.order_by("-at", "-id")
     steps = newest.filter(action__isnull=False)[:READ_STEPS]
     looks = newest.filter(action__isnull=True, limited_by=None)[:READ_LOOKS]
     entries = sorted((*steps, *looks), key=lambda entry: (entry.at, entry.pk), reverse=True)
-    return [seen for entry in entries if (seen := _seen(entry)) is not None]
+    return [seen for entry in entries if (seen := _build_point(entry)) is not None]
 
 
-def _seen(entry: LedgerEntry) -> MeasuredThreads | None:
+def _build_point(entry: LedgerEntry) -> MeasuredThreads | None:
     terms = entry.terms
     threads, per_second = terms.get("measured_threads"), terms.get("throughput_per_second")
     if threads is None or per_second is None or (entry.action is None and terms["samples"] < CHECKED_SAMPLES):
@@ -249,31 +249,31 @@ def _seen(entry: LedgerEntry) -> MeasuredThreads | None:
 def newest_by_threads(seen: Iterable[MeasuredThreads]) -> list[Point]:
     """Of the newest exploration and the rest before it, the last measurement of each number of threads."""
     rows = list(seen)
-    newest = max((each.epoch for each in rows), default=0)
+    newest = max((row.epoch for row in rows), default=0)
     # The decision that begins an exploration measured the rest before it: it is that one's last.
-    rows = [each for each in rows if each.epoch == newest]
-    if len({each.threads for each in rows}) < 3:
+    rows = [row for row in rows if row.epoch == newest]
+    if len({row.threads for row in rows}) < 3:
         rows = [each for each in seen if each.epoch >= newest - 1]
-    found: dict[int, Point] = {}
-    for each in rows:
-        found.setdefault(each.threads, each.point)
-    return sorted(found.values(), key=lambda point: point.threads)
+    points: dict[int, Point] = {}
+    for row in rows:
+        points.setdefault(row.threads, row.point)
+    return sorted(points.values(), key=lambda point: point.threads)
 
 
 def cycles(seen: Iterable[MeasuredThreads]) -> list[ExplorationCycle]:
     """Explorations, the newest first. What was only advised is none."""
     by_epoch: dict[int, list[MeasuredThreads]] = {}
-    for each in seen:
-        by_epoch.setdefault(each.epoch, []).append(each)
+    for point in seen:
+        by_epoch.setdefault(point.epoch, []).append(point)
     explored = {epoch: rows for epoch, rows in by_epoch.items() if any(row.acted for row in rows)}
     return [_cycle(rows[::-1]) for _, rows in sorted(explored.items(), reverse=True)]
 
 
 def _cycle(rows: list[MeasuredThreads]) -> ExplorationCycle:
     """Of its decisions, the oldest first."""
-    steps = [each for each in rows if each.acted]
-    rests = [each for each in rows if each.phase == "steady"]
-    sizes = [each.threads for each in rows]
+    steps = [row for row in rows if row.acted]
+    rests = [row for row in rows if row.phase == "steady"]
+    sizes = [row.threads for row in rows]
     rested = rests[-1] if rests else None
     return ExplorationCycle(
         epoch=rows[0].epoch,
@@ -293,7 +293,7 @@ def _predictions(curve: Curve, numbers: Numbers) -> list[ThroughputRow]:
     present = max(1, numbers.threads or numbers.rest or 1)
     around = {max(1, ceil(present * share - 1e-9)) for share in WHAT_IF}
     now = predicted_throughput(curve, present)
-    wanted = sorted({*around, *numbers.known(), present})
+    wanted = sorted({*around, *numbers.drop_unknown(), present})
     return [_row(predicted_throughput(curve, number), now, numbers) for number in wanted]
 
 
@@ -308,10 +308,10 @@ def _row(each: PredictedThroughput, now: PredictedThroughput, numbers: Numbers) 
     )
 
 
-def _drawing(points: list[Point], curve: Curve | None, numbers: Numbers) -> CurveDrawing | None:
+def _draw_curve(points: list[Point], curve: Curve | None, numbers: Numbers) -> CurveDrawing | None:
     if not points:
         return None
-    widest = max([point.threads for point in points] + numbers.known())
+    widest = max([point.threads for point in points] + numbers.drop_unknown())
     levels = value_ticks(max(point.per_second for point in points) * HEADROOM)
     plane = Plane(0.0, ceil(widest * ROOM), 0.0, levels[-1])
     marks = (("rest", numbers.rest), ("would", numbers.would))

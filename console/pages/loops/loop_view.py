@@ -14,7 +14,7 @@ from controllers.framework.law import Law
 from controllers.framework.parameter import Parameter
 from workers.models import Loop, Override
 from workers.steering import overrides
-from workers.steering.ownership import only_advises
+from workers.steering.ownership import is_advisory_only
 from workers.steering.scope import active_loops
 
 MODES = ("auto", "advise", "hold", "manual")
@@ -46,7 +46,7 @@ class DescribedLoop:
     @property
     def modes(self) -> Sequence[str]:
         """That it may be given, as a page has them."""
-        return ("advise", "hold") if only_advises(self.law, self.target) else MODES
+        return ("advise", "hold") if is_advisory_only(self.law, self.target) else MODES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,17 +86,17 @@ class ParameterRow:
         )
 
 
-def described(now: datetime) -> list[DescribedLoop]:
+def describe_loops(now: datetime) -> list[DescribedLoop]:
     """Every loop that has a target, by name."""
     found = list(active_loops().order_by("name"))
-    held = overrides.by_loop(found, now)
+    held = overrides.group_by_loop(found, now)
     return [describe(loop, held[loop.pk], now) for loop in found]
 
 
 def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLoop:
     """The loop, with the overrides of it that are in force."""
     law = catalog.law(loop.law)
-    counted = overrides.counted(loop, in_force, now)
+    counted = overrides.select_effective(loop, in_force, now)
     about = (sys.modules[type(law).__module__].__doc__ or "").strip().split("\n")[0]
     return DescribedLoop(
         id=loop.pk,
@@ -123,7 +123,9 @@ def parameter_rows(
     values = catalog.read_parameters(law, own_values)
     in_force = overrides.effective_parameters(law, own_values, counted, now)
     return [
-        _row(each, each.name, values, in_force, counted) for each in law.parameters if each.kind not in TABLES
+        _row(parameter, parameter.name, values, in_force, counted)
+        for parameter in law.parameters
+        if parameter.kind not in TABLES
     ]
 
 
@@ -133,7 +135,10 @@ def guard_rows(
     """Each setting of the guard likewise."""
     values = guard.read_settings(law, own_values)
     in_force = overrides.effective_guard(law, own_values, counted, now)
-    return [_row(each, f"guard.{each.name}", values, in_force, counted) for each in guard.settings_of(law)]
+    return [
+        _row(setting, f"guard.{setting.name}", values, in_force, counted)
+        for setting in guard.settings_of(law)
+    ]
 
 
 def _row(

@@ -17,22 +17,22 @@ from console.actions import loops as steering
 from console.connections.control_server import control
 from console.display.first_report import ShownReport, report_of
 from console.display.loop_order import badness_of_loop, late_now
-from console.display.override_words import ending_of, instead_words, short
+from console.display.override_words import describe_end, instead_words, short
 from console.input.form_values import expiry_of, is_untouched, number_of
 from console.models import SavedFilter
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import seen_of
+from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.saved_filters import filters_of
 from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view, tuning_view
 from console.pages.loops.effect import ShownEffect
 from console.pages.loops.exploration import ShownExploration
-from console.pages.loops.loop_view import DescribedLoop, describe, described, guard_rows, parameter_rows
+from console.pages.loops.loop_view import DescribedLoop, describe, describe_loops, guard_rows, parameter_rows
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
 from console.pages.loops.tuning_view import ShownTuning
-from console.pages.loops.workbench import WOULD, Workbench, typed_in, typed_value, workbench
+from console.pages.loops.workbench import WOULD, Workbench, parse_value, read_value, workbench
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from console.web.template_context import TemplateContext, render_context
 from controllers import catalog
@@ -129,8 +129,8 @@ class EffectPart(TemplateContext):
 @requires("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
     """The list of loops."""
-    seen = seen_of(request)
-    rows = [_listed(each, seen) for each in described(timezone.now())]
+    seen = get_snapshot(request)
+    rows = [_build_row(loop_, seen) for loop_ in describe_loops(timezone.now())]
     worst = sorted(rows, key=lambda row: -row.badness)  # as bad: by name, as they came
     page = LoopsPage(
         loops={row.name: row for row in worst}, saved=filters_of(request, SavedFilter.Page.LOOPS)
@@ -138,7 +138,7 @@ def loops(request: HttpRequest) -> HttpResponse:
     return render_page(request, page, "loops")
 
 
-def _listed(loop: DescribedLoop, seen: Snapshot) -> ListedLoop:
+def _build_row(loop: DescribedLoop, seen: Snapshot) -> ListedLoop:
     status = seen.loops.get(loop.name)
     late = late_now(status, loop.interval_seconds, seen.at)
     return ListedLoop(
@@ -161,14 +161,14 @@ def loop_page(
 ) -> HttpResponse:
     found = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
-    held = overrides.on(found, now)
-    counted = overrides.counted(found, held, now)
+    held = overrides.list_for_loop(found, now)
+    counted = overrides.select_effective(found, held, now)
     law = catalog.law(found.law)
     effective = overrides.effective_parameters(law, found.parameters, counted, now)
-    shedding, unasked = _shedding(request, found, effective)
+    shedding, unasked = _build_shedding(request, found, effective)
     display = display_of(found.law, found.target)
-    predicts = prediction.shown(found.law, effective)
-    explored = exploration.shown(found, effective, _asked(request))
+    predicts = prediction.build_prediction(found.law, effective)
+    explored = exploration.build_exploration(found, effective, _read_threads(request))
     page = LoopPage(
         loop=describe(found, held, now),
         lanes=display.lanes,
@@ -181,14 +181,14 @@ def loop_page(
             guard_rows(law, found.guard, counted, now),
         ),
         prediction=predicts,
-        effect=None if predicts or explored else effect.shown(found, {}, now),
+        effect=None if predicts or explored else effect.build_effect(found, {}, now),
         shedding=shedding,
         ladder=ladder_of(found.target["queue"]) if _has_levels(found) else None,
-        parallelism=parallelism_view.shown(
-            found, seen_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
+        parallelism=parallelism_view.build_view(
+            found, get_snapshot(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
         exploration=explored,
-        tuning=tuning_view.shown(found, now),
+        tuning=tuning_view.build_proposal(found, now),
         first_report=report_of(found.pk),
         entries=runs.latest(found, LATEST_LINES),
         errors=errors or unasked,
@@ -203,20 +203,20 @@ def _has_levels(found: Loop) -> bool:
     return found.law == ladder.LAW.name and "queue" in found.target
 
 
-def _shedding(
+def _build_shedding(
     request: HttpRequest, loop: Loop, effective: Mapping[str, Any]
 ) -> tuple[ShownShedding | None, Errors]:
     """What is asked for and can't be is among the errors, and left out."""
     if loop.law != SHEDDING.name:
         return None, {}
-    row = seen_of(request).pipeline.applications.get(loop.target.get("application", ""))
+    row = get_snapshot(request).pipeline.applications.get(loop.target.get("application", ""))
     try:
         return shedding_view.shed_view(loop, effective, row, request.GET), {}
     except BadInput as error:
         return shedding_view.shed_view(loop, effective, row, {}), {error.field: [error.message]}
 
 
-def _asked(request: HttpRequest) -> int | None:
+def _read_threads(request: HttpRequest) -> int | None:
     """The number of threads that the page's address asks about; what is none asks nothing."""
     try:
         return exploration.read_asked(request.GET.get("threads", ""))
@@ -226,46 +226,50 @@ def _asked(request: HttpRequest) -> int | None:
 
 @require_safe
 @requires("plant.view")
-def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
+def render_prediction(request: HttpRequest, loop_id: int) -> HttpResponse:
     """The part of the loop's page that is of the parameters in force and of those asked for (`would-NAME`,
     `threads`). What is not a value that is taken is said in its sentence."""
     found = get_object_or_404(Loop, pk=loop_id)
     if found.law != CONCURRENCY.name and kind_of(found.law).promise is None:
         return _effect(request, found)
     law, now = catalog.law(found.law), timezone.now()
-    in_force = overrides.effective_parameters(law, found.parameters, overrides.counted_on(found, now), now)
+    in_force = overrides.effective_parameters(
+        law, found.parameters, overrides.list_effective(found, now), now
+    )
     refusal, would = "", None
     try:
-        would = {**in_force, **_typed(request, law, in_force)}
+        would = {**in_force, **_read_parameters(request, law, in_force)}
         asked = exploration.read_asked(request.GET.get("threads", ""))
-        explored = exploration.shown(found, in_force, asked, would)
+        explored = exploration.build_exploration(found, in_force, asked, would)
     except BadInput as error:
         refusal = f"{error.field.removeprefix('parameters.').replace('_', ' ')} {error.message}"
-        explored, would = exploration.shown(found, in_force), None
+        explored, would = exploration.build_exploration(found, in_force), None
     if explored is not None:
         part = ExplorationPart(loop=found, exploration=replace(explored, refusal=refusal))
         return render_context(request, part)
-    told = prediction.shown(found.law, in_force, would, refusal)
+    told = prediction.build_prediction(found.law, in_force, would, refusal)
     return render_context(request, PredictionPart(loop=found, prediction=told))
 
 
 def _effect(request: HttpRequest, loop: Loop) -> HttpResponse:
     now, refusal, changed = timezone.now(), "", {}
     try:
-        changed = _wanted_values(request.GET, loop, now)
+        changed = _parse_values(request.GET, loop, now)
     except BadInput as error:
         refusal = f"{error.field.removeprefix(WOULD).replace('_', ' ')} {error.message}"
-    return render_context(request, EffectPart(loop=loop, effect=effect.shown(loop, changed, now, refusal)))
+    return render_context(
+        request, EffectPart(loop=loop, effect=effect.build_effect(loop, changed, now, refusal))
+    )
 
 
-def _typed(request: HttpRequest, law: Law, in_force: Mapping[str, Any]) -> dict[str, Any]:
+def _read_parameters(request: HttpRequest, law: Law, in_force: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that were typed. Raises BadInput naming the parameter."""
     try:
         return {
-            each.name: typed_in(each, request.GET, each.name, in_force[each.name])
-            for each in law.parameters
-            if request.GET.get(WOULD + each.name, "").strip()
-            and not is_untouched(request.GET, WOULD + each.name)
+            parameter.name: read_value(parameter, request.GET, parameter.name, in_force[parameter.name])
+            for parameter in law.parameters
+            if request.GET.get(WOULD + parameter.name, "").strip()
+            and not is_untouched(request.GET, WOULD + parameter.name)
         }
     except BadInput as error:
         raise BadInput(error.field.removeprefix(WOULD), error.message) from None
@@ -282,25 +286,25 @@ def override(request: HttpRequest, loop_id: int) -> Done:
         made = steering.override(
             actor_of(request),
             Scope(found),
-            _wanted_values(request.POST, found, now),
+            _parse_values(request.POST, found, now),
             reason=request.POST.get("reason", ""),
             now=now,
             expiry=expiry_of(request.POST),
         )
     except BadInput as error:
-        raise _named_as_posted(request, error) from None
+        raise _move_error_to_field(request, error) from None
     what = ", ".join(f"{each.name.replace('_', ' ')} is {short(each.value)}" for each in made)
-    message = f"{what[:1].upper()}{what[1:]} {ending_of(made[0])}.{instead_words(made)}"
+    message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{instead_words(made)}"
     return Done(message, reverse("loop", args=[loop_id]), {"overrides": [each.pk for each in made]})
 
 
-def _wanted_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[str, Any]:
+def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[str, Any]:
     """What a form would have otherwise. Raises BadInput naming the field."""
     law = catalog.law(loop.law)
     if "name" in values:
         name = values["name"]
-        return {name: typed_value(catalog.parameter(law, name), values.get("value", ""), "value")}
-    held = overrides.counted_on(loop, now)
+        return {name: parse_value(catalog.parameter(law, name), values.get("value", ""), "value")}
+    held = overrides.list_effective(loop, now)
     rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
     wanted = {}
     for row in rows:
@@ -309,13 +313,13 @@ def _wanted_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict
         if text is None or is_untouched(values, WOULD + name):
             continue
         if not (row.effective is None and not text.strip()):
-            value = typed_in(catalog.parameter(law, name), values, name, row.effective)
+            value = read_value(catalog.parameter(law, name), values, name, row.effective)
             if value != row.effective:
                 wanted[name] = value
     return wanted
 
 
-def _named_as_posted(request: HttpRequest, error: BadInput) -> BadInput:
+def _move_error_to_field(request: HttpRequest, error: BadInput) -> BadInput:
     """A parameter's error stands at its own field when the page's fields were posted."""
     if error.field != "value" or "name" in request.POST:
         return error
@@ -340,5 +344,5 @@ def mode(request: HttpRequest, loop_id: int) -> Done:
     url = reverse("loop", args=[loop_id])
     if not made:
         return Done(f"{found.name} is on {request.POST['mode']}.", url)
-    said = f"{found.name} is on {made[0].value} {ending_of(made[0])}.{instead_words(made)}"
+    said = f"{found.name} is on {made[0].value} {describe_end(made[0])}.{instead_words(made)}"
     return Done(said, url, {"overrides": [each.pk for each in made]})

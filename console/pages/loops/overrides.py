@@ -14,11 +14,11 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import loops
 from console.connections.control_server import control
-from console.display.override_words import ending_of, instead_words, over_words, short, title_of
-from console.input.form_values import any_value, expiry_of
+from console.display.override_words import describe_end, describe_ended, instead_words, short, title_of
+from console.input.form_values import expiry_of, parse_any_value
 from console.models import AuditEntry
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import seen_of
+from console.pages.frame.frame import get_snapshot
 from console.pages.frame.keyset import place_of, query_without_place
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.loops.loops import loop_page
@@ -103,10 +103,10 @@ def overrides_page(
 ) -> HttpResponse:
     now = timezone.now()
     rows = Override.objects.select_related(*RELATED)
-    held = in_force.in_force(now).select_related(*RELATED)
+    held = in_force.list_active(now).select_related(*RELATED)
     page = OverridesPage(
         in_force=in_force.soonest_first(held),
-        hands=[_shown(hand) for hand in seen_of(request).hands],
+        hands=[_build_row(hand) for hand in get_snapshot(request).hands],
         listed=keyset.page(rows.exclude(pk__in=held.values("pk")), PAGE_ROWS, **place_of(request.GET)),
         query=query_without_place(request),
         laws=list(catalog.LAWS),
@@ -119,7 +119,7 @@ def overrides_page(
     return render_page(request, page)
 
 
-def _shown(hand: HandStatus) -> ShownHand:
+def _build_row(hand: HandStatus) -> ShownHand:
     action, place = AUDITED.get(hand.kind), hand.of.partition("/")[2]
     noted = None
     if not hand.owner and action is not None:
@@ -132,10 +132,10 @@ def _shown(hand: HandStatus) -> ShownHand:
 def choices() -> Iterator[OverrideOptions]:
     """What can be overridden on many loops."""
     yield OverrideOptions("Any loop", "", [_option("mode", MODE)])
-    of_guard = [_option(f"guard.{each.name}", each) for each in guard.PARAMETERS]
+    of_guard = [_option(f"guard.{setting.name}", setting) for setting in guard.PARAMETERS]
     yield OverrideOptions("The guard of any loop", "", of_guard)
     for name, law in catalog.LAWS.items():
-        own = [_option(f"{name}/{each.name}", each) for each in law.parameters]
+        own = [_option(f"{name}/{parameter.name}", parameter) for parameter in law.parameters]
         if law.actuator is not None:
             own.append(_option(f"{name}/{law.actuator}", catalog.actuator_parameter(law)))
         yield OverrideOptions(name, name, own)
@@ -153,14 +153,14 @@ def create(request: HttpRequest) -> Done:
     made = loops.override(
         actor_of(request),
         scope_of(of_law, posted.get("queue", ""), posted.get("node", "")),
-        {name: any_value(posted.get("value", ""), "value")},
+        {name: parse_any_value(posted.get("value", ""), "value")},
         reason=posted.get("reason", ""),
         now=timezone.now(),
         expiry=expiry_of(posted),
     )
     (row,) = made
-    what = f"{row.name.replace('_', ' ')} is {short(row.value)} on {Scope.of(row)}"
-    message = f"{what[:1].upper()}{what[1:]} {ending_of(row)}.{instead_words(made)}"
+    what = f"{row.name.replace('_', ' ')} is {short(row.value)} on {Scope.build(row)}"
+    message = f"{what[:1].upper()}{what[1:]} {describe_end(row)}.{instead_words(made)}"
     return Done(message, reverse("overrides"), {"overrides": [row.pk]})
 
 
@@ -180,23 +180,23 @@ def scope_of(law: str, queue: str, node: str) -> Scope:
         catalog.law(law)
     if queue and not Queue.objects.filter(name=queue).exists():
         raise BadInput("queue", f"{queue[:40]} is no queue.")
-    found = Node.objects.filter(name=node).first() if node else None
-    if node and found is None:
+    node_row = Node.objects.filter(name=node).first() if node else None
+    if node and node_row is None:
         raise BadInput("node", f"{node[:40]} is no node.")
-    return Scope(law=law, queue=queue, node=found)
+    return Scope(law=law, queue=queue, node=node_row)
 
 
 def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> HttpResponse:
     """Where an override is shown: the page of its loop, its node, or all overrides."""
-    found = get_object_or_404(Override.objects.select_related("node"), pk=override_id)
-    if found.loop_id:
-        return loop_page(request, found.loop_id, **refusal)
-    if found.node is not None and is_threshold(found):
-        return node_page(request, found.node.name, **refusal)
-    if is_pause(found):
-        return queue_page(request, found.queue, **refusal)
-    if is_drain(found):
-        return worker_host_page(request, found.host, **refusal)
+    override = get_object_or_404(Override.objects.select_related("node"), pk=override_id)
+    if override.loop_id:
+        return loop_page(request, override.loop_id, **refusal)
+    if override.node is not None and is_threshold(override):
+        return node_page(request, override.node.name, **refusal)
+    if is_pause(override):
+        return queue_page(request, override.queue, **refusal)
+    if is_drain(override):
+        return worker_host_page(request, override.host, **refusal)
     return overrides_page(request, **refusal)
 
 
@@ -215,27 +215,31 @@ def url_of(override: Override) -> str:
 @action("override.end", override_page)
 def end_override(request: HttpRequest, override_id: int) -> Done:
     """Posted: reason, which may be left out. Ending twice is no error."""
-    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     reason = request.POST.get("reason", "")
-    ended = loops.end_override(actor_of(request), found, now=timezone.now(), control=control(), reason=reason)
-    return Done(over_words(found) if ended else f"{title_of(found)} was over already.", url_of(found))
+    ended = loops.end_override(
+        actor_of(request), override, now=timezone.now(), control=control(), reason=reason
+    )
+    return Done(
+        describe_ended(override) if ended else f"{title_of(override)} was over already.", url_of(override)
+    )
 
 
 @action("override.undo", override_page)
 def undo_override(request: HttpRequest, override_id: int) -> Done:
     """What was set with it is undone too. Undoing twice is no error."""
-    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
-    undone = loops.undo_override(actor_of(request), found, now=timezone.now(), control=control())
-    said = " ".join(over_words(*each) for each in undone)
-    return Done(said or f"{title_of(found)} was over already.", url_of(found))
+    override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    undone = loops.undo_override(actor_of(request), override, now=timezone.now(), control=control())
+    said = " ".join(describe_ended(*override) for override in undone)
+    return Done(said or f"{title_of(override)} was over already.", url_of(override))
 
 
 @action("override.extend", override_page)
 def extend_override(request: HttpRequest, override_id: int) -> Done:
     """Posted: minutes (added to its expiry) or expires_at."""
-    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     expiry = expiry_of(request.POST)
     longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
-    loops.extend_override(actor_of(request), found, now=timezone.now(), control=control(), **longer)
-    message = f"{title_of(found)} runs {ending_of(found)}."
-    return Done(message, url_of(found))
+    loops.extend_override(actor_of(request), override, now=timezone.now(), control=control(), **longer)
+    message = f"{title_of(override)} runs {describe_end(override)}."
+    return Done(message, url_of(override))

@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from console.accounts.access import actor_of
 from console.actions import loops
-from console.display.override_words import ending_of, instead_words
+from console.display.override_words import describe_end, instead_words
 from console.input.form_values import expiry_of, is_untouched, number_of
 from console.pages.frame.action import Done, action
 from console.pages.loops.loops import loop_page
-from console.pages.loops.parallelism_view import JOINT, by_hand
+from console.pages.loops.parallelism_view import JOINT, list_manual_tasks
 from controllers import catalog
 from queues.errors import BadInput
 from workers.models import Loop
@@ -29,8 +29,8 @@ FIELD = "tasks-"
 def set_tasks(request: HttpRequest, loop_id: int) -> Done:
     """Posted: `tasks-OPERATOR` (empty: left to the law), each with `was-tasks-OPERATOR`; reason, expiry."""
     loop, now = get_object_or_404(Loop, pk=loop_id, law=JOINT), timezone.now()
-    before, expiry = by_hand(loop, now), expiry_of(request.POST)
-    wanted = {**before, **_typed(request)}
+    before, expiry = list_manual_tasks(loop, now), expiry_of(request.POST)
+    wanted = {**before, **_read_fields(request)}
     tasks = {name: count for name, count in wanted.items() if count is not None}
     others = [name for name in before if before[name] == tasks.get(name)]
     _demand_no_earlier_end(loop, others, expiry, now)
@@ -43,24 +43,24 @@ def set_tasks(request: HttpRequest, loop_id: int) -> Done:
         expiry=expiry,
     )
     what = ", ".join(f"{name.rpartition('/')[2]} has {count}" for name, count in tasks.items())
-    message = f"By hand: {what or 'nothing'} {ending_of(made[0])}.{instead_words(made)}"
-    return Done(message, reverse("loop", args=[loop_id]), {"overrides": [each.pk for each in made]})
+    message = f"By hand: {what or 'nothing'} {describe_end(made[0])}.{instead_words(made)}"
+    return Done(message, reverse("loop", args=[loop_id]), {"overrides": [override.pk for override in made]})
 
 
 def _demand_no_earlier_end(loop: Loop, others: Sequence[str], expiry: Expiry, now: datetime) -> None:
     """All operators of a loop are in one override: what somebody has set of the others is not cut short."""
-    held = overrides.in_force(now).filter(loop=loop, name="tasks_of").select_related("owner").last()
-    asked = expiry.at(now)
+    held = overrides.list_active(now).filter(loop=loop, name="tasks_of").select_related("owner").last()
+    asked = expiry.compute(now)
     if held is None or not others or asked is None:
         return
     if held.expires_at is None or asked < held.expires_at:
         names = ", ".join(name.rpartition("/")[2] for name in others)
-        by = f"{ending_of(held)} by {held.owner.get_username()}"
+        by = f"{describe_end(held)} by {held.owner.get_username()}"
         said = f"is too early: {names} set by hand {by}. Choose a later end, or end that first."
         raise BadInput("minutes" if expiry.expires_at is None else "expires_at", said)
 
 
-def _typed(request: HttpRequest) -> dict[str, int | None]:
+def _read_fields(request: HttpRequest) -> dict[str, int | None]:
     """What each field says that somebody touched. Raises BadInput naming the field."""
     parameter = catalog.parameter(catalog.law(JOINT), "tasks_of").items[0]
     found: dict[str, int | None] = {}

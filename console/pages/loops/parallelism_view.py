@@ -47,11 +47,11 @@ class StoredFigures:
     def figures(self, series: Sequence[str], since: float, until: float) -> tuple[Floats, Floats]:
         """Times, and series by times; none while the control server is away."""
         try:
-            found = metric_history.columns(self.control, self.data, since, until, series)
+            columns = metric_history.columns(self.control, self.data, since, until, series)
         except redis.RedisError:
             return np.zeros(0), np.zeros((len(series), 0))
-        rows = [found[each] for each in series]
-        return np.asarray(found["at"], dtype=float), np.asarray(rows, dtype=float).reshape(len(series), -1)
+        rows = [columns[one_series] for one_series in series]
+        return np.asarray(columns["at"], dtype=float), np.asarray(rows, dtype=float).reshape(len(series), -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +174,7 @@ class ShownParallelism:
     by_hand: Mapping[str, int]
 
 
-def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) -> ShownParallelism | None:
+def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) -> ShownParallelism | None:
     """None for a loop of another law."""
     if loop.law not in OWNERS:
         return None
@@ -184,7 +184,7 @@ def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) ->
     terms = dict(newest.terms) if newest else {}
     steered = inputs.steered(topology) if topology else []
     # As they are in force, not as the newest decision found them: the form must never offer what has ended.
-    hands = by_hand(joint, now) if joint else {}
+    hands = list_manual_tasks(joint, now) if joint else {}
     return ShownParallelism(
         operators=[_operator(each, terms, topology, hands) for each in steered],
         paths=_paths(topology, terms, joint, now),
@@ -199,24 +199,24 @@ def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) ->
     )
 
 
-def by_hand(loop: Loop, now: datetime) -> dict[str, int]:
+def list_manual_tasks(loop: Loop, now: datetime) -> dict[str, int]:
     """The tasks a person has set, by operator, as they are in force."""
     law = catalog.law(loop.law)
-    effective = overrides.effective_parameters(law, loop.parameters, overrides.counted_on(loop, now), now)
+    effective = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     return dict(effective["tasks_of"])
 
 
 def _joint_of(loop: Loop) -> Loop | None:
     """The loop of the joint law with the same target."""
-    return next((each for each in _siblings(loop) if each.law == JOINT), None)
+    return next((sibling for sibling in _siblings(loop) if sibling.law == JOINT), None)
 
 
 def _siblings(loop: Loop) -> list[Loop]:
     """All loops of the same application or plant, the joint law's first."""
-    key = next(each for each in ("application", "plant") if each in loop.target)
+    key = next(name for name in ("application", "plant") if name in loop.target)
     same = {f"target__{key}": loop.target[key]}
     loops = active_loops().filter(law__in=OWNERS, **same).order_by("name")
-    return sorted(loops, key=lambda each: (each.law != JOINT, each.name))
+    return sorted(loops, key=lambda sibling: (sibling.law != JOINT, sibling.name))
 
 
 def _operator(
@@ -252,7 +252,7 @@ def _paths(
     bound = None
     if joint is not None:
         law = catalog.law(joint.law)
-        held = overrides.counted_on(joint, now)
+        held = overrides.list_effective(joint, now)
         bound = overrides.effective_parameters(law, joint.parameters, held, now)["bound_seconds"]
     latencies = [(path, topology.path_latency_seconds(path)) for path in topology.paths.values()]
     return [
@@ -269,20 +269,23 @@ def _paths(
 
 def _deciders(loop: Loop) -> Iterator[LoopDecider]:
     """All loops of the same tasks, the joint law's first."""
-    now, found = datetime.now(UTC), _siblings(loop)
-    modes = {each.pk: overrides.mode_of(each, overrides.on(each, now), now) for each in found}
-    by_rank = sorted(found, key=lambda each: OWNERS.index(each.law))
-    owner = next((each.pk for each in by_rank if modes[each.pk] in Loop.ACTING), None)
-    for each in found:
-        entry = ledger.last_entry(each)
+    now, siblings = datetime.now(UTC), _siblings(loop)
+    modes = {
+        sibling.pk: overrides.mode_of(sibling, overrides.list_for_loop(sibling, now), now)
+        for sibling in siblings
+    }
+    by_rank = sorted(siblings, key=lambda sibling: OWNERS.index(sibling.law))
+    owner = next((sibling.pk for sibling in by_rank if modes[sibling.pk] in Loop.ACTING), None)
+    for sibling in siblings:
+        entry = ledger.last_entry(sibling)
         yield LoopDecider(
-            loop=each.pk,
-            law=each.law,
-            of=each.target.get("operator"),
-            about=display_of(each.law, each.target).about,
-            mode=modes[each.pk],
-            steers=each.pk == owner,
-            is_this=each.pk == loop.pk,
+            loop=sibling.pk,
+            law=sibling.law,
+            of=sibling.target.get("operator"),
+            about=display_of(sibling.law, sibling.target).about,
+            mode=modes[sibling.pk],
+            steers=sibling.pk == owner,
+            is_this=sibling.pk == loop.pk,
             reason=entry.reason if entry else None,
         )
 
@@ -335,7 +338,7 @@ def _forecast(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: 
     row, drawing = forecast_of(loop.target, snapshot), None
     if row is not None and row.mean_per_second:
         past = _past(_source(loop.target, snapshot), kept, now_seconds)
-        drawing = _drawing(past, row, now_seconds)
+        drawing = _draw_chart(past, row, now_seconds)
     return ShownForecast(
         where="at the plant" if "plant" in loop.target else "at the application's queues",
         is_used=loop.law != JOINT or decides_ahead(loop.target, snapshot),
@@ -368,12 +371,12 @@ def _past(source: LoadSource, kept: StoredFigures, now_seconds: float) -> list[t
     step = PAST_SECONDS / PAST_POINTS
     number = (-at // step).astype(int)
     return [
-        (-(each + 0.5) * step, float(rates[number == each].mean()))
-        for each in np.unique(number)[::-1].tolist()
+        (-(value + 0.5) * step, float(rates[number == value].mean()))
+        for value in np.unique(number)[::-1].tolist()
     ]
 
 
-def _drawing(past: list[tuple[float, float]], row: LoadForecast, now_seconds: float) -> ForecastDrawing:
+def _draw_chart(past: list[tuple[float, float]], row: LoadForecast, now_seconds: float) -> ForecastDrawing:
     window, means, deviations = row.window_seconds, row.mean_per_second or [], row.deviation_per_second or []
     begins = row.at - now_seconds
     at = [begins + (place + 0.5) * window for place in range(len(means))]

@@ -16,7 +16,7 @@ from console.models import AuditEntry
 from console.pages.frame.action import Done, action
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.loops.loop_view import ParameterRow, guard_rows, parameter_rows
-from console.pages.loops.workbench import typed_value
+from console.pages.loops.workbench import parse_value
 from controllers import catalog
 from queues.errors import BadInput
 from workers.control.kinds.registry import kind_of
@@ -61,7 +61,7 @@ def settings_page(
     wanted = str(named.get("loop_id") or request.GET.get("loop", ""))
     chosen = next((loop for loop in loops if str(loop.pk) == wanted), loops[0] if loops else None)
     page = PlantSettingsPage(
-        settings=plant_settings.setting_rows(),
+        settings=plant_settings.list_setting_rows(),
         loops=loops,
         loop=chosen,
         own=own_rows(chosen) if chosen else [],
@@ -88,12 +88,12 @@ def own_rows(loop: Loop) -> list[OwnParameter]:
 def change(request: HttpRequest, name: str) -> Done:
     """Posted: value, reason."""
     text = request.POST.get("value", "").strip()
-    may_be_unset = plant_settings_of.declared(name).or_null
+    may_be_unset = plant_settings_of.find_declaration(name).or_null
     value = None if may_be_unset and not text else number_of(text, "value")
     reason = request.POST.get("reason", "")
     before, after = plant_settings.change_setting(actor_of(request), name, value, reason, timezone.now())
     here = reverse("plant-settings")
-    is_now, was = plant_settings_of.shown(after), plant_settings_of.shown(before)
+    is_now, was = plant_settings_of.format_setting(after), plant_settings_of.format_setting(before)
     return Done(f"{name} is {is_now} from now on; it was {was}.", here, {"go": here})
 
 
@@ -104,7 +104,7 @@ def change_own(request: HttpRequest, loop_id: int) -> Done:
     name, text = posted.get("name", ""), posted.get("value", "").strip()
     value: Any = None
     if text:
-        value = typed_value(catalog.parameter(catalog.law(loop.law), name), text, "value")
+        value = parse_value(catalog.parameter(catalog.law(loop.law), name), text, "value")
     elif not name:
         raise BadInput("name", "is missing; choose a parameter.")
     reason = posted.get("reason", "")

@@ -68,7 +68,7 @@ class ShownPrediction:
     plane: ResponseDrawing | None
 
 
-def shown(
+def build_prediction(
     law: str, now: Mapping[str, Any], would: Mapping[str, Any] | None = None, refusal: str = ""
 ) -> ShownPrediction | None:
     """None for a law that has no prediction.
@@ -90,7 +90,7 @@ def shown(
         rows=_rows(present, wanted, interval_seconds),
         poles=_marks(present, "is") + _marks(wanted, "would"),
         compared=wanted is not None,
-        plane=_drawn(plane, present, wanted, interval_seconds) if plane else None,
+        plane=_draw_plane(plane, present, wanted, interval_seconds) if plane else None,
     )
 
 
@@ -131,7 +131,7 @@ def _seconds(of: Prediction, interval_seconds: float) -> float | None:
 def _rows(
     present: Prediction | None, wanted: Prediction | None, interval_seconds: float
 ) -> list[PredictionRow]:
-    def of(each: Prediction | None) -> tuple[float | None, ...]:
+    def build_row(each: Prediction | None) -> tuple[float | None, ...]:
         if each is None:
             return (None,) * 4
         overshoot = None if each.overshoot is None else 100 * each.overshoot
@@ -143,14 +143,14 @@ def _rows(
         ("Overshoot", "%", "", "integer"),
         ("Settling", "s", "", "number"),
     )
-    pairs = zip(names, of(present), of(wanted), strict=True)
+    pairs = zip(names, build_row(present), build_row(wanted), strict=True)
     return [PredictionRow(*named, now, would) for named, now, would in pairs]
 
 
 def _marks(of: Prediction | None, kind: str) -> list[PlottedPole]:
     """Poles as the plane of the unit circle has them: y grows downwards."""
-    found = () if of is None else of.poles
-    return [PlottedPole(kind, _inside(pole.real), _inside(-pole.imag)) for pole in found]
+    poles = () if of is None else of.poles
+    return [PlottedPole(kind, _inside(pole.real), _inside(-pole.imag)) for pole in poles]
 
 
 def _inside(part: float) -> float:
@@ -161,13 +161,13 @@ def _inside(part: float) -> float:
 def _plane(stable: list[Prediction]) -> Plane | None:
     if not stable:
         return None
-    longest = max(each.settling_samples or MOST_SAMPLES for each in stable)
+    longest = max(pole.settling_samples or MOST_SAMPLES for pole in stable)
     samples = min(MOST_SAMPLES, max(FEWEST_SAMPLES, round(ROOM * longest)))
-    values = [value for each in stable for value in each.response[:samples]]
+    values = [value for pole in stable for value in pole.response[:samples]]
     return Plane(0, samples - 1, min(0.0, *values) * 1.1, max(1.1, *values))
 
 
-def _drawn(
+def _draw_plane(
     plane: Plane, present: Prediction | None, wanted: Prediction | None, interval_seconds: float
 ) -> ResponseDrawing:
     lines = [(kind, each) for kind, each in (("is", present), ("would", wanted)) if each and each.stable]

@@ -11,7 +11,7 @@ from console.display.override_words import instead_words
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
 from console.pages.loops.loops import loop_page
-from console.pages.loops.shedding_view import changes_of, observed
+from console.pages.loops.shedding_view import changes_of, load_observation
 from controllers.shedding.law import LAW
 from workers.models import Loop
 from workers.steering import overrides
@@ -22,8 +22,8 @@ from workers.steering.scope import Scope
 def weigh(request: HttpRequest, loop_id: int) -> Done:
     """Put the bound and the weights that were asked for in force. Posted: them, reason, expiry."""
     loop, now = get_object_or_404(Loop, pk=loop_id, law=LAW.name), timezone.now()
-    effective = overrides.effective_parameters(LAW, loop.parameters, overrides.counted_on(loop, now), now)
-    changes = changes_of(request.POST, effective, observed(loop))
+    effective = overrides.effective_parameters(LAW, loop.parameters, overrides.list_effective(loop, now), now)
+    changes = changes_of(request.POST, effective, load_observation(loop))
     made = loops.override(
         actor_of(request),
         Scope(loop),
@@ -35,5 +35,5 @@ def weigh(request: HttpRequest, loop_id: int) -> Done:
     return Done(
         f"A new table is made at the next decision.{instead_words(made)}",
         reverse("loop", args=[loop_id]),
-        {"overrides": [each.pk for each in made]},
+        {"overrides": [table.pk for table in made]},
     )

@@ -102,9 +102,9 @@ def shed_view(
     """row: the application in the snapshot, or None. asked: what a person would set, as the form sends it.
     Raises BadInput naming the form's field.
     """
-    law, observation = LAW, observed(loop)
+    law, observation = LAW, load_observation(loop)
     changes = changes_of(asked, effective, observation)
-    made = _decided(law, (loop.state or {}).get("law") or {})
+    made = _repeat_decision(law, (loop.state or {}).get("law") or {})
     would = _would(law, {**effective, **changes}, observation) if changes else None
     patterns = row.patterns if row else {}
     sinks = (observation or {}).get("sinks") or {}
@@ -114,8 +114,8 @@ def shed_view(
         patterns=[_heat(name, row, would) for name in patterns] if row else [],
         outputs=[*_outputs(patterns, made, would, weights)],
         total=_total(patterns, weights, made, would),
-        because=[*_because(made, effective)],
-        would_because=[*_because(would, {**effective, **changes})],
+        because=[*_explain_decision(made, effective)],
+        would_because=[*_explain_decision(would, {**effective, **changes})],
         changes=changes,
         bound=AskedNumber(effective[BOUND], changes.get(BOUND, effective[BOUND])),
         weights={
@@ -129,7 +129,7 @@ def shed_view(
     )
 
 
-def observed(loop: Loop) -> dict[str, Any] | None:
+def load_observation(loop: Loop) -> dict[str, Any] | None:
     """What the loop saw last, as the law takes it; None while it has seen nothing to shed."""
     entry = ledger.last_entry(loop)
     found = dict(entry.observation or {}) if entry else {}
@@ -138,7 +138,7 @@ def observed(loop: Loop) -> dict[str, Any] | None:
     return {key: value for key, value in found.items() if key not in ledger.ABOUT_KEYS}
 
 
-def _decided(law: Any, state: Mapping[str, Any]) -> Decision | None:
+def _repeat_decision(law: Any, state: Mapping[str, Any]) -> Decision | None:
     """The decision that made the table in force, decided once more; None where none is."""
     solved = state.get("solved")
     if not solved:
@@ -153,8 +153,8 @@ def _would(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, An
 
 def _decision(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision | None:
     try:
-        given = catalog.read_parameters(law, _known(parameters))
-        seen = catalog.read_observation(law, _known(observation))
+        given = catalog.read_parameters(law, _drop_nulls(parameters))
+        seen = catalog.read_observation(law, _drop_nulls(observation))
         law.check_observation(given, seen, "observation")
     except BadInput:  # recorded by a version that knew others
         return None
@@ -162,11 +162,11 @@ def _decision(law: Any, parameters: Mapping[str, Any], observation: Mapping[str,
     return decision if isinstance(decision, Decision) else None
 
 
-def _known(document: Any) -> Any:
+def _drop_nulls(document: Any) -> Any:
     """Without what is null: not given."""
     if isinstance(document, Mapping):
-        return {key: _known(value) for key, value in document.items() if value is not None}
-    return [_known(each) for each in document] if isinstance(document, list) else document
+        return {key: _drop_nulls(value) for key, value in document.items() if value is not None}
+    return [_drop_nulls(each) for each in document] if isinstance(document, list) else document
 
 
 def _types(pattern: PatternStatus) -> list[str]:
@@ -177,15 +177,15 @@ def _heat(name: str, row: ApplicationStatus, would: Decision | None) -> PatternS
     """One row of the map."""
     pattern, now = row.patterns[name], row.controls.shed.get(name, {})
     then = ((would.action or {}).get("shed", {}) if would else {}).get(name)
-    types = {each for other in row.patterns.values() for each in _types(other)}
+    types = {event_type for other in row.patterns.values() for event_type in _types(other)}
     own = set(_types(pattern))
     cells = [
         Cell(
-            each,
-            round(now.get(each, 0.0), DIGITS) if each in own else None,
-            round(then.get(each, 0.0), DIGITS) if then is not None and each in own else None,
+            event_type,
+            round(now.get(event_type, 0.0), DIGITS) if event_type in own else None,
+            round(then.get(event_type, 0.0), DIGITS) if then is not None and event_type in own else None,
         )
-        for each in sorted(types)
+        for event_type in sorted(types)
     ]
     return PatternShares(name=name, operator=pattern.operator, sheddable=pattern.sheddable, cells=cells)
 
@@ -202,14 +202,14 @@ def _outputs(
         yield ShedOutput(
             type=emitted,
             weight=weights.get(emitted),
-            expected=_expected(made, emitted),
+            expected=_describe_expectation(made, emitted),
             measured=sum(pattern.out_per_second for pattern in ours),
-            would=_expected(would, emitted),
+            would=_describe_expectation(would, emitted),
             recall=ours[0].recall if len(ours) == 1 else None,
         )
 
 
-def _expected(decision: Decision | None, emitted: str) -> Any:
+def _describe_expectation(decision: Decision | None, emitted: str) -> Any:
     return ((decision.action or {}).get("expected", {}) if decision else {}).get(emitted)
 
 
@@ -220,24 +220,24 @@ def _total(
     would: Decision | None,
 ) -> ShedTotal:
     """What all sinks take, weighted; and its recall: what is measured over what there would be of it."""
-    taken = [each for each in patterns.values() if weights.get(each.emits)]
-    measured = sum(weights[each.emits] * each.out_per_second for each in taken)
-    recall, estimates = None, [each.recall for each in taken if each.recall]
+    taken = [pattern for pattern in patterns.values() if weights.get(pattern.emits)]
+    measured = sum(weights[pattern.emits] * pattern.out_per_second for pattern in taken)
+    recall, estimates = None, [pattern.recall for pattern in taken if pattern.recall]
     if taken and len(estimates) == len(taken):
         whole = sum(
-            weights[each.emits] * each.out_per_second / max(0.01, found.estimate)
-            for each, found in zip(taken, estimates, strict=True)
+            weights[each.emits] * each.out_per_second / max(0.01, estimate.estimate)
+            for each, estimate in zip(taken, estimates, strict=True)
         )
         recall = measured / whole if whole else None
     return ShedTotal(
         measured=measured if weights else None,
-        expected=_expected(made, ALL_SINKS),
-        would=_expected(would, ALL_SINKS),
+        expected=_describe_expectation(made, ALL_SINKS),
+        would=_describe_expectation(would, ALL_SINKS),
         recall=recall,
     )
 
 
-def _because(decision: Decision | None, parameters: Mapping[str, Any]) -> Iterator[str]:
+def _explain_decision(decision: Decision | None, parameters: Mapping[str, Any]) -> Iterator[str]:
     """Which budgets bind, who pays for it, and what a little more time would bring."""
     if decision is None:
         return
@@ -246,17 +246,19 @@ def _because(decision: Decision | None, parameters: Mapping[str, Any]) -> Iterat
         return
     for operator, term in decision.terms.items():
         if isinstance(term, Mapping):
-            yield from _binding(operator, term, parameters)
-    told = {name: _left(types) for name, types in decision.action["shed"].items()}
+            yield from _describe_binding_budget(operator, term, parameters)
+    told = {name: _describe_left(types) for name, types in decision.action["shed"].items()}
     for words in ("kept whole", "dropped whole"):
         if names := [name for name, each in told.items() if each == words]:
-            yield f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {words}."
+            yield f"{_format_names(names)} {'is' if len(names) == 1 else 'are'} {words}."
     for name, each in told.items():
         if each not in ("kept whole", "dropped whole"):
             yield f"{name} is {each}: it takes what is left."
 
 
-def _binding(operator: str, term: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
+def _describe_binding_budget(
+    operator: str, term: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> Iterator[str]:
     offered, budget = f"{100 * term['work_offered']:.0f} %", f"{100 * term['budget']:.0f} %"
     if term["work_offered"] <= term["budget"]:
         yield f"{operator} is offered {offered} of its time and may use {budget}."
@@ -275,14 +277,14 @@ def _binding(operator: str, term: Mapping[str, Any], parameters: Mapping[str, An
         yield f"1 % more of the time of {operator} would bring back {price / 100:.2g} alerts/s."
 
 
-def _left(types: Mapping[str, float]) -> str:
+def _describe_left(types: Mapping[str, float]) -> str:
     most = max(types.values(), default=0.0)
     if most <= WHOLE:
         return "kept whole"
     return "dropped whole" if most >= NOTHING else f"kept to {100 * (1 - most):.0f} %"
 
 
-def _listed(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -290,10 +292,10 @@ def changes_of(
     asked: Mapping[str, str], effective: Mapping[str, Any], observation: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """The law's parameters as the form would have them, those that differ. Raises BadInput by field."""
-    parameters = {each.name: each for each in LAW.parameters}
+    parameters = {parameter.name: parameter for parameter in LAW.parameters}
     changes: dict[str, Any] = {}
     if (text := asked.get(BOUND, "").strip()) and not is_untouched(asked, BOUND):
-        bound = _checked(parameters[BOUND], number_of(text, BOUND), BOUND)
+        bound = _validate_parameter(parameters[BOUND], number_of(text, BOUND), BOUND)
         if bound != effective[BOUND]:
             changes[BOUND] = bound
     sinks = (observation or {}).get("sinks") or {}
@@ -304,13 +306,13 @@ def changes_of(
             value = float(number_of(text, field))
             if value != weights.get(name, worth):
                 weights[name] = value
-                _checked(parameters["sink_weights"], weights, field)
+                _validate_parameter(parameters["sink_weights"], weights, field)
     if weights != effective["sink_weights"]:
         changes["sink_weights"] = weights
     return changes
 
 
-def _checked(parameter: Any, value: Any, field: str) -> Any:
+def _validate_parameter(parameter: Any, value: Any, field: str) -> Any:
     """The value as the parameter takes it. Raises BadInput naming the form's field."""
     try:
         return parameter.check(value, "form")

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from console.accounts.access import actor_of
 from console.actions.proposals import tunings
-from console.display.override_words import ending_of, instead_words
+from console.display.override_words import describe_end, instead_words
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
 from console.pages.loops.loops import loop_page
@@ -19,14 +19,14 @@ def decide(request: HttpRequest, loop_id: int) -> Done:
     """Posted: tuning (its number), decision (approve, reject), hash, reason, expiry."""
     number = request.POST.get("tuning", "")
     rows = Tuning.objects.select_related("loop").filter(loop=loop_id)
-    found = get_object_or_404(rows, pk=number if number.isdecimal() and len(number) < 19 else 0)
+    tuning = get_object_or_404(rows, pk=number if number.isdecimal() and len(number) < 19 else 0)
     actor, now, url = actor_of(request), timezone.now(), reverse("loop", args=[loop_id])
     reason = request.POST.get("reason", "")
     if request.POST.get("decision") == "reject":
-        tunings.reject(actor, found, reason, now)
-        return Done(f"Tuning {found.pk} is rejected; nothing has changed.", url, {"tuning": found.pk})
+        tunings.reject(actor, tuning, reason, now)
+        return Done(f"Tuning {tuning.pk} is rejected; nothing has changed.", url, {"tuning": tuning.pk})
     made = tunings.approve(
-        actor, found, request.POST.get("hash", ""), reason=reason, now=now, expiry=expiry_of(request.POST)
+        actor, tuning, request.POST.get("hash", ""), reason=reason, now=now, expiry=expiry_of(request.POST)
     )
-    what = f"The values of tuning {found.pk} are in force {ending_of(made[0])}.{instead_words(made)}"
-    return Done(what, url, {"overrides": [each.pk for each in made]})
+    what = f"The values of tuning {tuning.pk} are in force {describe_end(made[0])}.{instead_words(made)}"
+    return Done(what, url, {"overrides": [override.pk for override in made]})

@@ -42,12 +42,12 @@ class ShownTuning:
     drift: str
 
 
-def shown(loop: Loop, now: datetime) -> ShownTuning | None:
+def build_proposal(loop: Loop, now: datetime) -> ShownTuning | None:
     """The proposal that waits for somebody; None where none does."""
     found = learning.open_tuning(loop)
     if found is None:
         return None
-    units = {each.name: each.unit for each in catalog.law(loop.law).parameters}
+    units = {parameter.name: parameter.unit for parameter in catalog.law(loop.law).parameters}
     return ShownTuning(
         id=found.pk,
         hash=found.hash,
@@ -59,6 +59,6 @@ def shown(loop: Loop, now: datetime) -> ShownTuning | None:
         ],
         improvement=found.improvement,
         confidence=found.confidence,
-        days=[ShownDay(**each) for each in found.days],
+        days=[ShownDay(**day) for day in found.days],
         drift=learning.drift(found, now),
     )

@@ -15,7 +15,7 @@ from console.accounts.access import requires
 from console.input.form_values import is_untouched, number_of
 from console.pages.frame.page import FormPage, render_page
 from console.pages.loops.loop_view import DescribedLoop, ParameterRow, describe, guard_rows, parameter_rows
-from console.pages.loops.workbench import UNIT, WOULD, typed_in
+from console.pages.loops.workbench import UNIT, WOULD, read_value
 from controllers import catalog
 from queues.errors import BadInput
 from workers.control import what_if
@@ -73,15 +73,15 @@ class WhatIfPage(FormPage):
 def page(request: HttpRequest, loop_id: int) -> HttpResponse:
     """The address holds it all: hours, and for each value `would-NAME`, with `was-would-NAME`."""
     loop, now = get_object_or_404(Loop, pk=loop_id), timezone.now()
-    law, held = catalog.law(loop.law), overrides.on(loop, now)
-    counted = overrides.counted(loop, held, now)
+    law, held = catalog.law(loop.law), overrides.list_for_loop(loop, now)
+    counted = overrides.select_effective(loop, held, now)
     rows = parameter_rows(law, loop.parameters, counted, now) + guard_rows(law, loop.guard, counted, now)
     errors: dict[str, list[str]] = {}
     changed: dict[str, Any] = {}
     found, hours = None, FIRST_HOURS
     try:
         hours = hours_of(request.GET.get("hours", ""))
-        changed = _changed(loop, rows, request.GET)
+        changed = _read_changed_values(loop, rows, request.GET)
         if changed:
             found = rerun(loop, changed, hours, now)
     except BadInput as error:
@@ -126,13 +126,15 @@ def _would(row: ParameterRow, query: Mapping[str, str]) -> Any:
         return text
 
 
-def _changed(loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str]) -> dict[str, Any]:
+def _read_changed_values(
+    loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str]
+) -> dict[str, Any]:
     """The values in the address that are not those in force."""
     law, found = catalog.law(loop.law), {}
     for row in rows:
         field = WOULD + row.name
         if query.get(field, "").strip() and not is_untouched(query, field):
-            value = typed_in(catalog.parameter(law, row.name), query, row.name, row.effective)
+            value = read_value(catalog.parameter(law, row.name), query, row.name, row.effective)
             if value != row.effective:
                 found[row.name] = value
     return found

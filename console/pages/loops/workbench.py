@@ -51,7 +51,7 @@ def workbench(
     return Workbench(main=main, topics=[topic for topic in topics if topic.rows])
 
 
-def typed_value(parameter: Parameter, text: str, field: str, unit: str = "") -> object:
+def parse_value(parameter: Parameter, text: str, field: str, unit: str = "") -> object:
     """What was typed, as the parameter's kind and in its unit, within its range. unit: in which it was
     typed, "" for the parameter's own. Raises BadInput naming the form's field.
     """
@@ -74,13 +74,13 @@ def _read(parameter: Parameter, text: str, field: str) -> int | float | bool | s
     return FLAGS.get(words, words) if parameter.kind == "flag" else number_of(words, field)
 
 
-def typed_in(parameter: Parameter, values: Mapping[str, str], name: str, present: object) -> object:
+def read_value(parameter: Parameter, values: Mapping[str, str], name: str, present: object) -> object:
     """The value of a parameter's own field; `present`, the one in force, where the field shows it still: a
     value that nobody touched is not rounded. Raises BadInput naming the field.
     """
     text, unit = values[WOULD + name], values.get(UNIT + name, "")
     human = human_unit(parameter.unit, parameter.kind)
     is_shown = unit == human.name or (not unit and human.factor == 1.0)
-    if is_shown and text.strip() == typed(human.of(present)):
+    if is_shown and text.strip() == typed(human.convert(present)):
         return present
-    return typed_value(parameter, text, WOULD + name, unit)
+    return parse_value(parameter, text, WOULD + name, unit)

@@ -88,7 +88,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
     try:
         days = number_of(posted.get("days", ""), "days")
         scope = tokens.TokenScope(
-            posted.getlist("queues"), [each for each in posted.get("actions", "").split() if each]
+            posted.getlist("queues"), [part for part in posted.get("actions", "").split() if part]
         )
         token, secret = tokens.make(
             actor, posted.get("name", ""), posted.get("role", ""), days, timezone.now(), scope
@@ -114,10 +114,10 @@ def session_end(request: HttpRequest, session_id: int) -> Done:
     """Nothing need be posted. One's own sessions here; who manages users ends anybody's."""
     actor = actor_of(request)
     mine = {} if actor.may("user.manage") else {"user": request.user}
-    found = get_object_or_404(UserSession.objects.select_related("user"), pk=session_id, **mine)
-    sessions.end(actor, found)
-    where = reverse("settings") if found.user == request.user else reverse("users")
-    return Done(f"A session of {found.user.get_username()} is logged out.", where, {"go": where})
+    session = get_object_or_404(UserSession.objects.select_related("user"), pk=session_id, **mine)
+    sessions.end(actor, session)
+    where = reverse("settings") if session.user == request.user else reverse("users")
+    return Done(f"A session of {session.user.get_username()} is logged out.", where, {"go": where})
 
 
 def settings_page(

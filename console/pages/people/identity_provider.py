@@ -43,17 +43,17 @@ class LoginFailedPage(TemplateContext):
     message: str
 
 
-def _with_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def _require_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Without a provider there is no such page; one that does not answer is said, not raised."""
 
     @functools.wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **named: Any) -> HttpResponse:
+    def guard(request: HttpRequest, *args: Any, **named: Any) -> HttpResponse:
         if not settings.WEIR_OIDC:
             raise Http404("No OpenID Connect provider is set up.")
         try:
             return view(request, *args, **named)
         except identity_provider.NoRoleError as error:
-            return _failed(request, REFUSED, str(error), 403)
+            return _report_failure(request, REFUSED, str(error), 403)
         # What a provider sends that it must not is no fault of this server's.
         except (
             identity_provider.ProviderError,
@@ -63,12 +63,12 @@ def _with_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
             KeyError,
             ValueError,
         ) as error:
-            return _failed(request, FAILED, f"{type(error).__name__}: {error}", 502)
+            return _report_failure(request, FAILED, f"{type(error).__name__}: {error}", 502)
 
-    return guarded
+    return guard
 
 
-def _failed(
+def _report_failure(
     request: HttpRequest, message: str, why: str, status: int, after: dict[str, str] | None = None
 ) -> HttpResponse:
     """after: what anybody may have made up; refusals that differ in it alone are one in the audit."""
@@ -78,20 +78,20 @@ def _failed(
     return render_context(request, LoginFailedPage(message=message.format(name=name)), status)
 
 
-@method_decorator([login_not_required, never_cache, _with_provider], name="dispatch")
+@method_decorator([login_not_required, never_cache, _require_provider], name="dispatch")
 class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc] # the library has no types
     """GET, next. With `confirm`, the provider has to ask for the password anew."""
 
-    get_settings = staticmethod(identity_provider.setting)
+    get_settings = staticmethod(identity_provider.get_setting)
 
     def __init__(self, **named: Any) -> None:
         super(OIDCAuthenticationRequestView, self).__init__(**named)
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute == "OIDC_OP_AUTH_ENDPOINT":
-            return identity_provider.setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
+            return identity_provider.get_setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
         if attribute.startswith("OIDC_"):
-            return identity_provider.setting(attribute)
+            return identity_provider.get_setting(attribute)
         raise AttributeError(attribute)
 
     def get(self, request: HttpRequest) -> HttpResponse:
@@ -99,7 +99,7 @@ class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc] # the library 
             request.session.set_expiry(BEGUN_SECONDS)
         request.session[CONFIRMING] = time.time() if "confirm" in request.GET else None
         answer = super().get(request)
-        endpoint = identity_provider.setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
+        endpoint = identity_provider.get_setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
         if "?" in endpoint:  # which the library does not expect
             return redirect(answer.url.replace(f"{endpoint}?", f"{endpoint}&", 1))
         return cast(HttpResponse, answer)
@@ -108,37 +108,39 @@ class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc] # the library 
         return {"prompt": "login", "max_age": "0"} if "confirm" in request.GET else {}
 
 
-@method_decorator([login_not_required, never_cache, _with_provider], name="dispatch")
+@method_decorator([login_not_required, never_cache, _require_provider], name="dispatch")
 class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the library has no types
     """GET: where the provider leads back to, with code and state."""
 
-    get_settings = staticmethod(identity_provider.setting)
+    get_settings = staticmethod(identity_provider.get_setting)
 
     def get(self, request: HttpRequest) -> HttpResponse:
         # The library would log out whoever is led here with an error.
         if request.GET.get("error"):
             return self.login_failure()
         issuer = request.GET.get("iss")
-        if issuer is not None and issuer != identity_provider.discovered()["issuer"]:
-            return _failed(request, FAILED, OTHER_ISSUER, 403, {"issuer": issuer[:LONGEST_ERROR]})
+        if issuer is not None and issuer != identity_provider.discover()["issuer"]:
+            return _report_failure(request, FAILED, OTHER_ISSUER, 403, {"issuer": issuer[:LONGEST_ERROR]})
         return cast(HttpResponse, super().get(request))
 
     def login_failure(self) -> HttpResponse:
         if error := self.request.GET.get("error"):
-            return _failed(self.request, FAILED, NO_LOGIN, 403, {"error": error[:LONGEST_ERROR]})
-        return _failed(self.request, FAILED, "no login was begun here", 403)
+            return _report_failure(self.request, FAILED, NO_LOGIN, 403, {"error": error[:LONGEST_ERROR]})
+        return _report_failure(self.request, FAILED, "no login was begun here", 403)
 
     def login_success(self) -> HttpResponse:
         request, following = self.request, self.request.session.get("oidc_login_next") or reverse("overview")
         asked_at = request.session.pop(CONFIRMING, None)
         if asked_at is None or not request.user.is_authenticated:
-            proved_at = identity_provider.proved_at(request, time.time())
+            proved_at = identity_provider.read_proof_time(request, time.time())
             login.enter(request, self.user, identity_provider.BACKEND, "OpenID Connect", proved_at)
             return redirect(following)
         # It must be the same person, and the provider must really have asked.
         told = request.session.get(identity_provider.AUTHENTICATED_AT)
         fresh = isinstance(told, int | float) and told >= asked_at - identity_provider.LEEWAY_SECONDS
         if self.user != request.user or not fresh:
-            return _failed(request, FAILED, "the provider did not confirm that it is the same person", 403)
+            return _report_failure(
+                request, FAILED, "the provider did not confirm that it is the same person", 403
+            )
         login.confirm(request, "OpenID Connect")
         return redirect(following)

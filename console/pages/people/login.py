@@ -82,7 +82,7 @@ class LogIn(LoginView):
 
     def form_valid(self, form: Any) -> HttpResponse:
         user = form.get_user()
-        if second_factor.of(user) is None:
+        if second_factor.find_confirmed(user) is None:
             login.enter(self.request, user, login.PASSWORD_BACKEND, "password")
             return redirect(self.get_success_url())
         login.wait_for_code(self.request, user)
@@ -96,7 +96,7 @@ class LogIn(LoginView):
 def code(request: HttpRequest) -> HttpResponse:
     """Posted: code, next. The second step of whoever has a second factor."""
     following = login.next_of(request, reverse("overview"))
-    user = login.waiting_for_code(request)
+    user = login.find_pending_login(request)
     if user is None:
         return redirect(login.address_with_next(reverse("login"), following))
     if request.method != "POST":
@@ -123,7 +123,7 @@ def log_out(request: HttpRequest) -> HttpResponse:
 
 @login_not_required
 @require_http_methods(["GET", "HEAD"])
-def logged_out(request: HttpRequest) -> HttpResponse:
+def confirm_logout(request: HttpRequest) -> HttpResponse:
     """Says that the provider's session goes on, and where it ends."""
     provider = identity_provider.name()
     if provider is None:
@@ -167,7 +167,7 @@ def _note_wrong_code(actor: Actor, throttled: bool) -> None:
 def _way_to_confirm(request: HttpRequest) -> str:
     if identity_provider.is_of(request.user):
         return "provider"
-    return "code" if second_factor.of(user_of(request)) else "password"
+    return "code" if second_factor.find_confirmed(user_of(request)) else "password"
 
 
 def _is_proved(request: HttpRequest, way: str) -> bool:

@@ -75,7 +75,7 @@ def users_page(
 ) -> HttpResponse:
     everybody = User.objects.prefetch_related("groups").order_by("username")
     page = UsersPage(
-        users=[_row(each) for each in everybody],
+        users=[_row(user) for user in everybody],
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
         roles=ROLES,
         sessions=sessions.alive(),
@@ -94,7 +94,7 @@ def _row(user: User) -> ListedUser:
         user=user,
         role=role_of(user),
         queues=sorted(queues_of(user) or ()),
-        second_factor=second_factor.of(user) is not None,
+        second_factor=second_factor.find_confirmed(user) is not None,
         provider=identity_provider.is_of(user),
     )
 
@@ -109,8 +109,8 @@ def create(request: HttpRequest) -> HttpResponse:
     try:
         user, password = people.create(actor_of(request), *given)
     except BadInput as error:
-        return _refused(request, error)
-    return _shown_once(request, user, password)
+        return _report_refusal(request, error)
+    return _show_password_once(request, user, password)
 
 
 @sensitive_post_parameters()
@@ -122,17 +122,17 @@ def reset(request: HttpRequest, user_id: int) -> HttpResponse:
     try:
         password = people.reset_password(actor_of(request), user, request.POST.get("reason", ""))
     except BadInput as error:
-        return _refused(request, error)
-    return _shown_once(request, user, password)
+        return _report_refusal(request, error)
+    return _show_password_once(request, user, password)
 
 
-def _refused(request: HttpRequest, error: BadInput) -> HttpResponse:
+def _report_refusal(request: HttpRequest, error: BadInput) -> HttpResponse:
     page = users_page(request, {error.field: [error.message]}, request.POST)
     page.status_code = 422
     return page
 
 
-def _shown_once(request: HttpRequest, user: User, password: str) -> HttpResponse:
+def _show_password_once(request: HttpRequest, user: User, password: str) -> HttpResponse:
     page = users_page(request, new_password=PasswordShownOnce(user.get_username(), password))
     page["Cache-Control"] = "no-store"
     return page

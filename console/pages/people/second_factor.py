@@ -37,13 +37,13 @@ def page(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _page(request)
     try:
-        codes = _done(request, request.POST.get("do", ""))
+        codes = _redirect_when_done(request, request.POST.get("do", ""))
     except BadInput as error:
         return _page(request, error=f"{error.field.capitalize()} {error.message}", status=422)
     return _page(request, codes=codes)
 
 
-def _done(request: HttpRequest, wanted: str) -> list[str] | None:
+def _redirect_when_done(request: HttpRequest, wanted: str) -> list[str] | None:
     actor, user = actor_of(request), user_of(request)
     if identity_provider.is_of(user):
         raise BadInput("account", "is the provider's; set a second factor up there.")
@@ -75,8 +75,8 @@ def _page(
 def _as_it_is(user: User) -> SecondFactorPage:
     if identity_provider.is_of(user):
         return SecondFactorPage(state="provider")
-    if factor.of(user):
+    if factor.find_confirmed(user):
         return SecondFactorPage(state="on", codes_left=factor.codes_left(user))
-    if begun := factor.begun(user):
+    if begun := factor.find_pending(user):
         return SecondFactorPage(state="begun", picture=factor.picture_of(begun), key=factor.secret_of(begun))
     return SecondFactorPage(state="off")

@@ -17,7 +17,7 @@ from console.actions.plant_control import HAND_MINUTES
 from console.connections.control_server import control
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import seen_of, snapshot_of
+from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.past import past_of
 from console.pages.pipeline.pipeline_declaration import versions_at_work
@@ -163,7 +163,7 @@ def pipeline_page(
     errors: Errors | None = None,
     submitted: QueryDict | None = None,
 ) -> HttpResponse:
-    rows, loops = seen_of(request).pipeline.applications, seen_of(request).loops
+    rows, loops = get_snapshot(request).pipeline.applications, get_snapshot(request).loops
     # What is not in the snapshot is known of the present alone.
     present = past_of(request) is None
     at_work = versions_at_work() if present else {}
@@ -175,7 +175,7 @@ def pipeline_page(
     row = rows.get(name)
     if operator and row and operator not in row.operators:
         raise Http404(f"{name} has no operator {operator}.")
-    declared = _declared(name, at_work)
+    declared = _load_declaration(name, at_work)
     hides_recent = not reads_events(actor_of(request), declared)
     page = PipelinePage(
         application=name,
@@ -186,13 +186,13 @@ def pipeline_page(
         shedding=loops.get(f"{shedding.LAW.name}/{name}"),
         recent=_recent(name) if row and present and not hides_recent else [],
         hides_recent=hides_recent,
-        operator=_opened(operator, row, declared) if operator and row else None,
+        operator=_build_operator(operator, row, declared) if operator and row else None,
         criteria=_criteria(row, _holds(name) if present else {}) if row else [],
         version=at_work.get(name),
         thresholds=StateThresholds(),
         order=_order(name) if present else NO_ORDER,
         log=newest(control()) if present else [],
-        is_late=_is_late(seen_of(request)),
+        is_late=_is_late(get_snapshot(request)),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -220,24 +220,26 @@ def _recent(name: str) -> list[ComplexEvent]:
 
 def _order(name: str) -> PipelineOrder:
     try:
-        return Orders(control()).of(name)
+        return Orders(control()).load(name)
     except redis.RedisError:
         return NO_ORDER
 
 
 def _holds(name: str) -> dict[str, CriterionHold]:
     try:
-        return Controls.read(control().get(keys.PIPELINE_CONTROLS.of(name)), Controls()).held_at(time.time())
+        return Controls.read(
+            control().get(keys.PIPELINE_CONTROLS.build(name)), Controls()
+        ).list_held_criteria(time.time())
     except (redis.RedisError, BadInput):
         return {}
 
 
 def _criteria(row: ApplicationStatus, held: dict[str, CriterionHold]) -> list[ShownCriterion]:
     names = sorted({*row.controls.criteria, *row.monitored})
-    return [ShownCriterion(each, row.monitored.get(each), held.get(each)) for each in names]
+    return [ShownCriterion(name, row.monitored.get(name), held.get(name)) for name in names]
 
 
-def _opened(operator: str, row: ApplicationStatus, declared: Application | None) -> OpenedOperator:
+def _build_operator(operator: str, row: ApplicationStatus, declared: Application | None) -> OpenedOperator:
     patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
     status, edges = row.operators[operator], _edges(row)
     reads = [edge for edge in edges if edge.target == operator]
@@ -256,7 +258,7 @@ def _opened(operator: str, row: ApplicationStatus, declared: Application | None)
 
 def _edges(row: ApplicationStatus) -> list[ShownEdge]:
     """What operators give each other, with its rates."""
-    emitted = {(each.operator, each.emits): each.out_per_second for each in row.patterns.values()}
+    emitted = {(pattern.operator, pattern.emits): pattern.out_per_second for pattern in row.patterns.values()}
     return [
         ShownEdge(edge.source, edge.target, edge.type, emitted.get((edge.source, edge.type)))
         for edge in row.edges
@@ -265,13 +267,17 @@ def _edges(row: ApplicationStatus) -> list[ShownEdge]:
 
 def _sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
     """The queues that an operator's complex events go to, by type."""
-    own = {each.emits: each.out_per_second for each in row.patterns.values() if each.operator == operator}
+    own = {
+        pattern.emits: pattern.out_per_second
+        for pattern in row.patterns.values()
+        if pattern.operator == operator
+    }
     return [
         ShownSink(queue, emits, own[emits]) for emits in sorted(own) for queue in row.sinks.get(emits, [])
     ]
 
 
-def _declared(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Application | None:
+def _load_declaration(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Application | None:
     """What is at work, as declared; None when it can't be read here."""
     found = at_work.get(name)
     try:
@@ -304,7 +310,9 @@ ORDERED = {
 
 def order_page(request: HttpRequest, name: str, **shown: Any) -> HttpResponse:
     """The page again, where an order is refused."""
-    return pipeline_page(request, name if name in seen_of(request).pipeline.applications else "", **shown)
+    return pipeline_page(
+        request, name if name in get_snapshot(request).pipeline.applications else "", **shown
+    )
 
 
 @action("pipeline.steer", order_page)

@@ -53,13 +53,13 @@ class DeclarationPage(FormPage):
 
 def versions_at_work() -> dict[str, ApplicationAtWork]:
     """Application → what is at work; nothing while the control server is away."""
-    return _at_work() or {}
+    return _load_running() or {}
 
 
-def _at_work() -> dict[str, ApplicationAtWork] | None:
+def _load_running() -> dict[str, ApplicationAtWork] | None:
     """None while the control server is away."""
     try:
-        return Declarations(control()).at_work()
+        return Declarations(control()).load_running()
     except redis.RedisError:
         return None
 
@@ -74,18 +74,18 @@ def declaration(request: HttpRequest, name: str) -> HttpResponse:
 def declaration_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    at_work = _at_work()
+    at_work = _load_running()
     versions = PipelineVersion.objects.filter(application=name).select_related("owner")
     newest = versions.order_by("-number").first()
-    found = (at_work or {}).get(name)
-    if at_work is not None and found is None and newest is None and name != NEW:
+    running = (at_work or {}).get(name)
+    if at_work is not None and running is None and newest is None and name != NEW:
         raise Http404(f"No application {name} is declared.")
-    asked, shipped = request.GET.get("version"), _shipped(name)
+    asked, shipped = request.GET.get("version"), _load_shipped(name)
     as_shipped = asked == AS_SHIPPED and shipped is not None
     shown = None if as_shipped else newest
     if asked and not as_shipped:
         shown = get_object_or_404(versions, number=id_of(asked) or 0)
-    at_work_text = found.text if found else ""
+    at_work_text = running.text if running else ""
     text = shown.text if shown else (shipped or "") if as_shipped else at_work_text
     text = submitted.get("text", text) if submitted else text
     page = DeclarationPage(
@@ -96,8 +96,8 @@ def declaration_page(
         as_shipped=as_shipped,
         has_shipped=shipped is not None,
         wrong_line=wrong_line(errors or {}),
-        difference=text_difference(at_work_text, text) if found else TextDifference(),
-        version=found,
+        difference=text_difference(at_work_text, text) if running else TextDifference(),
+        version=running,
         is_answered=at_work is not None,
         of_file=OF_FILE,
         newest=newest.number if newest else 0,
@@ -108,9 +108,9 @@ def declaration_page(
     return render_page(request, page)
 
 
-def _shipped(name: str) -> str | None:
+def _load_shipped(name: str) -> str | None:
     try:
-        return Declarations(control()).shipped(name)
+        return Declarations(control()).load_shipped(name)
     except redis.RedisError:
         return None
 
@@ -122,11 +122,11 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     wrong, or None. Changes nothing.
     """
     text = request.POST.get("text", "").replace("\r\n", "\n")
-    found = versions_at_work().get(name)
-    differs = text_difference(found.text, text) if found else None
+    running = versions_at_work().get(name)
+    differs = text_difference(running.text, text) if running else None
     line = None
     try:
-        wanted = pipelines.checked_for(actor_of(request), text)
+        wanted = pipelines.parse_application_for(actor_of(request), text)
         what = f"reads {' and '.join(wanted.queues)}, {counted(len(wanted.graph.operators), 'operator')}"
         said = f"It is valid: {wanted.name} {what}. {_changes(differs)}"
     except BadInput as error:
@@ -153,7 +153,7 @@ def declare(request: HttpRequest, name: str) -> Done:
     """A new version, which runs from now on. Posted: text, version (the newest when shown), reason."""
     reason = text_of(request, "reason", "say why, for those who come after you")
     text = request.POST.get("text", "").replace("\r\n", "\n")
-    declared = pipelines.checked_for(actor_of(request), text).name
+    declared = pipelines.parse_application_for(actor_of(request), text).name
     if name not in (NEW, declared):
         raise BadInput(
             "text", f"names the application {declared}; this is {name}. Declare another as a new one."

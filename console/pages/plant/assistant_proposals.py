@@ -79,10 +79,10 @@ def proposals_page(
     now = timezone.now()
     rows = AssistantProposal.objects.select_related("token__owner", "decided_by").order_by("-pk")
     waiting = assistant_proposals.open_proposals(now).select_related("token__owner")
-    numbers = {each.pk for each in waiting}
+    numbers = {proposal.pk for proposal in waiting}
     page = AssistantProposalsPage(
-        waiting=[_shown(each, now) for each in waiting],
-        decided=[_shown(each, now) for each in rows.exclude(pk__in=numbers)[:MOST_DECIDED]],
+        waiting=[_build_row(proposal, now) for proposal in waiting],
+        decided=[_build_row(row, now) for row in rows.exclude(pk__in=numbers)[:MOST_DECIDED]],
         opened=proposal_id,
         errors=errors or {},
         submitted=submitted or {},
@@ -93,18 +93,20 @@ def proposals_page(
 @action("proposal.decide", proposals_page)
 def decide(request: HttpRequest, proposal_id: int) -> Done:
     """Posted: decision (approve, reject), hash, reason."""
-    found = get_object_or_404(AssistantProposal, pk=proposal_id)
+    proposal = get_object_or_404(AssistantProposal, pk=proposal_id)
     actor, now, url = actor_of(request), timezone.now(), reverse("proposals")
     reason = text_of(request, "reason", "say why, for who reads the audit")
     if request.POST.get("decision") == "reject":
-        assistant_proposals.reject(actor, found, reason=reason, now=now)
-        return Done(f"Proposal {found.pk} is rejected; nothing has changed.", url, {"proposal": found.pk})
+        assistant_proposals.reject(actor, proposal, reason=reason, now=now)
+        return Done(
+            f"Proposal {proposal.pk} is rejected; nothing has changed.", url, {"proposal": proposal.pk}
+        )
     hash, snapshot = request.POST.get("hash", ""), latest_snapshot()
-    made = assistant_proposals.approve(actor, found, hash, reason=reason, snapshot=snapshot, now=now)
+    made = assistant_proposals.approve(actor, proposal, hash, reason=reason, snapshot=snapshot, now=now)
     return Done(made.outcome, url, {"proposal": made.pk})
 
 
-def _shown(proposal: AssistantProposal, now: datetime) -> ShownProposal:
+def _build_row(proposal: AssistantProposal, now: datetime) -> ShownProposal:
     return ShownProposal(
         id=proposal.pk,
         act=proposal.act,

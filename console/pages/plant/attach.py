@@ -10,7 +10,7 @@ from console.accounts.access import actor_of, requires
 from console.actions import plant_registration
 from console.display.found_plant import sentences
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.plant.plant_form import FormOption, PlantForm, form_of, options_of, posted_options
+from console.pages.plant.plant_form import FormOption, PlantForm, form_of, options_of, read_options
 from queues.errors import BadInput
 from workers.documents.plants import FoundPlant
 from workers.plants.foreign import adapters
@@ -38,16 +38,16 @@ def attach(request: HttpRequest) -> HttpResponse:
         return _page(request, None, {}, None)
     try:
         kind = request.POST.get("kind", "")
-        found = plant_registration.inspect(
+        inspected = plant_registration.inspect(
             actor_of(request),
             kind,
             request.POST.get("url", ""),
             secret_environment=request.POST.get("secret_environment", ""),
-            options=posted_options(request.POST, kind),
+            options=read_options(request.POST, kind),
         )
     except BadInput as error:
         return _page(request, None, {error.field: [error.message]}, request.POST)
-    return _page(request, found, {}, request.POST)
+    return _page(request, inspected, {}, request.POST)
 
 
 def _page(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from console.display.dumbbell import Dumbbell
 from controllers.framework.reason import applied
 from queues.nodes.node_state import OVERLOADED
-from queues.stored_document import changed, shared_values
+from queues.stored_document import copy_shared_values, replace_fields
 from workers.documents.nodes import NodeStatus
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove
 from workers.documents.queues import ContainerStatus, QueueStatus
@@ -91,11 +91,11 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
-def shown(plan: PlanDocument, snapshot: Snapshot) -> ShownPlan:
+def build_view(plan: PlanDocument, snapshot: Snapshot) -> ShownPlan:
     """A plan as its page has it."""
     rows = [_move(move, snapshot, bool(plan.empties)) for move in plan.moves]
     return ShownPlan(
-        **shared_values(changed(plan, reason=applied(plan.reason)), PlanDocument),
+        **copy_shared_values(replace_fields(plan, reason=applied(plan.reason)), PlanDocument),
         headline=headline(plan),
         state_words=STATES[plan.state],
         dumbbells=dumbbells(plan, snapshot),
@@ -136,7 +136,7 @@ def _move(move: PlanMove, snapshot: Snapshot, empties: bool) -> ShownMove:
     source = queue.containers.get(move.source, ContainerStatus())
     travels = empties and queue.kind == "jobs" and source.waiting_bytes is not None and source.points
     return ShownMove(
-        **shared_values(move, PlanMove),
+        **copy_shared_values(move, PlanMove),
         events_per_second=None if rate is None else rate * move.points / 1000,
         expected_bytes=(source.waiting_bytes or 0) * min(1.0, move.points / source.points) if travels else 0,
     )

@@ -16,9 +16,9 @@ from console.actions.proposals import plans as planning
 from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import seen_of, snapshot_of
+from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.plant.plan_view import ShownPlan, shown
+from console.pages.plant.plan_view import ShownPlan, build_view
 from console.pages.plant.plant import node_page, nodes_page
 from console.pages.queues.queues import queue_page
 from queues.errors import BadInput
@@ -83,16 +83,16 @@ def plans_page(
     submitted: QueryDict | None = None,
     opened: Plan | None = None,
 ) -> HttpResponse:
-    snapshot = seen_of(request)
+    snapshot = get_snapshot(request)
     rows = Plan.objects.select_related("owner")
     waiting = rows.filter(state__in=OPEN).order_by("created_at", "pk")
     ended = Paginator(rows.exclude(state__in=OPEN).order_by("-created_at", "-pk"), PER_PAGE)
     page_obj = ended.get_page(request.GET.get("page"))
     page = PlansPage(
-        open_plans=[shown(whole(each), snapshot) for each in waiting],
-        ended=[shown(whole(each), snapshot) for each in page_obj.object_list],
+        open_plans=[build_view(whole(each), snapshot) for each in waiting],
+        ended=[build_view(whole(each), snapshot) for each in page_obj.object_list],
         page_obj=page_obj,
-        plan=shown(whole(opened), snapshot) if opened else None,
+        plan=build_view(whole(opened), snapshot) if opened else None,
         approval=_approval(actor_of(request), opened) if opened else None,
         undone_by=opened.undone_by.order_by("-pk").first() if opened else None,
         proposals_waiting=assistant_proposals.open_proposals(timezone.now()).count(),
@@ -109,7 +109,7 @@ def _approval(actor: Actor, plan: Plan) -> VisitorApproval:
     return VisitorApproval(planning.approvals_needed(actor), approvals, another_refusal(plan, actor.user))
 
 
-def _opened(made: Plan, message: str) -> Done:
+def _open_plan(made: Plan, message: str) -> Done:
     url = reverse("plan", args=[made.pk])
     return Done(message, url, {"plan": made.pk, "go": url})
 
@@ -119,7 +119,7 @@ def rebalance(request: HttpRequest) -> Done:
     """Posted: goal (below-busy, band). Opens the plan; "nothing to move" is refused with the reason."""
     goal = request.POST.get("goal", "below-busy")
     made = planning.propose_rebalance(actor_of(request), goal, snapshot_of(request), timezone.now())
-    return _opened(made, f"Plan {made.pk} waits for approval.")
+    return _open_plan(made, f"Plan {made.pk} waits for approval.")
 
 
 def use_page(request: HttpRequest, **refusal: Any) -> HttpResponse:
@@ -139,10 +139,10 @@ def use(request: HttpRequest) -> Done:
     reason, now, actor = request.POST.get("reason", ""), timezone.now(), actor_of(request)
     if wanted == "drain":
         made = planning.propose_drain(actor, name, reason, snapshot_of(request), now)
-        return _opened(made, f"Plan {made.pk} to drain {name} waits for approval.")
+        return _open_plan(made, f"Plan {made.pk} to drain {name} waits for approval.")
     if wanted == "give-back":
         made = planning.propose_give_back(actor, name, reason, snapshot_of(request), now)
-        return _opened(made, f"Plan {made.pk} gives {name} its points again; it waits for approval.")
+        return _open_plan(made, f"Plan {made.pk} gives {name} its points again; it waits for approval.")
     if wanted == "cordon":
         planning.cordon(actor, name, reason, now, control())
         return Done(f"{name} keeps what it has and takes no new points.", reverse("node", args=[name]))
@@ -175,8 +175,8 @@ def points(request: HttpRequest, name: str) -> Done:
             digest=request.POST.get("digest", ""),
         )
     except BadInput as error:
-        raise _at_field(error) from None
-    return _opened(made, f"Plan {made.pk} waits for approval.")
+        raise _move_error_to_field(error) from None
+    return _open_plan(made, f"Plan {made.pk} waits for approval.")
 
 
 def _whole(text: str, field: str) -> int:
@@ -186,13 +186,13 @@ def _whole(text: str, field: str) -> int:
     return value
 
 
-def _at_field(error: BadInput) -> BadInput:
+def _move_error_to_field(error: BadInput) -> BadInput:
     """`points.n1` is the field points-n1 on the page."""
     kind, _, node = error.field.partition(".")
     return BadInput(POINTS + node, error.message) if kind == "points" and node else error
 
 
-def _found(plan_id: int) -> Plan:
+def _find_plan(plan_id: int) -> Plan:
     return get_object_or_404(Plan, pk=plan_id)
 
 
@@ -202,7 +202,7 @@ def approve(request: HttpRequest, plan_id: int) -> Done:
     posted = request.POST
     made = planning.approve(
         actor_of(request),
-        _found(plan_id),
+        _find_plan(plan_id),
         posted.get("hash", ""),
         posted.get("reason", ""),
         snapshot_of(request),
@@ -219,14 +219,14 @@ def approve(request: HttpRequest, plan_id: int) -> Done:
 @action("plan.approve", plan_page)
 def reject(request: HttpRequest, plan_id: int) -> Done:
     """Posted: reason."""
-    planning.reject(actor_of(request), _found(plan_id), request.POST.get("reason", ""), timezone.now())
+    planning.reject(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
     return Done(f"Plan {plan_id} is rejected; nothing was moved.", reverse("plan", args=[plan_id]))
 
 
 @action("plan.stop", plan_page)
 def stop(request: HttpRequest, plan_id: int) -> Done:
     """Posted: reason."""
-    planning.stop(actor_of(request), _found(plan_id), request.POST.get("reason", ""), timezone.now())
+    planning.stop(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
     return Done(f"Plan {plan_id} is stopped; what has moved stays.", reverse("plan", args=[plan_id]))
 
 
@@ -235,9 +235,9 @@ def roll_back(request: HttpRequest, plan_id: int) -> Done:
     """Posted: reason. Opens the plan with the inverse moves."""
     made = planning.roll_back(
         actor_of(request),
-        _found(plan_id),
+        _find_plan(plan_id),
         request.POST.get("reason", ""),
         snapshot_of(request),
         timezone.now(),
     )
-    return _opened(made, f"Plan {made.pk} rolls plan {plan_id} back; it waits for approval.")
+    return _open_plan(made, f"Plan {made.pk} rolls plan {plan_id} back; it waits for approval.")

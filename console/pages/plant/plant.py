@@ -12,14 +12,14 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions.loops import THRESHOLDS, override_thresholds
 from console.connections.control_server import control
-from console.display.override_words import ending_of, instead_words
+from console.display.override_words import describe_end, instead_words
 from console.display.worst_first import RankedSubject, worst_first
 from console.input.form_values import expiry_of, is_untouched, number_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import seen_of, snapshot_of
+from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.past import time_shown
-from console.pages.plant.plant_view import AttachedPlant, attached_of
+from console.pages.plant.plant_view import AttachedPlant, list_attached
 from queues.models import Node
 from queues.nodes.node_state import SILENT
 from workers.control.ledger import runs
@@ -28,7 +28,7 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.parts import Parts, unready
 from workers.models import LedgerEntry, Override
 from workers.placement import give_back
-from workers.steering.overrides import in_force_at
+from workers.steering.overrides import list_active_at
 
 LATEST_DECISIONS = 5
 WORST = 5
@@ -81,19 +81,19 @@ class WorkersPage(ConsolePage):
 @requires("plant.view")
 def overview(request: HttpRequest) -> HttpResponse:
     """What is worst, and what the loops did last."""
-    worst, attached = worst_first(snapshot_of(request)), attached_of(seen_of(request))
+    worst, attached = worst_first(snapshot_of(request)), list_attached(get_snapshot(request))
     page = OverviewPage(
         decisions=runs.news(time_shown(request), LATEST_DECISIONS),
         worst=worst[:WORST],
         worst_queues=[row for row in worst if row.kind == "queue"][:WORST],
-        starting=_starting(seen_of(request).parts),
+        starting=_list_starting_parts(get_snapshot(request).parts),
         attached=attached[:MOST_ATTACHED],
         more_attached=max(0, len(attached) - MOST_ATTACHED),
     )
     return render_page(request, page, "flow")
 
 
-def _starting(parts: Parts) -> Parts:
+def _list_starting_parts(parts: Parts) -> Parts:
     """The checklist of a start; empty once all have run."""
     return dict(sorted(parts.items())) if unready(parts) else {}
 
@@ -122,14 +122,14 @@ def node_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
-    queues, row = seen_of(request).queues, seen_of(request).nodes.get(name)
+    queues, row = get_snapshot(request).queues, get_snapshot(request).nodes.get(name)
     page = NodePage(
         name=name,
         node=found,
         row=row,
         can_get_back=row is not None and row.state not in SILENT and give_back.offers(name, row.points),
         queues_here=[queue for queue, shown in queues.items() if name in shown.containers],
-        overrides=in_force_at(time_shown(request)).filter(node=found).select_related("owner"),
+        overrides=list_active_at(time_shown(request)).filter(node=found).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -154,9 +154,11 @@ def thresholds(request: HttpRequest, name: str) -> Done:
         control=control(),
         expiry=expiry_of(request.POST),
     )
-    what = " and ".join(f"{each.name.removesuffix('_threshold')} at {each.value:g}" for each in made)
-    message = f"{name} is {what} of capacity {ending_of(made[0])}.{instead_words(made)}"
-    return Done(message, reverse("node", args=[name]), {"overrides": [each.pk for each in made]})
+    what = " and ".join(
+        f"{override.name.removesuffix('_threshold')} at {override.value:g}" for override in made
+    )
+    message = f"{name} is {what} of capacity {describe_end(made[0])}.{instead_words(made)}"
+    return Done(message, reverse("node", args=[name]), {"overrides": [override.pk for override in made]})
 
 
 @require_safe

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from django.http import QueryDict
 
-from console.input.form_values import filled_form
+from console.input.form_values import fill_form
 from console.pages.frame.page import Errors
 from console.pages.frame.wrong_line import wrong_line
 from workers.plants.foreign import adapters
@@ -43,7 +43,7 @@ class FormOption:
 
 def form_of(editing: RegisteredPlant | None, submitted: QueryDict | None, kind: str = "weir") -> PlantForm:
     given = {"kind": kind} if editing is None else {name: getattr(editing, name) for name in REACHED}
-    return filled_form(PlantForm, submitted or given)
+    return fill_form(PlantForm, submitted or given)
 
 
 def options_of(
@@ -70,7 +70,7 @@ def options_of(
             yield replace(option, value=submitted.get(option.field, "")) if submitted else option
 
 
-def posted_options(posted: QueryDict, kind: str) -> dict[str, str]:
+def read_options(posted: QueryDict, kind: str) -> dict[str, str]:
     """Those of this kind; a kind that is not known has none."""
     known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
     return {name: posted.get(f"{kind}.{name}", "").strip() for name in known}

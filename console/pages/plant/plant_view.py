@@ -13,8 +13,8 @@ from workers.documents.loops import LoopStatus
 from workers.documents.plants import OrderStatus, PlantHolder, PlantSection, PlantStatus, SensorStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
-from workers.plants.orders import why_unreached
-from workers.plants.registry import LOCAL, why_unseen
+from workers.plants.orders import explain_unreached
+from workers.plants.registry import LOCAL, explain_unseen
 from workers.plants.topology import topology_of
 
 MOST_CHARTED, NAMED = 6, 3
@@ -125,10 +125,10 @@ class AttachedPlant:
     wrong: list[str]
 
 
-def attached_of(snapshot: Snapshot) -> list[AttachedPlant]:
+def list_attached(snapshot: Snapshot) -> list[AttachedPlant]:
     """Those with which something is wrong first."""
     found = [
-        AttachedPlant(name=name, shown=shown(snapshot, name), status=row, wrong=_wrong(name, row))
+        AttachedPlant(name=name, shown=build_view(snapshot, name), status=row, wrong=_wrong(name, row))
         for name, row in snapshot.plants.items()
     ]
     return sorted(found, key=lambda each: (each.status.state == "seen", not each.wrong, each.name))
@@ -137,14 +137,14 @@ def attached_of(snapshot: Snapshot) -> list[AttachedPlant]:
 def _wrong(name: str, row: PlantStatus) -> list[str]:
     """What is wrong now: whether it answers first, as the rest is of when it did."""
     if row.error is not None:
-        return [f"{why_unseen(name, row).rstrip('.')}."]
+        return [f"{explain_unseen(name, row).rstrip('.')}."]
     missed, queues = len(row.missed_workers), list(row.unserved_queues)
-    found = [f"{unreached}." for unreached in [why_unreached(row)] if unreached]
+    found = [f"{unreached}." for unreached in [explain_unreached(row)] if unreached]
     found += [f"{counted(missed, 'worker')} stopped answering."] if missed else []
     return found + ([f"Nobody takes from {listed(queues[:NAMED])}."] if queues else [])
 
 
-def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
+def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:
     """The plant as the snapshot has it; what was last seen of it where it is stale."""
     if snapshot is None:
         return ShownPlant(name, "weir", "unseen", None, "there is no snapshot yet", None, None, None)
@@ -159,7 +159,7 @@ def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
     held = row.steered_by or PlantHolder()
     holder = held.holder or (topology.holder if topology else None)
     until = held.until or (topology.held_until if topology else None)
-    error = None if row.error is None else why_unseen(name, row)
+    error = None if row.error is None else explain_unseen(name, row)
     state, age = row.state, row.age_seconds
     return ShownPlant(
         name,
@@ -174,14 +174,14 @@ def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
         groups_of(row.groups),
         [ShownSensor(each, status) for each, status in row.sensors.items()],
         row.orders,
-        why_unreached(row),
+        explain_unreached(row),
     )
 
 
 def groups_of(groups: Mapping[str, ConsumerGroup]) -> list[ShownGroup]:
     """The one that is furthest behind first; those of which no lag is known last."""
-    found = [ShownGroup(name, status) for name, status in groups.items()]
-    return sorted(found, key=lambda each: (-(each.status.lag_seconds or -1.0), each.name))
+    groups_shown = [ShownGroup(name, status) for name, status in groups.items()]
+    return sorted(groups_shown, key=lambda group: (-(group.status.lag_seconds or -1.0), group.name))
 
 
 def _local(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:
@@ -195,7 +195,9 @@ def settable_tasks(plant: ShownPlant) -> int | None:
     """Those that can be set."""
     if plant.topology is None:
         return None
-    return sum(each.parallelism for each in plant.topology.operators.values() if each.fixed is None)
+    return sum(
+        operator.parallelism for operator in plant.topology.operators.values() if operator.fixed is None
+    )
 
 
 def operators_of(topology: MeasuredTopology) -> list[ShownOperator]:
@@ -238,29 +240,29 @@ def _task(name: str, measures: Mapping[str, float | None]) -> ShownTask:
 
 def lanes_of(operators: Sequence[ShownOperator], paths: Sequence[ShownPath]) -> list[str]:
     """Of the plant's course: all where tasks can be set, else what is measured."""
-    if any(each.settable for each in operators):
+    if any(operator.settable for operator in operators):
         return ["rate", "latency", "tasks"]
-    sources = [each for each in operators if each.kind == "source"]
-    rate = ["rate"] if any(each.out_per_second is not None for each in sources) else []
-    return [*rate, "latency"] if any(each.latency_seconds is not None for each in paths) else rate
+    sources = [operator for operator in operators if operator.kind == "source"]
+    rate = ["rate"] if any(source.out_per_second is not None for source in sources) else []
+    return [*rate, "latency"] if any(path.latency_seconds is not None for path in paths) else rate
 
 
 def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
     """The slowest first; those whose latency isn't known last."""
-    found = [
+    paths = [
         ShownPath(name, path, topology.path_latency_seconds(path)) for name, path in topology.paths.items()
     ]
-    return sorted(found, key=lambda each: -(each.latency_seconds or -1.0))
+    return sorted(paths, key=lambda each: -(each.latency_seconds or -1.0))
 
 
 def loops_of(snapshot: Snapshot, name: str) -> list[PlantLoop]:
     """The loops that set its tasks; one that acts first, then those of all of it."""
-    found = [
+    loops = [
         PlantLoop(loop, row, None if name == LOCAL else report_of(row.id))
         for loop, row in snapshot.loops.items()
         if row.target.get("plant") == name
         or (name == LOCAL and row.law.startswith("parallelism") and "application" in row.target)
     ]
     return sorted(
-        found, key=lambda row: (row.status.mode not in Loop.ACTING, "operator" in row.status.target)
+        loops, key=lambda row: (row.status.mode not in Loop.ACTING, "operator" in row.status.target)
     )

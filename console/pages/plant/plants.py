@@ -19,20 +19,20 @@ from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.input.shown_digest import digest_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import seen_of, snapshot_of
+from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.plant.plant_form import FormOption, PlantForm, form_of, options_of, posted_options
+from console.pages.plant.plant_form import FormOption, PlantForm, form_of, options_of, read_options
 from console.pages.plant.plant_view import (
     PlantLoop,
     ShownOperator,
     ShownPath,
     ShownPlant,
+    build_view,
     lanes_of,
     loops_of,
     operators_of,
     paths_of,
     settable_tasks,
-    shown,
 )
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
@@ -43,7 +43,7 @@ from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic, PlantConfused, PlantSilent
 from workers.plants.published import PublishedPlant
-from workers.plants.registry import LOCAL, seen
+from workers.plants.registry import LOCAL, find_topology
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ def plants_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, **_: Any
 ) -> HttpResponse:
     snapshot = snapshot_of(request)
-    rows = {row.name: row for row in adapters.registered()}
+    rows = {row.name: row for row in adapters.list_adapters()}
     found = [
         ListedPlant(
-            rows.get(name), each := shown(snapshot, name), settable_tasks(each), _title(rows.get(name))
+            rows.get(name), each := build_view(snapshot, name), settable_tasks(each), _title(rows.get(name))
         )
         for name in (LOCAL, *rows)
     ]
@@ -116,7 +116,7 @@ def plants_page(
         kinds=list(adapters.kinds().values()),
         options=list(options_of(editing, submitted, errors)),
         editing=editing,
-        digest=digest_of(plant_registration.described(editing)) if editing else "",
+        digest=digest_of(plant_registration.describe_registration(editing)) if editing else "",
         form=form_of(editing, submitted),
         errors=errors or {},
         submitted=submitted or {},
@@ -138,36 +138,36 @@ def plant_page(
     if row is None and name != LOCAL:
         raise Http404(f"No plant {name} is registered.")
     snapshot = snapshot_of(request)
-    found = shown(snapshot, name)
+    found = build_view(snapshot, name)
     topology = found.topology
     operators = operators_of(topology) if topology else []
     paths = paths_of(topology) if topology else []
-    settable = [each for each in operators if each.settable]
+    settable = [operator for operator in operators if operator.settable]
     page = PlantPage(
         shown=found,
         row=row,
         title=_title(row),
         is_local=name == LOCAL,
         operators=operators,
-        tasks=sum(each.parallelism for each in settable),
+        tasks=sum(operator.parallelism for operator in settable),
         paths=paths,
         settable=settable,
         lanes=lanes_of(operators, paths),
-        loops=loops_of(seen_of(request), name),
+        loops=loops_of(get_snapshot(request), name),
         hand_minutes=int(plant_control.HAND_MINUTES),
         interventions=adapters.kinds()[row.kind].interventions
         if row and row.kind in adapters.kinds()
         else (),
-        in_force=_in_force(name) if row else (),
+        in_force=_list_active(name) if row else (),
         errors=errors or {},
         submitted=submitted or {},
     )
     return render_page(request, page, "plants")
 
 
-def _in_force(name: str) -> Sequence[Intervention] | None:
+def _list_active(name: str) -> Sequence[Intervention] | None:
     try:
-        return interventions.in_force(control(), name)
+        return interventions.list_active(control(), name)
     except redis.RedisError:
         return None
 
@@ -190,7 +190,7 @@ def register(request: HttpRequest) -> Done:
             kind,
             request.POST.get("url", ""),
             secret_environment=request.POST.get("secret_environment", ""),
-            options=posted_options(request.POST, kind),
+            options=read_options(request.POST, kind),
             reason=request.POST.get("reason", ""),
             changes=request.POST.get("changes") == name,
             digest=request.POST.get("digest", ""),
@@ -221,7 +221,7 @@ def tasks(request: HttpRequest, name: str) -> Done:
         plant_control.set_by_hand(
             actor_of(request),
             elastic,
-            _seen(request, name),
+            _find_topology(request, name),
             {operator: int(wanted)},
             control(),
             minutes=minutes,
@@ -286,13 +286,13 @@ def _refusals() -> Iterator[None]:
         raise BadInput("plant", str(error)) from error
 
 
-def _seen(request: HttpRequest, name: str) -> MeasuredTopology:
+def _find_topology(request: HttpRequest, name: str) -> MeasuredTopology:
     snapshot = snapshot_of(request)
     if snapshot is None:
         raise PlantSilent("There is no snapshot yet.")
     if old := plant_control.too_old(snapshot, timezone.now()):
         raise PlantSilent(old)
-    return seen(snapshot, name)
+    return find_topology(snapshot, name)
 
 
 def _adapter(request: HttpRequest, name: str) -> AbstractContextManager[Elastic]:

@@ -39,19 +39,19 @@ def processes_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     actor, opened = actor_of(request), request.GET.get("log", "")
-    found: list[ProcessRow] = []
+    rows: list[ProcessRow] = []
     lines: list[str] = []
     said = dict(errors or {})
     try:
-        found = actions.processes(actor) if supervisor.is_there() else []
-        lines = actions.log_lines(actor, opened) if opened and found else []
+        rows = actions.processes(actor) if supervisor.is_there() else []
+        lines = actions.log_lines(actor, opened) if opened and rows else []
     except NoSupervisor as error:
         said["supervisor"] = [str(error)]
     except BadInput as error:
         said[error.field], opened = [error.message], ""
     page = ProcessesPage(
         supervised=supervisor.is_there(),
-        processes=found,
+        processes=rows,
         opened=opened,
         lines=lines,
         errors=said,

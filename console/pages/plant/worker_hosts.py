@@ -11,17 +11,17 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions.queues import stops
 from console.connections.control_server import control
-from console.display.override_words import ending_of, instead_words
+from console.display.override_words import describe_end, instead_words
 from console.display.subject_pages import is_known_host
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import seen_of, snapshot_of
+from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.past import past_of, time_shown
 from workers.documents.hosts import HostStatus
 from workers.documents.loops import LoopStatus
 from workers.models import Override
-from workers.steering.overrides import in_force_at
+from workers.steering.overrides import list_active_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ def worker_host(request: HttpRequest, name: str) -> HttpResponse:
 def worker_host_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    seen = seen_of(request)
+    seen = get_snapshot(request)
     row = seen.hosts.get(name)
     has_snapshot = snapshot_of(request) is not None
     if row is None and has_snapshot and past_of(request) is None and not is_known_host(name):
@@ -61,7 +61,7 @@ def worker_host_page(
             if row is not None and each.role == row.role and other != name and each.draining is None
         ],
         loop=next((loop for loop in seen.loops.values() if loop.target.get("host") == name), None),
-        overrides=in_force_at(time_shown(request)).filter(host=name).select_related("owner"),
+        overrides=list_active_at(time_shown(request)).filter(host=name).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -79,6 +79,6 @@ def drain(request: HttpRequest, name: str) -> Done:
         expiry=expiry_of(request.POST),
         control=control(),
     )
-    said = f"{name} takes no new work {ending_of(made)}; what runs there is finished."
+    said = f"{name} takes no new work {describe_end(made)}; what runs there is finished."
     said += instead_words([made])
     return Done(said, reverse("worker-host", args=[name]), {"overrides": [made.pk]})

@@ -20,7 +20,7 @@ from console.display.formats import typed
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.keyset import chosen_or_refused, span_of
+from console.pages.frame.keyset import read_filter, span_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Queue
@@ -88,8 +88,8 @@ def letters_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     # A form that was refused is shown over the filter it was made from.
-    asked = _asked(submitted) if submitted else request.GET
-    wanted, wrong = chosen_or_refused(filter_of, asked)
+    asked = _read_filter(submitted) if submitted else request.GET
+    wanted, wrong = read_filter(filter_of, asked)
     none, actor = FoundDeadLetters([], [], False), actor_of(request)
     found = dead_letters.search(wanted, actor) if wanted is not None else none
     page_obj = Paginator(found.letters, PAGE_ROWS).get_page(asked.get("page"))
@@ -99,8 +99,8 @@ def letters_page(
         listing=found,
         page_obj=page_obj,
         groups=[
-            LinkedErrorGroup(**vars(each), query=_query(asked, queue=each.queue, error=each.error))
-            for each in found.groups()
+            LinkedErrorGroup(**vars(group), query=_query(asked, queue=group.queue, error=group.error))
+            for group in found.groups()
         ],
         filters=asked,
         carried={name: asked.get(name, "") for name in (*FILTER, "page") if asked.get(name)},
@@ -120,7 +120,7 @@ def _query(asked: Mapping[str, str], **more: str) -> str:
     return query.urlencode()
 
 
-def _asked(submitted: QueryDict) -> QueryDict:
+def _read_filter(submitted: QueryDict) -> QueryDict:
     """The filter that a form of dead letters carries with it."""
     query = QueryDict(mutable=True)
     query.update({name: str(submitted[name]) for name in (*FILTER, "page") if submitted.get(name)})
@@ -143,7 +143,7 @@ def letter_page(
     submitted: QueryDict | None = None,
 ) -> HttpResponse:
     get_object_or_404(Queue, name=queue)
-    found, unreachable = _found(request, queue, node, dead_id)
+    found, unreachable = _find_letter(request, queue, node, dead_id)
     row = _row(request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), found)
     event = found.events[row] if found and found.events else None
     page = DeadLetterPage(
@@ -154,7 +154,7 @@ def letter_page(
         unreachable=unreachable,
         row=row,
         event_id=event["id"] if event else None,
-        form=_typed(submitted) if submitted else _as_text(event),
+        form=_read_event(submitted) if submitted else _as_text(event),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -163,16 +163,18 @@ def letter_page(
 
 @require_safe
 @requires("queue.peek")
-def stored(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
+def download_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
     """The letter's bytes as a file, also when they can't be read; the letter's page when it is gone."""
     demand(actor_of(request), "queue.peek", [queue])
-    found, _ = _found(request, queue, node, dead_id)
+    found, _ = _find_letter(request, queue, node, dead_id)
     return dead_letters.download(found) if found else letter_page(request, queue, node, dead_id)
 
 
-def _found(request: HttpRequest, queue: str, node: str, dead_id: str) -> tuple[NamedDeadLetter | None, bool]:
+def _find_letter(
+    request: HttpRequest, queue: str, node: str, dead_id: str
+) -> tuple[NamedDeadLetter | None, bool]:
     try:
-        return dead_letters.opened(actor_of(request), queue, node, dead_id), False
+        return dead_letters.open_letter(actor_of(request), queue, node, dead_id), False
     except BadInput:
         return None, False
     except NodeUnavailable:
@@ -193,7 +195,7 @@ def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
     return {**cells, "time": time, "value": typed(event["value"])}
 
 
-def _typed(submitted: QueryDict) -> dict[str, str]:
+def _read_event(submitted: QueryDict) -> dict[str, str]:
     return {field: submitted.get(EVENT + field, "") for field in EDITABLE}
 
 
@@ -208,7 +210,7 @@ def act(request: HttpRequest) -> Done:
         raise BadInput("action", f"takes {' or '.join(dead_letter_steering.ACTIONS)}.")
     admit(actor, f"dead_letters.{wanted}")
     if posted.get("all"):
-        names = dead_letter_steering.all_matching(
+        names = dead_letter_steering.list_matching(
             actor,
             filter_of(posted),
             time_of(posted.get("through", ""), "through"),
@@ -216,7 +218,7 @@ def act(request: HttpRequest) -> Done:
             int(number_of(posted.get("count", ""), "count")),
         )
     else:
-        names = dead_letters.chosen(posted.getlist("letter"))
+        names = dead_letters.parse_names(posted.getlist("letter"))
     report = dead_letter_steering.act(
         actor, wanted, names, posted.get("reason", ""), posted.get("confirm", "")
     )
@@ -238,7 +240,7 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
     found = dead_letters.find(queue, node, dead_id)
     event = found.events[row] if found and 0 <= row < len(found.events) else None
     try:
-        given = _read(_touched(posted, _as_text(event)))
+        given = _read(_list_changed_fields(posted, _as_text(event)))
         mended = dead_letter_steering.fix(actor, name, row, given, reason, timezone.now())
     except BadInput as error:
         raise BadInput(
@@ -248,7 +250,7 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
     return Done("The event is changed; it can be put in again.", url, {"go": url})
 
 
-def _touched(posted: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str]:
+def _list_changed_fields(posted: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str]:
     """The fields that somebody has changed: what a browser sends of the others is not all that is in them."""
     given = {field: posted[EVENT + field] for field in EDITABLE if EVENT + field in posted}
     return {

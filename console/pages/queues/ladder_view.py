@@ -61,7 +61,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
     if loop is None:
         return None
     now = timezone.now()
-    held = overrides.counted_on(loop, now)
+    held = overrides.list_effective(loop, now)
     cap = overrides.effective_parameters(LAW, loop.parameters, held, now)["cap"]
     mode = overrides.mode_of(loop, held, now)
     entry = ledger.last_entry(loop)

@@ -7,7 +7,7 @@ from django.utils import timezone
 from console.accounts.access import actor_of
 from console.actions.queues import stops
 from console.connections.control_server import control
-from console.display.override_words import ending_of, instead_words
+from console.display.override_words import describe_end, instead_words
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.queues.queues import queue_page
@@ -32,5 +32,7 @@ def pause(request: HttpRequest, name: str) -> Done:
         expiry=expiry_of(request.POST),
         control=control(),
     )
-    said = f"{part.capitalize()} of {name} is paused {ending_of(made)}: {MEANS[part]}.{instead_words([made])}"
+    said = (
+        f"{part.capitalize()} of {name} is paused {describe_end(made)}: {MEANS[part]}.{instead_words([made])}"
+    )
     return Done(said, reverse("queue", args=[name]), {"overrides": [made.pk]})

@@ -111,12 +111,12 @@ def fields_of(posted: Mapping[str, str]) -> dict[str, Any]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInput("handler_options", f"is no JSON ({str(error)[:80]}).") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise BadInput("handler_options", 'takes a JSON object, such as {"rows": 500}.')
-    return found
+    return document
 
 
 @require_POST
@@ -125,14 +125,14 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     """Posted: the form. Answers what it would change, {"sentence", "rows"}, and changes nothing."""
     queue = get_object_or_404(Queue, name=name)
     try:
-        found = queue_definitions.preview(actor_of(request), queue, fields_of(request.POST))
+        previewed = queue_definitions.preview(actor_of(request), queue, fields_of(request.POST))
     except ConfirmationNeeded as needed:
         return JsonResponse({"sentence": str(needed), "rows": []})
     except BadInput as error:
         return JsonResponse(
             {"sentence": f"{error.field.replace('_', ' ').capitalize()} {error.message}", "rows": []}
         )
-    lines = found.lines()
+    lines = previewed.lines()
     said = (
         f"{len(lines)} field{'' if len(lines) == 1 else 's'} would change."
         if lines
@@ -144,7 +144,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
 @action("queue.define", definition_page)
 def change(request: HttpRequest, name: str) -> Done:
     """Posted: the fields, digest (of the queue as it was shown), reason."""
-    found = queue_definitions.change(
+    changed = queue_definitions.change(
         actor_of(request),
         name,
         fields_of(request.POST),
@@ -154,7 +154,7 @@ def change(request: HttpRequest, name: str) -> Done:
         control=control(),
     )
     url = reverse("queue", args=[name])
-    return Done(f"{name} is changed: {'; '.join(found.lines())}.", url, {"go": url})
+    return Done(f"{name} is changed: {'; '.join(changed.lines())}.", url, {"go": url})
 
 
 @action("queue.define", new_page)

@@ -13,7 +13,7 @@ from console.accounts.access import actor_of, requires
 from console.actions import dead_letters
 from console.actions.dead_letters import NamedDeadLetter
 from console.input.shown_digest import digest_of
-from console.pages.frame.frame import seen_of
+from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.past import past_of, time_shown
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
@@ -25,7 +25,7 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Override
-from workers.steering.overrides import in_force_at
+from workers.steering.overrides import list_active_at
 
 LETTERS = 5
 
@@ -83,14 +83,14 @@ def queue_page(
 ) -> HttpResponse:
     found = get_object_or_404(Queue, name=name)
     letters = dead_letters.newest(found, LETTERS, actor_of(request))
-    division = division_of(found, seen_of(request))
+    division = division_of(found, get_snapshot(request))
     page = QueuePage(
         name=name,
         queue=found,
-        row=seen_of(request).queues.get(name),
+        row=get_snapshot(request).queues.get(name),
         pauses=pauses_of(name, time_shown(request)),
         division=division,
-        division_digest=digest_of({each.node: each.points for each in division if each.points}),
+        division_digest=digest_of({point.node: point.points for point in division if point.points}),
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
         ladder=ladder_of(name) if past_of(request) is None else None,  # as of now
@@ -103,7 +103,7 @@ def queue_page(
 
 def pauses_of(name: str, now: datetime) -> QuerySet[Override]:
     """The overrides that pause a queue."""
-    return in_force_at(now).filter(queue=name, name__in=PARTS, law="", node=None).select_related("owner")
+    return list_active_at(now).filter(queue=name, name__in=PARTS, law="", node=None).select_related("owner")
 
 
 def division_of(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
@@ -113,12 +113,12 @@ def division_of(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
     """
     held = dict(queue.containers.values_list("node__name", "points"))
     return [
-        PointsOfNode(node.name, held.get(node.name, 0), _closed(node, snapshot.nodes.get(node.name)))
+        PointsOfNode(node.name, held.get(node.name, 0), _explain_closed(node, snapshot.nodes.get(node.name)))
         for node in Node.objects.order_by("name")
     ]
 
 
-def _closed(node: Node, seen: NodeStatus | None) -> str:
+def _explain_closed(node: Node, seen: NodeStatus | None) -> str:
     if node.drained:
         return "drained"
     if node.cordoned:

@@ -32,13 +32,13 @@ class WaitingEventsPage(FormPage):
 
 @require_safe
 @requires("queue.peek")
-def waiting(request: HttpRequest, name: str) -> HttpResponse:
+def show_waiting_events(request: HttpRequest, name: str) -> HttpResponse:
     """The form, and with `node` the events: order (newest or oldest), events (how many)."""
     queue = get_object_or_404(Queue, name=name)
     found, errors, status = None, {}, 200
     if "node" in request.GET:
         try:
-            found = waiting_events.peek_at(actor_of(request), _asked(request, name))
+            found = waiting_events.peek_at(actor_of(request), _read_options(request, name))
         except BadInput as error:
             errors, status = {error.field: [error.message]}, 422
         except NodeUnavailable:
@@ -57,7 +57,7 @@ def waiting(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, page, "frame", status)
 
 
-def _asked(request: HttpRequest, queue: str) -> PeekRequest:
+def _read_options(request: HttpRequest, queue: str) -> PeekRequest:
     events = number_of(request.GET.get("events", str(FEW_EVENTS)), "events")
     order = request.GET.get("order", ORDERS[0])
     return PeekRequest(queue, request.GET["node"], order, events)  # type: ignore[arg-type]

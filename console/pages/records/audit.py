@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import ACTIONS, requires
 from console.audit.audit_log import AuditFilter
 from console.models import AuditEntry
-from console.pages.frame.keyset import FilteredList, listing, span_of
+from console.pages.frame.keyset import FilteredList, build_listing, span_of
 from console.pages.frame.page import ConsolePage, render_page
 
 TEXTS = ("actor", "action", "target", "text", "address", "request")
@@ -35,5 +35,5 @@ class AuditListPage(FilteredList, ConsolePage):
 @requires("audit.view")
 def audit(request: HttpRequest) -> HttpResponse:
     """The list that the address asks for."""
-    listed = listing(request, filter_of, AuditEntry.objects.all())
+    listed = build_listing(request, filter_of, AuditEntry.objects.all())
     return render_page(request, AuditListPage(**vars(listed), actions=sorted(ACTIONS)), "frame")

@@ -45,7 +45,7 @@ class CostsPage(ConsolePage):
 def page(request: HttpRequest) -> HttpResponse:
     """`?loop=ID&hours=…`; without a loop, of the plant alone."""
     errors: dict[str, list[str]] = {}
-    plant, found, hours, now, status = None, None, FIRST_HOURS, timezone.now(), 200
+    plant, costs_of_loop, hours, now, status = None, None, FIRST_HOURS, timezone.now(), 200
     rivals = [name for name, kind in KINDS.items() if kind.replay is not None]
     here = active_loops().filter(law__in=rivals).exclude(target__has_key="plant")
     loops = list(here.order_by("name"))
@@ -54,7 +54,7 @@ def page(request: HttpRequest) -> HttpResponse:
         text = request.GET.get("hours", "").strip()
         hours = float(number_of(text, "hours")) if text else FIRST_HOURS
         if loop is not None:
-            found = costs.loop_costs(loop, hours, now, time.monotonic)
+            costs_of_loop = costs.loop_costs(loop, hours, now, time.monotonic)
         plant = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, now)
     except BadInput as error:
         errors, status = {error.field: [error.message]}, 422
@@ -63,11 +63,11 @@ def page(request: HttpRequest) -> HttpResponse:
         errors, status = {"control": [said]}, 503
     shown = CostsPage(
         hours=hours,
-        prices=CostPrices.in_force(),
+        prices=CostPrices.load_current(),
         plant=plant,
         loops=loops,
         loop=loop,
-        costs=found,
+        costs=costs_of_loop,
         errors=errors,
     )
     return render_page(request, shown, "frame", status)

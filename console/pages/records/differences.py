@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import Actor, actor_of, demand_contents, requires
-from console.actions.task_documents import DescribedRun, described_run
+from console.actions.task_documents import DescribedRun, describe_run
 from console.connections.surroundings import surroundings
 from console.incidents.comparison_runs import begin_count, last_run
 from console.incidents.differences import AGAINST, Comparison, ComparisonRuns, compare, stretches_of
@@ -94,13 +94,13 @@ def differences_page(
     """The page; again with errors, where counting in Spark was refused."""
     given, now, actor = submitted or request.GET, timezone.now(), actor_of(request)
     asked = AskedComparison(now - FIRST, now, given.get("against", "before"), given.get("queue", "").strip())
-    found, run, too_much, refused, status = None, None, "", errors or {}, 200
+    comparison, run, too_much, refused, status = None, None, "", errors or {}, 200
     try:
-        asked = _asked(given, now, actor)
+        asked = _read_window(given, now, actor)
         demand_contents(actor, "plant.view", [asked.queue] if asked.queue else None)
         run = _run_of(asked)
         if not (refused or (run and run.state in runs.OPEN)):
-            found = compare(asked.since, asked.until, asked.against, asked.queue, settings.WEIR_DATA)
+            comparison = compare(asked.since, asked.until, asked.against, asked.queue, settings.WEIR_DATA)
     except TooMuchToRead as error:
         too_much = error.message
     except BadInput as error:
@@ -117,11 +117,11 @@ def differences_page(
             for name in Queue.objects.order_by("name").values_list("name", flat=True)
             if actor.reaches([name])
         ],
-        comparison=found,
-        run=described_run(run) if run else None,
+        comparison=comparison,
+        run=describe_run(run) if run else None,
         is_counting=run is not None and run.state in runs.OPEN,
         too_much=too_much,
-        rows=[shown(each) for each in found.rows] if found else [],
+        rows=[format_row(row) for row in comparison.rows] if comparison else [],
         there_words=AGAINST.get(asked.against, ""),
         timeline_query=urlencode({"from": iso(asked.since), "to": iso(asked.until)}),
         errors=refused,
@@ -132,13 +132,13 @@ def differences_page(
 @action("task.run", differences_page)
 def count(request: HttpRequest) -> Done:
     """Posted: from, to, against, queue. Spark counts the two stretches; the page shows how far it is."""
-    asked = _asked(request.POST, timezone.now(), actor_of(request))
+    asked = _read_window(request.POST, timezone.now(), actor_of(request))
     run = begin_count(actor_of(request), asked.since, asked.until, asked.against, asked.queue, surroundings())
     url = f"{reverse('differences')}?{asked.query()}"
     return Done(f"Run {run.pk} counts these stretches in Spark.", url, {"run": run.pk, "go": url})
 
 
-def _asked(given: Mapping[str, str], now: datetime, actor: Actor) -> AskedComparison:
+def _read_window(given: Mapping[str, str], now: datetime, actor: Actor) -> AskedComparison:
     """Where no queue is named, the first of those that the actor is limited to. Raises BadInput."""
     queue = given.get("queue", "").strip() or min(actor.queues or ("",))
     until = min(time_of(given["to"], "to"), now) if given.get("to", "").strip() else now
@@ -151,7 +151,7 @@ def _run_of(asked: AskedComparison) -> Run | None:
     return last_run(asked.queue, *stretches_of(asked.since, asked.until, asked.against))
 
 
-def shown(row: Difference) -> ShownDifference:
+def format_row(row: Difference) -> ShownDifference:
     """Shares as per cent; a measure in its own unit."""
     size = next(word for least, word in SIZES if abs(row.effect) >= least)
     if row.is_share:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
 from console.models import SavedFilter
-from console.pages.frame.keyset import FilteredList, listing, span_of
+from console.pages.frame.keyset import FilteredList, build_listing, span_of
 from console.pages.frame.page import ConsolePage, Document, render_page
 from console.pages.frame.saved_filters import filters_of
 from controllers import catalog
@@ -76,10 +76,12 @@ class EntryPage(ConsolePage):
 @requires("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
     """The list that the address asks for."""
-    pages = every_tick if any(request.GET.get(name) for name in NARROW) else runs.page
+    pages = list_ticks if any(request.GET.get(name) for name in NARROW) else runs.page
     page = LedgerListPage(
         **vars(
-            listing(request, filter_of, LedgerEntry.objects.select_related("loop").defer("folded"), pages)
+            build_listing(
+                request, filter_of, LedgerEntry.objects.select_related("loop").defer("folded"), pages
+            )
         ),
         saved=filters_of(request, SavedFilter.Page.LEDGER),
         live=not any(request.GET.get(name) for name in ("before", "after", "to")),
@@ -94,7 +96,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
     return render_page(request, page, "frame")
 
 
-def every_tick(
+def list_ticks(
     chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
 ) -> keyset.KeysetPage:
     """The ticks chosen, each with how late it came."""

@@ -33,7 +33,7 @@ from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors
 from console.pages.records.timeline import timeline_page
 from console.web.template_context import TemplateContext, render_context
-from queues.stored_document import BadDocument, changed
+from queues.stored_document import BadDocument, replace_fields
 from workers.documents.alerts import AlertStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
@@ -84,9 +84,9 @@ class NoLinkPage(TemplateContext):
 @login_not_required
 @never_cache
 @require_safe
-def shared(request: HttpRequest, signed: str) -> HttpResponse:
+def show_shared_instant(request: HttpRequest, signed: str) -> HttpResponse:
     """The plant at the link's instant."""
-    link, snapshot = _opened(signed)
+    link, snapshot = _open_link(signed)
     if link is None or snapshot is None:
         return _private(render_context(request, NoLinkPage(), status=404))
     page = SharedLinkPage(
@@ -100,9 +100,9 @@ def shared(request: HttpRequest, signed: str) -> HttpResponse:
         nodes=snapshot.nodes,
         queues=snapshot.queues,
         alerts=[
-            changed(each, title=for_strangers.title_of(each))
-            for each in snapshot.alerts
-            if each.under is None
+            replace_fields(alert, title=for_strangers.title_of(alert))
+            for alert in snapshot.alerts
+            if alert.under is None
         ],
         picture=request.build_absolute_uri(reverse("shared-link-picture", args=[signed])),
     )
@@ -114,9 +114,9 @@ def shared(request: HttpRequest, signed: str) -> HttpResponse:
 @require_safe
 def picture(request: HttpRequest, signed: str) -> HttpResponse:
     """The same as PNG, with the rate of the two hours before."""
-    link = shared_links.opened(signed, timezone.now())
+    link = shared_links.open_link(signed, timezone.now())
     try:
-        drawn = None if link is None else _drawn(settings.WEIR_DATA, link.at)
+        drawn = None if link is None else _draw_picture(settings.WEIR_DATA, link.at)
     # None of these is kept, so the next try may have it.
     except (redis.RedisError, BadDocument, OSError, NoPicture):
         drawn = None
@@ -126,7 +126,7 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
 
 
 @functools.lru_cache(maxsize=MOST_PICTURES)
-def _drawn(data: Path, asked: datetime) -> bytes:
+def _draw_picture(data: Path, asked: datetime) -> bytes:
     """The picture of an instant. Raises RedisError, BadDocument, OSError, NoPicture."""
     snapshot = snapshot_at(data, asked.timestamp())
     if snapshot is None:
@@ -149,8 +149,8 @@ def _drawn(data: Path, asked: datetime) -> bytes:
     return png(card)
 
 
-def _opened(signed: str) -> tuple[SharedLink | None, Snapshot | None]:
-    link = shared_links.opened(signed, timezone.now())
+def _open_link(signed: str) -> tuple[SharedLink | None, Snapshot | None]:
+    link = shared_links.open_link(signed, timezone.now())
     if link is None:
         return None, None
     try:
@@ -165,11 +165,11 @@ def _instant(snapshot: Snapshot, asked: datetime) -> datetime:
 
 def _rates(data: Path, at: datetime) -> list[float | None]:
     since, until = (at - BEFORE).timestamp(), at.timestamp()
-    found = metric_history.columns(control(), data, since, until, [RATE], means=True)
-    return _thinned(found["at"], found[RATE], since, until)
+    columns = metric_history.columns(control(), data, since, until, [RATE], means=True)
+    return _thin_series(columns["at"], columns[RATE], since, until)
 
 
-def _thinned(
+def _thin_series(
     times: Sequence[float | None], rates: Sequence[float | None], since: float, until: float
 ) -> list[float | None]:
     """Means of equal steps; None where none was measured."""

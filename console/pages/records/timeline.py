@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
-from console.actions.exports import CSV, asked, noted, streamed
+from console.actions.exports import CSV, format_query, record_export, stream_download
 from console.actions.timeline import marks, shared_links
 from console.audit import audit_log
 from console.connections.control_server import control
@@ -94,7 +94,7 @@ def timeline_page(
     page = TimelinePage(
         window=window,
         presets=PRESETS,
-        shown=_shown(request, window),
+        shown=_build_context(request, window),
         plant=plant_at(window, settings.WEIR_DATA, snapshot_of(request)),
         refresh_seconds=max(LEAST_REFRESH_SECONDS, round(window.seconds * REFRESH_SHARE)),
         steps=_steps(window, now),
@@ -127,7 +127,7 @@ def _window(query: Mapping[str, str], now: datetime, errors: dict[str, Sequence[
         return window_of({}, now)
 
 
-def _shown(request: HttpRequest, window: Window) -> Timeline | None:
+def _build_context(request: HttpRequest, window: Window) -> Timeline | None:
     try:
         return timeline_of(window, control(), settings.WEIR_DATA, zone_of(request.COOKIES))
     except redis.RedisError:
@@ -136,10 +136,10 @@ def _shown(request: HttpRequest, window: Window) -> Timeline | None:
 
 def _steps(window: Window, now: datetime) -> dict[str, Window]:
     return {
-        "earlier": window.moved(-0.5, now),
-        "later": window.moved(0.5, now),
-        "closer": window.zoomed(0.5, now),
-        "wider": window.zoomed(2.0, now),
+        "earlier": window.shift(-0.5, now),
+        "later": window.shift(0.5, now),
+        "closer": window.zoom(0.5, now),
+        "wider": window.zoom(2.0, now),
     }
 
 
@@ -153,11 +153,11 @@ def table(request: HttpRequest) -> HttpResponseBase:
         header, pages = export.table(what, window, control(), settings.WEIR_DATA)
         control().ping()  # asked before the file begins: a row that can't be read later only cuts it short
     except BadInput as error:
-        return _refused(request, {error.field: [error.message]})
+        return _report_refusal(request, {error.field: [error.message]})
     except redis.RedisError as error:
-        return _refused(request, {"control": [f"does not answer ({error}); try again shortly."]}, 503)
-    listed = noted(request, f"timeline-{what}", pages, window=_file_time(window))
-    return streamed(request, csv_lines(header, listed), f"weir-{what}-{_file_time(window)}.csv", CSV)
+        return _report_refusal(request, {"control": [f"does not answer ({error}); try again shortly."]}, 503)
+    listed = record_export(request, f"timeline-{what}", pages, window=_file_time(window))
+    return stream_download(request, csv_lines(header, listed), f"weir-{what}-{_file_time(window)}.csv", CSV)
 
 
 @require_safe
@@ -167,14 +167,14 @@ def document(request: HttpRequest) -> HttpResponse:
     errors: dict[str, Sequence[str]] = {}
     window = _window(request.GET, timezone.now(), errors)
     if errors:
-        return _refused(request, errors)
+        return _report_refusal(request, errors)
     zone = zone_of(request.COOKIES)
     plant = plant_at(window, settings.WEIR_DATA, snapshot_of(request))
     listed, older = marks.newest(window.since, window.until, MOST_MARKS)
     with timezone.override(zone):
         context = TimelineDocument(
             window=window,
-            shown=_shown(request, window),
+            shown=_build_context(request, window),
             plant=plant,
             marks=listed,
             older_marks=older,
@@ -186,14 +186,14 @@ def document(request: HttpRequest) -> HttpResponse:
             origin_root=request.build_absolute_uri("/").rstrip("/"),
         )
         text = text_of_context(context)
-    said = {"filter": asked(request), "window": _file_time(window), "bytes": len(text.encode())}
+    said = {"filter": format_query(request), "window": _file_time(window), "bytes": len(text.encode())}
     audit_log.record(actor_of(request), "export.timeline-document", request.path, after=said)
     response = HttpResponse(text)
     response["Content-Disposition"] = f'attachment; filename="weir-timeline-{_file_time(window)}.html"'
     return response
 
 
-def _refused(request: HttpRequest, errors: Errors, status: int = 422) -> HttpResponse:
+def _report_refusal(request: HttpRequest, errors: Errors, status: int = 422) -> HttpResponse:
     """The page instead of a file, with what was wrong; not a download, so that it is read."""
     response = timeline_page(request, errors)
     response.status_code = status
@@ -223,6 +223,6 @@ def mark_add(request: HttpRequest) -> Done:
 def mark_remove(request: HttpRequest) -> Done:
     """Posted: mark (its number), reason."""
     number = text_of(request, "mark", "choose the mark to remove")
-    found = get_object_or_404(Mark, pk=id_of(number) or 0)
-    marks.remove(actor_of(request), found, reason=request.POST.get("reason", ""), now=timezone.now())
-    return Done(f"Removed: {found.title}.", reverse("timeline"))
+    mark = get_object_or_404(Mark, pk=id_of(number) or 0)
+    marks.remove(actor_of(request), mark, reason=request.POST.get("reason", ""), now=timezone.now())
+    return Done(f"Removed: {mark.title}.", reverse("timeline"))

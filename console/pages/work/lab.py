@@ -16,22 +16,22 @@ from console.actions.lab import experiments as lab_steering
 from console.actions.lab.experiment_documents import (
     DescribedExperiment,
     ResultsTable,
-    changed_settings,
-    described_experiment,
+    describe_experiment,
     experiment_for,
     experiments,
+    list_changed_settings,
     results_table,
     series_names,
 )
 from console.actions.lab.lab import Applicable, applicable
 from console.connections.surroundings import surroundings
-from console.display.override_words import ending_of, instead_words, short
+from console.display.override_words import describe_end, instead_words, short
 from console.input.form_values import expiry_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
-from console.pages.work.lab_form import LabForm, lab_form, wanted_experiment
+from console.pages.work.lab_form import LabForm, lab_form, read_experiment
 from controllers.simulation.catalog import SCENARIOS
 from workers.batch import runs
 from workers.lab.models import Experiment
@@ -127,7 +127,7 @@ def lab_page(
     page_obj = Paginator(experiments(actor).order_by("-pk"), PER_PAGE).get_page(request.GET.get("page"))
     page = LabPage(
         **vars(lab_form(actor, scenario, submitted)),
-        listed=[described_experiment(each) for each in page_obj.object_list],
+        listed=[describe_experiment(each) for each in page_obj.object_list],
         page_obj=page_obj,
         query=f"scenario={scenario.name}" if asked else "",
         errors=errors or {},
@@ -149,11 +149,11 @@ def experiment_page(
     found = experiment_for(actor, "plant.view", experiment_id)
     page = ExperimentPage(
         **vars(lab_form(actor, SCENARIOS.get(found.scenario), submitted, found)),
-        experiment=described_experiment(found),
+        experiment=describe_experiment(found),
         table=results_table([found]),
         series=series_names(settings.WEIR_DATA, [found]),
         is_open=found.run is not None and found.run.state in runs.OPEN,
-        applied=_applied(found),
+        applied=_build_applied(found),
         submitted=submitted or {},
         errors=errors or {},
     )
@@ -168,8 +168,8 @@ def compare(request: HttpRequest) -> HttpResponse:
     chosen = experiments(actor_of(request)).filter(pk__in=ids[:MOST_COMPARED])
     found = sorted(chosen, key=lambda each: ids.index(each.pk))
     page = ComparePage(
-        compared=[described_experiment(each) for each in found],
-        differing=_differing(found),
+        compared=[describe_experiment(each) for each in found],
+        differing=_list_differing(found),
         table=results_table(found),
         series=series_names(settings.WEIR_DATA, found),
         most=MOST_COMPARED,
@@ -183,8 +183,8 @@ def begin(request: HttpRequest) -> Done:
     """Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, "experiment-" with its
     number, or "upload" with file), column. Opens the experiment.
     """
-    made = lab_steering.begin(actor_of(request), wanted_experiment(request), surroundings())
-    return _opened(made, f"Experiment {made.pk} is begun: {len(made.laws)} laws.")
+    made = lab_steering.begin(actor_of(request), read_experiment(request), surroundings())
+    return _open_experiment(made, f"Experiment {made.pk} is begun: {len(made.laws)} laws.")
 
 
 @action("lab.run", experiment_page)
@@ -192,7 +192,7 @@ def cancel(request: HttpRequest, experiment_id: int) -> Done:
     """Nothing is posted but the wish."""
     found = experiment_for(actor_of(request), "lab.run", experiment_id)
     lab_steering.cancel(actor_of(request), found, timezone.now())
-    return _opened(found, f"Experiment {found.pk} is cancelled; what is simulated stays.")
+    return _open_experiment(found, f"Experiment {found.pk} is cancelled; what is simulated stays.")
 
 
 @action("override.set", experiment_page)
@@ -210,10 +210,10 @@ def apply(request: HttpRequest, experiment_id: int) -> Done:
         now=timezone.now(),
         expiry=expiry_of(posted),
     )
-    what = ", ".join(f"{each.name.replace('_', ' ')} {short(each.value)}" for each in made)
-    message = f"{what[:1].upper()}{what[1:]} {ending_of(made[0])}.{instead_words(made)}"
+    what = ", ".join(f"{override.name.replace('_', ' ')} {short(override.value)}" for override in made)
+    message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{instead_words(made)}"
     url = reverse("experiment", args=[found.pk])
-    return Done(message, url, {"overrides": [each.pk for each in made]})
+    return Done(message, url, {"overrides": [override.pk for override in made]})
 
 
 @action("plan.propose", experiment_page)
@@ -226,36 +226,36 @@ def propose(request: HttpRequest, experiment_id: int) -> Done:
     return Done(f"Plan {made.pk} waits for approval.", url, {"plan": made.pk, "go": url})
 
 
-def _opened(made: Experiment, message: str) -> Done:
+def _open_experiment(made: Experiment, message: str) -> Done:
     url = reverse("experiment", args=[made.pk])
     return Done(message, url, {"experiment": made.pk, "go": url})
 
 
-def _applied(found: Experiment) -> list[AppliedLaw]:
+def _build_applied(found: Experiment) -> list[AppliedLaw]:
     now, shown = timezone.now(), []
-    incidental = found.settings.keys() - changed_settings(found).keys()
+    incidental = found.settings.keys() - list_changed_settings(found).keys()
     for law, each in applicable(found).items():
         loops = lab_steering.loops_of_law(each)
-        held = [lab_steering.in_force_on(loop, now) for loop in loops]
-        rows = [_applied_row(name, value, held, incidental) for name, value in each.values.items()]
+        held = [lab_steering.list_active_overrides(loop, now) for loop in loops]
+        rows = [_build_applied_row(name, value, held, incidental) for name, value in each.values.items()]
         shown.append(AppliedLaw(law, each, loops, rows))
     return shown
 
 
-def _applied_row(
+def _build_applied_row(
     name: str, value: Any, held: Sequence[Mapping[str, Any]], incidental: Collection[str]
 ) -> AppliedValue:
-    is_now = _held(held, name)
+    is_now = _find_common_value(held, name)
     return AppliedValue(name, value, is_now, is_now != value and name not in incidental)
 
 
-def _held(held: Sequence[Mapping[str, Any]], name: str) -> Any:
+def _find_common_value(held: Sequence[Mapping[str, Any]], name: str) -> Any:
     """The value in force, None where loops differ."""
     values = [each.get(name) for each in held]
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
-def _differing(found: list[Experiment]) -> list[DifferingSetting]:
+def _list_differing(found: list[Experiment]) -> list[DifferingSetting]:
     """Settings (and seed and trace) in which experiments differ."""
     columns = [
         {**each.settings, "seed": each.seed, "trace": (each.trace or {}).get("name", "own arrivals")}

@@ -8,13 +8,13 @@ from django.conf import settings
 from django.http import HttpRequest, QueryDict
 
 from console.accounts.access import Actor, actor_of
-from console.actions.lab.lab import WantedExperiment, read_wanted, scenario_named, typed_setting
+from console.actions.lab.lab import WantedExperiment, parse_setting, read_wanted, scenario_named
 from console.actions.lab.traces import (
     Trace,
-    chosen_trace,
     experiments_trace,
-    known_traces,
-    uploaded_trace,
+    find_trace,
+    list_traces,
+    save_upload,
 )
 from console.input.form_values import number_of
 from console.input.row_id import id_of
@@ -81,13 +81,13 @@ def lab_form(
         scenarios=SCENARIOS,
         scenario=scenario,
         laws=[LawChoice(law, law in chosen) for law in scenario.laws],
-        rows=[_row(each, submitted, experiment) for each in scenario.settings],
+        rows=[_row(setting, submitted, experiment) for setting in scenario.settings],
         seed=typed.get("seed", experiment.seed if experiment else 1),
         title=typed.get("title", ""),
         column=typed.get("column", ""),
         trace=typed.get("trace", f"{SAME}{same.pk}" if same else OWN),
         same=same,
-        traces=known_traces(settings.WEIR_DATA, actor),
+        traces=list_traces(settings.WEIR_DATA, actor),
     )
 
 
@@ -111,14 +111,14 @@ def _row(declared: Parameter, submitted: QueryDict | None, found: Experiment | N
     return LabSetting(declared, value)
 
 
-def wanted_experiment(request: HttpRequest) -> WantedExperiment:
+def read_experiment(request: HttpRequest) -> WantedExperiment:
     """What was posted. Raises BadInput naming the form's field."""
     posted = request.POST
     scenario = scenario_named(posted.get("scenario", ""))
-    declared = {each.name: each for each in scenario.settings}
+    declared = {setting.name: setting for setting in scenario.settings}
     try:
         given = {
-            name: typed_setting(declared[name], text) if name in declared else text
+            name: parse_setting(declared[name], text) if name in declared else text
             for name, text in _settings(posted).items()
         }
         seed = number_of(posted.get("seed", ""), "seed")
@@ -151,8 +151,8 @@ def _trace(request: HttpRequest) -> Trace | None:
     if choice.startswith(SAME):
         return experiments_trace(settings.WEIR_DATA, id_of(choice.removeprefix(SAME)) or 0, actor)
     if choice != UPLOAD:
-        return chosen_trace(settings.WEIR_DATA, choice, column, actor)
+        return find_trace(settings.WEIR_DATA, choice, column, actor)
     file = request.FILES.get("file")
     if file is None:
         raise BadInput("file", "is missing; choose a CSV file, or other arrivals.")
-    return uploaded_trace(settings.WEIR_DATA, file.name or "", cast(BinaryIO, file), column, actor)
+    return save_upload(settings.WEIR_DATA, file.name or "", cast(BinaryIO, file), column, actor)

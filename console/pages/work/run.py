@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions import tasks as task_steering
-from console.actions.task_documents import DescribedChunk, DescribedRun, described_chunk, described_run
+from console.actions.task_documents import DescribedChunk, DescribedRun, describe_chunk, describe_run
 from console.pages.frame.action import Done, action
 from console.pages.frame.page import Errors, FormPage, render_page
 from workers.batch import runs
@@ -50,11 +50,11 @@ def run_page(
     ordered = sorted(found.chunks.all(), key=lambda chunk: (ORDER.index(chunk.state), chunk.place))
     page_obj = Paginator(ordered, CHUNKS_PER_PAGE).get_page(request.GET.get("page"))
     page = RunPage(
-        run=described_run(found),
+        run=describe_run(found),
         is_open=found.state in runs.OPEN,
         resumable=found.state in runs.RESUMABLE and found.chunks_total != 0,
-        chunks=[described_chunk(chunk) for chunk in page_obj.object_list],
-        skipped=[each for chunk in ordered for each in chunk.skipped],
+        chunks=[describe_chunk(chunk) for chunk in page_obj.object_list],
+        skipped=[skip for chunk in ordered for skip in chunk.skipped],
         page_obj=page_obj,
         errors=errors or {},
         submitted=submitted or {},
@@ -67,7 +67,7 @@ def cancel(request: HttpRequest, run_id: int) -> Done:
     """Posted: reason."""
     found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
     made = task_steering.cancel(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
-    return opened_run(made, f"Run {run_id} is cancelled; what is done stays.")
+    return open_run(made, f"Run {run_id} is cancelled; what is done stays.")
 
 
 @action("task.resume", run_page)
@@ -75,10 +75,10 @@ def resume(request: HttpRequest, run_id: int) -> Done:
     """Posted: reason."""
     found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
     made = task_steering.resume(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
-    return opened_run(made, f"Run {run_id} goes on with what was not done.")
+    return open_run(made, f"Run {run_id} goes on with what was not done.")
 
 
-def opened_run(run: Run, message: str) -> Done:
+def open_run(run: Run, message: str) -> Done:
     """Done, and the page goes to the run."""
     url = reverse("run", args=[run.pk])
     return Done(message, url, {"run": run.pk, "go": url})

@@ -6,7 +6,7 @@ from datetime import time
 from django.http import QueryDict
 from django.utils import timezone
 
-from console.actions.task_documents import RunParameter, described_task
+from console.actions.task_documents import RunParameter, describe_task
 from console.actions.tasks import WantedTask
 from console.input.form_values import WAS, number_of
 from queues.errors import BadInput
@@ -44,7 +44,7 @@ def values_of(posted: QueryDict) -> dict[str, str]:
     }
 
 
-def wanted_task(posted: QueryDict, job: str) -> WantedTask:
+def read_task(posted: QueryDict, job: str) -> WantedTask:
     """The task as it was posted. Raises BadInput naming the task's field: see `at_field`."""
     when = posted.get("when", "hand")
     if when not in WHEN:
@@ -82,7 +82,7 @@ def _whole(text: str, field: str) -> int:
     return value
 
 
-def at_field(error: BadInput, posted: QueryDict) -> BadInput:
+def move_error_to_field(error: BadInput, posted: QueryDict) -> BadInput:
     """A job's parameter is the field set-NAME on the page."""
     if SET + error.field in posted:
         return BadInput(SET + error.field, error.message)
@@ -91,7 +91,7 @@ def at_field(error: BadInput, posted: QueryDict) -> BadInput:
     return BadInput("interval", error.message) if error.field == "interval_seconds" else error
 
 
-def typed_rows(rows: list[RunParameter], submitted: QueryDict | None) -> list[RunParameter]:
+def restore_typed_values(rows: list[RunParameter], submitted: QueryDict | None) -> list[RunParameter]:
     """Rows of parameters with what was typed, where something was refused."""
     if not submitted:
         return rows
@@ -111,7 +111,7 @@ def form_of(submitted: QueryDict | None) -> TaskForm:
 
 def form_of_task(task: Task) -> TaskForm:
     """The schedule's fields as the task is."""
-    described = described_task(task, timezone.now())
+    described = describe_task(task, timezone.now())
     seconds = described.interval_seconds
     unit = next(
         (name for name, length in reversed(UNITS.items()) if seconds and seconds % length == 0), "minutes"

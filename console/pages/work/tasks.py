@@ -18,8 +18,8 @@ from console.actions.task_documents import (
     DescribedRun,
     DescribedTask,
     RunParameter,
-    described_run,
-    described_task,
+    describe_run,
+    describe_task,
     last_runs,
     parameter_rows,
 )
@@ -28,15 +28,15 @@ from console.input.form_values import time_of
 from console.models import AuditEntry
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
-from console.pages.work.run import opened_run
+from console.pages.work.run import open_run
 from console.pages.work.task_form import (
     TaskForm,
-    at_field,
     form_of,
     form_of_task,
-    typed_rows,
+    move_error_to_field,
+    read_task,
+    restore_typed_values,
     values_of,
-    wanted_task,
 )
 from queues.errors import BadInput
 from workers.batch import catalog, runs
@@ -111,12 +111,12 @@ def tasks_page(
     state = request.GET.get("state", "")
     chosen = rows.filter(state=state) if state in ENDED else rows.exclude(state__in=runs.OPEN)
     page_obj = Paginator(chosen.order_by("-ended_at", "-pk"), RUNS_PER_PAGE).get_page(request.GET.get("page"))
-    described = [_described(task, now) for task in Task.objects.select_related("periodic")]
+    described = [_build_row(task, now) for task in Task.objects.select_related("periodic")]
     page = TasksPage(
         tasks=sorted(described, key=_worst_first),
         coming=min((each for each in described if each.next_at), key=_next_at, default=None),
-        open_runs=[described_run(run) for run in rows.filter(state__in=runs.OPEN).order_by("pk")],
-        ended=[described_run(run) for run in page_obj.object_list],
+        open_runs=[describe_run(run) for run in rows.filter(state__in=runs.OPEN).order_by("pk")],
+        ended=[describe_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
         state=state if state in ENDED else "",
         query=f"state={state}" if state in ENDED else "",
@@ -138,11 +138,11 @@ def _next_at(task: TaskWithTrend) -> str:
     return str(task.next_at)
 
 
-def _described(task: Task, now: datetime) -> TaskWithTrend:
-    trend = [described_run(run) for run in reversed(last_runs(task, TREND_RUNS))]
+def _build_row(task: Task, now: datetime) -> TaskWithTrend:
+    trend = [describe_run(run) for run in reversed(last_runs(task, TREND_RUNS))]
     longest = max((run.seconds for run in trend if run.seconds is not None), default=None)
     last = trend[-1] if trend else None
-    return TaskWithTrend(**vars(described_task(task, now)), trend=trend, last=last, longest_seconds=longest)
+    return TaskWithTrend(**vars(describe_task(task, now)), trend=trend, last=last, longest_seconds=longest)
 
 
 def _lately(now: datetime) -> dict[str, int]:
@@ -168,13 +168,13 @@ def task_page(
     # Of two forms: what was typed for one run is neither the task's schedule nor what every run takes.
     changes = submitted if submitted and "parallel" in submitted else None
     page = TaskPage(
-        task=_described(found, timezone.now()),
-        runs=[described_run(run) for run in page_obj.object_list],
+        task=_build_row(found, timezone.now()),
+        runs=[describe_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
-        parameters=typed_rows(rows, changes),
-        run_parameters=rows if changes else typed_rows(rows, submitted),
+        parameters=restore_typed_values(rows, changes),
+        run_parameters=rows if changes else restore_typed_values(rows, submitted),
         form=form_of(changes) if changes else form_of_task(found),
-        proposals=second_person.waiting(name, timezone.now()),
+        proposals=second_person.list_waiting(name, timezone.now()),
         requirements=REQUIREMENTS,
         now_text=f"{timezone.now().astimezone(UTC):%H:%M}",
         errors=errors or {},
@@ -195,8 +195,8 @@ def begin(request: HttpRequest, name: str) -> Done:
             actor_of(request), name, values_of(request.POST), deadline_at, reason, surroundings()
         )
     except BadInput as error:
-        raise at_field(error, request.POST) from None
-    return opened_run(made, f"Run {made.pk} of {name} is {made.state}.")
+        raise move_error_to_field(error, request.POST) from None
+    return open_run(made, f"Run {made.pk} of {name} is {made.state}.")
 
 
 @action("task.change", task_page)
@@ -206,11 +206,11 @@ def change(request: HttpRequest, name: str) -> Done:
     """
     found, posted = get_object_or_404(Task, name=name), request.POST
     try:
-        wanted = wanted_task(posted, found.job)
+        wanted = read_task(posted, found.job)
         reason, digest = posted.get("reason", ""), posted.get("digest", "")
         task_steering.change(actor_of(request), name, wanted, reason, digest)
     except BadInput as error:
-        raise at_field(error, request.POST) from None
+        raise move_error_to_field(error, request.POST) from None
     url = reverse("task", args=[name])
     return Done(f"{name} is changed.", url, {"go": url})
 
@@ -221,9 +221,9 @@ def define(request: HttpRequest) -> Done:
     name = text_of(request, "name", "give the task one")
     job = text_of(request, "job", "choose one, or python: and a dotted path")
     try:
-        wanted = wanted_task(request.POST, job)
+        wanted = read_task(request.POST, job)
         task_steering.define(actor_of(request), name, wanted, request.POST.get("reason", ""))
     except BadInput as error:
-        raise at_field(error, request.POST) from None
+        raise move_error_to_field(error, request.POST) from None
     url = reverse("task", args=[name])
     return Done(f"{name} is a task.", url, {"go": url})

@@ -63,7 +63,7 @@ class Writer:
         return size
 
 
-def unfinished(path: Path) -> Path:
+def build_partial_path(path: Path) -> Path:
     """Where a backup is written until it is whole."""
     return path.with_name(f"{path.name}.part")
 
@@ -76,7 +76,7 @@ def check_free(path: Path) -> None:
         raise BadInput("FILE", f"{path.parent} is no folder; make it first.")
 
 
-def begun(part: Path) -> int:
+def create_file(part: Path) -> int:
     """A new file, for its owner alone, opened to be written. In a folder that others write to, what stands
     there may be theirs, or a link. Raises OSError.
     """
@@ -85,13 +85,13 @@ def begun(part: Path) -> int:
 
 
 @contextmanager
-def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
+def write_backup(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
     """A backup at this path once the block ends well, for its owner alone; nothing is there otherwise. What
     is put into the manifest within the block is in it. Raises BadInput.
     """
     check_free(path)
-    part = unfinished(path)
-    opened = begun(part)
+    part = build_partial_path(path)
+    opened = create_file(part)
     try:
         with os.fdopen(opened, "wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as target:
@@ -122,14 +122,14 @@ class Backup:
             while piece := member.read(2**20):
                 yield piece
 
-    def under(self, folder: str) -> list[str]:
+    def list_members(self, folder: str) -> list[str]:
         """The members below a folder, without it."""
         start = f"{folder}/"
         return [name.removeprefix(start) for name in self.manifest["members"] if name.startswith(start)]
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[Backup]:
+def open_backup(path: Path) -> Iterator[Backup]:
     """Raises BadInput where it is not a whole backup, or one of a newer format."""
     try:
         source = zipfile.ZipFile(path)
@@ -138,10 +138,10 @@ def reading(path: Path) -> Iterator[Backup]:
     except DAMAGED:
         raise BadInput("FILE", HALF.format(why="it ends too soon, or is none")) from None
     with source:
-        yield Backup(path, source, _checked(source))
+        yield Backup(path, source, _check_source(source))
 
 
-def _checked(source: zipfile.ZipFile) -> dict[str, Any]:
+def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
     if MANIFEST not in source.namelist():
         raise BadInput("FILE", HALF.format(why="its manifest is missing"))
     try:

@@ -35,14 +35,14 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
     manifest: dict[str, Any] = {
         "made_at": timezone.now().isoformat(),
         "database": connection.vendor,
-        "migrations": database.applied(),
+        "migrations": database.list_applied(),
         "nodes": sorted(Node.objects.values_list("name", flat=True)),
-        "pauses": [each.pk for each in rest.pauses],
+        "pauses": [pause.pk for pause in rest.pauses],
         # Retention goes by how long ago a file was written; so do roll-ups.
         "modified": modified,
     }
-    with archive.writing(path, manifest) as writer:
-        before = passages.counted(control, connect)
+    with archive.write_backup(path, manifest) as writer:
+        before = passages.count_all(control, connect)
         # The nodes first: what is published meanwhile is in none of the parts.
         for node in Node.objects.order_by("name"):
             writer.lines(f"nodes/{node.name}", servers.lines_of(connect(node.url), on_nodes=True))
@@ -54,13 +54,13 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         with _one_state():
             for model in database.tables():
                 writer.lines(f"database/{model._meta.label_lower}", database.rows(model))
-        for inside in files.lasting(data, without=(path, archive.unfinished(path), heads)):
+        for inside in files.list_files(data, without=(path, archive.build_partial_path(path), heads)):
             written_at = (data / inside).stat().st_mtime
             writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
             modified[inside.as_posix()] = written_at
         # Within the block: where it did not rest there is no file.
         rest.check()
-        if changed := passages.differing(before, passages.counted(control, connect)):
+        if changed := passages.find_differences(before, passages.count_all(control, connect)):
             raise Unrest(f"Blocks of {changed[0]} were handled or moved while they were copied. {AGAIN}")
     return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
 
@@ -95,13 +95,13 @@ def check(
         raise BadInput(variables.NODES.name, f"lacks {missing[0]}, which the backup has; name all its nodes.")
     for name in ("", *backup.manifest["nodes"]):
         server = connect(urls[name]) if name else control
-        patterns = servers.lasting(on_nodes=bool(name))
+        patterns = servers.list_key_patterns(on_nodes=bool(name))
         if any(next(server.scan_iter(pattern, 1_000), None) for pattern in patterns):
             where = f"Node {name}" if name else "The control server"
             raise BadInput("FILE", f"is not restored: {where} holds data; give it an empty one.")
     if _has_rows():
         raise BadInput("FILE", "is not restored: the database has entries; give it an empty one.")
-    if older := files.left(data, without=(backup.path,)):
+    if older := files.list_leftovers(data, without=(backup.path,)):
         # A later checkpoint, or the log of another database, would be taken for the backup's.
         raise BadInput(
             "FILE",
@@ -140,23 +140,25 @@ def restore(
     _end_pauses(backup)
     for name in backup.manifest["nodes"]:
         Node.objects.filter(name=name).update(url=urls[name])
-    found = {
+    members = {
         name: servers.load_node(connect(urls[name]), backup.lines(f"nodes/{name}"))
-        for name in backup.under("nodes")
+        for name in backup.list_members("nodes")
     }
-    found["control"] = servers.load(control, backup.lines("control"))
+    members["control"] = servers.load(control, backup.lines("control"))
     kept = _kept_files(backup)
     for inside in kept:
         _write(data, inside, backup)
     projection.project(control, overrides.node_thresholds(timezone.now()))
     (data / RESTORING).unlink()
-    return {"rows": rows, "keys": found, "files": len(kept), "made_at": backup.manifest["made_at"]}
+    return {"rows": rows, "keys": members, "files": len(kept), "made_at": backup.manifest["made_at"]}
 
 
 def _restore_database(backup: archive.Backup) -> int:
     models_then = database.migrate_to(map(tuple, backup.manifest["migrations"]))
     tables = [
-        model for model in database.tables(models_then) if model._meta.label_lower in backup.under("database")
+        model
+        for model in database.tables(models_then)
+        if model._meta.label_lower in backup.list_members("database")
     ]
     with transaction.atomic():
         database.protect(False)
@@ -179,7 +181,7 @@ def _kept_files(backup: archive.Backup) -> list[str]:
     """Return the files that a backup keeps today. An older or a forged one may hold more, such as the folder
     that Spark runs Python from.
     """
-    return [inside for inside in backup.under("files") if files.is_kept(Path(inside))]
+    return [inside for inside in backup.list_members("files") if files.is_kept(Path(inside))]
 
 
 def _write(data: Path, inside: str, backup: archive.Backup) -> None:

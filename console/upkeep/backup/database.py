@@ -38,7 +38,7 @@ Field = Any  # Django's own takes its types only where it is checked
 Migration = tuple[str, str]
 
 
-def applied() -> list[Migration]:
+def list_applied() -> list[Migration]:
     """The migrations that this database has."""
     return sorted(MigrationRecorder(connection).applied_migrations())
 
@@ -52,14 +52,14 @@ def is_complete() -> bool:
 def tables(models_of: Any = apps) -> list[type[models.Model]]:
     """Models whose rows a backup holds, those that are referred to first."""
     found = [
-        each
-        for each in models_of.get_models(include_auto_created=True)
-        if each._meta.managed and not each._meta.proxy and each._meta.label_lower not in PASSING
+        model
+        for model in models_of.get_models(include_auto_created=True)
+        if model._meta.managed and not model._meta.proxy and model._meta.label_lower not in PASSING
     ]
-    return _in_order(found)
+    return _order_migrations(found)
 
 
-def _in_order(found: list[type[models.Model]]) -> list[type[models.Model]]:
+def _order_migrations(found: list[type[models.Model]]) -> list[type[models.Model]]:
     ordered: list[type[models.Model]] = []
     while found:
         ready = [each for each in found if not _needs(each) & {other._meta.label for other in found}]

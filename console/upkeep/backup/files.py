@@ -29,7 +29,7 @@ TEMPORARY = ".tmp"
 SQLITE_BESIDE = ("-wal", "-shm", "-journal")
 
 
-def lasting(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
+def list_files(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
     """Files of the data folder that a backup holds, relative to it. `without`: the backup itself, which may
     lie there: copied into itself it would grow for ever.
     """
@@ -61,9 +61,9 @@ def _passes(inside: Path) -> bool:
     return name == "lock" or name.endswith((*SQLITE_BESIDE, TEMPORARY))
 
 
-def left(data: Path, without: Collection[Path] = ()) -> list[Path]:
+def list_leftovers(data: Path, without: Collection[Path] = ()) -> list[Path]:
     """What of an older plant the folder holds, relative to it; `without`: the backup that is restored."""
-    found = [inside for inside in lasting(data, without) if inside.as_posix() != SIGNING_KEY]
+    found = [inside for inside in list_files(data, without) if inside.as_posix() != SIGNING_KEY]
     # What SQLite would apply to the database that is put beside it. The plant's own is in use already.
     logs = (path.relative_to(data) for path in sorted(data.rglob("*")) if path.name.endswith(SQLITE_BESIDE))
     return found + [inside for inside in logs if not inside.name.startswith(OWN_DATABASE)]
@@ -99,7 +99,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def unsettled(data: Path) -> list[str]:
+def list_unsettled(data: Path) -> list[str]:
     """Queries of the pipeline with a batch that has begun and is not committed, by their folder."""
     found = []
     for offsets in sorted((data / "pipeline").glob("*/spark/*/offsets")):

@@ -22,12 +22,12 @@ OF_JOBS = ("removed_blocks", "dead_events")
 Passages = Mapping[str, tuple[object, ...]]
 
 
-def counted(control: redis.Redis, connect: Callable[[str], redis.Redis]) -> Passages:
+def count_all(control: redis.Redis, connect: Callable[[str], redis.Redis]) -> Passages:
     """Of all containers, and of the pipeline. Raises redis.RedisError."""
-    return {**by_container(connect), "the pipeline": of_pipeline(control)}
+    return {**count_containers(connect), "the pipeline": count_pipeline(control)}
 
 
-def of_pipeline(control: redis.Redis) -> tuple[object, ...]:
+def count_pipeline(control: redis.Redis) -> tuple[object, ...]:
     """Of each application how often it has dispatched, what has its result, and what waits to be published:
     complex events that go out are on a node, and no more on the control server. Raises redis.RedisError.
     """
@@ -50,7 +50,7 @@ def of_pipeline(control: redis.Redis) -> tuple[object, ...]:
     return (*dispatched, *published, *waiting)
 
 
-def by_container(connect: Callable[[str], redis.Redis]) -> Passages:
+def count_containers(connect: Callable[[str], redis.Redis]) -> Passages:
     """{"queue on node": its counts}. Raises redis.RedisError."""
     kinds = dict(Queue.objects.order_by("name").values_list("name", "kind"))
     return {
@@ -62,6 +62,6 @@ def by_container(connect: Callable[[str], redis.Redis]) -> Passages:
     }
 
 
-def differing(before: Passages, after: Passages) -> list[str]:
+def find_differences(before: Passages, after: Passages) -> list[str]:
     """Those whose counts are not what they were."""
     return [name for name, counts in after.items() if counts != before.get(name, counts)]

@@ -23,8 +23,8 @@ from console.upkeep.backup import files
 from queues import keys, pausing
 from queues.errors import BadInput, WeirError
 from queues.models import Queue
-from queues.stored_document import BadDocument, decoded
-from workers.coordination.backup_lease import backup_lease, transferring
+from queues.stored_document import BadDocument, decode_document
+from workers.coordination.backup_lease import backup_lease, list_transfer_leases
 from workers.coordination.leases import Lease
 from workers.documents.pipeline import PipelineReport
 from workers.models import Override
@@ -62,14 +62,14 @@ class Rest:
         """Raises Unrest where it rests no more: the copy is none of one instant then."""
         if not self.lease.renew():
             raise Unrest(f"The lease of the backup was lost. {AGAIN}")
-        if awake := _unpaused(self.control):
+        if awake := _list_unpaused(self.control):
             raise Unrest(f"Consumption of {awake[0]} went on while it was copied. {AGAIN}")
         if busy := list(_pipeline(self.control, self.data)):
             raise Unrest(f"The pipeline worked while it was copied: {busy[0]}. {AGAIN}")
 
 
 @contextmanager
-def resting(
+def quiesce(
     control: redis.Redis,
     data: Path,
     by: User,
@@ -86,9 +86,9 @@ def resting(
             raise Unrest("Another backup is being made; try again when it is done.")
         _end_left(by, control)
         made: list[Override] = []
-        with lease.renewed(lambda: _prolong_apart(made, control)):
+        with lease.keep_renewed(lambda: _prolong_apart(made, control)):
             try:
-                for name in _unpaused(control):
+                for name in _list_unpaused(control):
                     made.append(_pause(name, by, control))
                 _wait(control, data, longest_seconds, sleep, monotonic)
                 yield Rest(control, data, lease, made)
@@ -108,7 +108,7 @@ def _wait(
     idle_since: float | None = None
     while True:
         now = monotonic()
-        if busy := worked_on(control, data):
+        if busy := list_active_work(control, data):
             idle_since = None
             if now > deadline:
                 raise Unrest(
@@ -124,9 +124,9 @@ def _wait(
         sleep(left_seconds)
 
 
-def _unpaused(control: redis.Redis) -> list[str]:
+def _list_unpaused(control: redis.Redis) -> list[str]:
     names = list(Queue.objects.order_by("name").values_list("name", flat=True))
-    already = pausing.paused(control, names, pausing.CONSUMPTION)
+    already = pausing.load_pauses(control, names, pausing.CONSUMPTION)
     return [name for name in names if name not in already]
 
 
@@ -147,8 +147,8 @@ def _pause(queue: str, by: User, control: redis.Redis) -> Override:
 def _end_left(by: User, control: redis.Redis) -> None:
     """End what a backup that was killed has left paused. Call it under the lease: no other backup is made."""
     now = timezone.now()
-    for each in overrides.in_force(now).filter(name=pausing.CONSUMPTION, reason=REASON):
-        overrides.end(each, by=by, now=now, control=control)
+    for override in overrides.list_active(now).filter(name=pausing.CONSUMPTION, reason=REASON):
+        overrides.end(override, by=by, now=now, control=control)
 
 
 def _prolong_apart(pauses: list[Override], control: redis.Redis) -> None:
@@ -167,12 +167,14 @@ def prolong(pauses: list[Override], now: datetime, control: redis.Redis) -> None
     """Let those that end soon last for their full time again; one that somebody has ended stays so. Raises
     DatabaseError, RedisError, BadInput.
     """
-    soon = overrides.in_force(now).filter(pk__in=[each.pk for each in pauses], expires_at__lt=now + PAUSE / 2)
-    for each in soon:
-        overrides.extend(each, now=now, expires_at=now + PAUSE, control=control)
+    soon = overrides.list_active(now).filter(
+        pk__in=[pause.pk for pause in pauses], expires_at__lt=now + PAUSE / 2
+    )
+    for pause in soon:
+        overrides.extend(pause, now=now, expires_at=now + PAUSE, control=control)
 
 
-def worked_on(control: redis.Redis, data: Path) -> list[str]:
+def list_active_work(control: redis.Redis, data: Path) -> list[str]:
     """What is still at work, in words."""
     return [*_workers(control), *_transfers(control), *_pipeline(control, data)]
 
@@ -182,21 +184,21 @@ def _workers(control: redis.Redis) -> Iterator[str]:
     the time of the worker's host, whose clock may be behind.
     """
     seconds, _ = control.time()
-    since = seconds - ALIVE_SECONDS - _behind_seconds(control)
+    since = seconds - ALIVE_SECONDS - _compute_clock_lag(control)
     for name in sorted(control.scan_iter(keys.RUNNING.pattern)):
         if count := control.zcount(name, since, "+inf"):
             queue, node = name.decode().split(":")[-2:]
             yield f"{count} workers of {queue} on {node} are at work"
 
 
-def _behind_seconds(control: redis.Redis) -> float:
+def _compute_clock_lag(control: redis.Redis) -> float:
     """By how much the clock of a worker host is behind the control server's at most."""
     ahead = [report.ahead_seconds or 0.0 for report in host_reports(control).values()]
     return max(0.0, -min(ahead, default=0.0))
 
 
 def _transfers(control: redis.Redis) -> Iterator[str]:
-    for name in transferring(control):
+    for name in list_transfer_leases(control):
         yield f"blocks may be on their way from a node to another ({name})"
 
 
@@ -207,7 +209,7 @@ def _pipeline(control: redis.Redis, data: Path) -> Iterator[str]:
     for name in sorted(control.scan_iter(keys.PIPELINE_ROOM.pattern)):
         if count := int(control.hget(name, "in_flight_events") or 0):
             yield f"{count} events are in the pipeline application {name.decode().rpartition(':')[2]}"
-    for query in files.unsettled(data):
+    for query in files.list_unsettled(data):
         yield f"the pipeline's query {query} has not committed its batch"
 
 
@@ -216,5 +218,8 @@ def _pipeline_runs(control: redis.Redis) -> bool:
     stored = cast(bytes | None, control.get(keys.PIPELINE))
     with suppress(BadDocument):
         seconds, _ = control.time()
-        return stored is not None and decoded(PipelineReport, stored, "pipeline").at > seconds - ALIVE_SECONDS
+        return (
+            stored is not None
+            and decode_document(PipelineReport, stored, "pipeline").at > seconds - ALIVE_SECONDS
+        )
     return False

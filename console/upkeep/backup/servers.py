@@ -45,14 +45,14 @@ PASSING = (
 Item = list[Any]
 
 
-def lasting(on_nodes: bool) -> list[str]:
+def list_key_patterns(on_nodes: bool) -> list[str]:
     """The patterns of the keys that a backup holds."""
     return [key.pattern for key in keys.KEYS if key.on_nodes == on_nodes and key.pattern not in PASSING]
 
 
 def lines_of(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
     """Everything that lasts on this server. Raises redis.RedisError."""
-    found = {name for pattern in lasting(on_nodes) for name in server.scan_iter(pattern, AT_ONCE)}
+    found = {name for pattern in list_key_patterns(on_nodes) for name in server.scan_iter(pattern, AT_ONCE)}
     for name in sorted(found):
         kind = cast(bytes, server.type(name)).decode()
         if kind == "none":  # it ended meanwhile
@@ -72,7 +72,7 @@ def load_node(server: redis.Redis, lines: Iterable[bytes]) -> int:
     segments, which were filled and trimmed meanwhile. Raises what `load` does, and WeirError.
     """
     count = load(server, lines)
-    begin, end = keys.SEGMENT.of("\0").split("\0")
+    begin, end = keys.SEGMENT.build("\0").split("\0")
     for name in sorted(cast(Iterator[bytes], server.scan_iter(keys.SEGMENT.pattern, AT_ONCE))):
         Segment(server, name.decode().removeprefix(begin).removesuffix(end)).recount()
     return count
@@ -114,7 +114,7 @@ def _set(server: redis.Redis, name: bytes) -> Iterator[Item]:
     yield from ([value] for value in server.sscan_iter(name, count=AT_ONCE))
 
 
-def _sorted_set(server: redis.Redis, name: bytes) -> Iterator[Item]:
+def _read_sorted_set(server: redis.Redis, name: bytes) -> Iterator[Item]:
     pairs = server.zscan_iter(name, count=AT_ONCE, score_cast_func=bytes)
     yield from ([score, member] for member, score in pairs)
 
@@ -132,7 +132,7 @@ CONTENT = {
     "hash": _hash,
     "list": _list,
     "set": _set,
-    "zset": _sorted_set,
+    "zset": _read_sorted_set,
 }
 
 
@@ -145,8 +145,8 @@ def _stream_head(server: redis.Redis, name: bytes) -> dict[str, Any]:
         first = "-"
         while page := cast(list[Any], server.xpending_range(name, group["name"], first, "+", AT_ONCE)):
             pending += [
-                [each["message_id"].decode(), _text(each["consumer"]), each["times_delivered"]]
-                for each in page
+                [entry["message_id"].decode(), _text(entry["consumer"]), entry["times_delivered"]]
+                for entry in page
             ]
             first = f"({pending[-1][0]}"
         given = cast(bytes, group["last-delivered-id"]).decode()

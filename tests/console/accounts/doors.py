@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from console.accounts.access import ACTIONS
-from console.pages.frame.declared_page import declared_pages
+from console.pages.frame.declared_page import load_pages
 
 # No session helps there: who posts proves itself by a secret of its own (tests/console/api/test_chat.py).
 BY_SECRET = frozenset({"POST api/v1/chat/<receiver>"})
@@ -370,7 +370,7 @@ DOORS = {
 
 def of_declared_pages() -> dict[str, str]:
     """Those of pages that declare themselves, each with the role that its declaration names."""
-    return {f"GET {page.address}": ACTIONS[page.action] for page in declared_pages().values()}
+    return {f"GET {page.address}": ACTIONS[page.action] for page in load_pages().values()}
 
 
 DOORS |= of_declared_pages()

@@ -40,7 +40,7 @@ def fetch(browser: Client, address: str, posted: dict[str, Any] | None = None) -
 
 
 def in_force(loop: Loop) -> dict[str, Any]:
-    return {each.name: each.value for each in overrides.in_force(timezone.now()).filter(loop=loop)}
+    return {each.name: each.value for each in overrides.list_active(timezone.now()).filter(loop=loop)}
 
 
 def audited() -> list[tuple[str, str, str]]:
@@ -96,7 +96,7 @@ def test_what_is_undone_gives_back_what_it_had_replaced(operator, browsers, secr
         answer.status_code == 200 and "Upper limit is 30 again, by administrator" in answer.json()["message"]
     )
     assert in_force(loop) == {"upper_limit": 30}
-    (held,) = overrides.in_force(timezone.now())
+    (held,) = overrides.list_active(timezone.now())
     assert (held.owner.get_username(), held.reason) == ("administrator", "a sale")
     assert held.expires_at - timezone.now() > timedelta(minutes=470)
     assert [action for _, action, _ in audited()] == ["override.set"] * 3 + ["override.undo"] * 2
@@ -389,7 +389,7 @@ def test_a_threshold_that_nobody_touched_does_not_end_a_colleagues(operator, see
     )
     posted = {"was-busy": "0.7", "busy": "0.7", "was-toobusy": "0.9", "toobusy": "0.95"}
     assert fetch(operator, "/nodes/n1/thresholds", {**THRESHOLDS, **posted}).status_code == 200
-    held = {each.name: each.value for each in overrides.in_force(timezone.now())}
+    held = {each.name: each.value for each in overrides.list_active(timezone.now())}
     assert held == {"busy_threshold": 0.5, "toobusy_threshold": 0.95}
 
 

@@ -20,13 +20,13 @@ from console.actions.proposals.assistant_proposals import (
     propose,
     reject,
 )
-from console.management.commands.weir import acting
+from console.management.commands.weir import find_acting_user
 from console.models import AssistantProposal, AuditEntry
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Silence
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Override
-from workers.steering.overrides import in_force, set_override
+from workers.steering.overrides import list_active, set_override
 
 pytestmark = pytest.mark.django_db
 LOOP = "worker_rate/alert/n1"
@@ -192,7 +192,7 @@ def beyond_ones_queues(proposal, assistant, other, person, chance):
 
 def by_a_command(proposal, assistant, other, person, chance):
     """Who has a shell here acts as a person, and is none."""
-    approved(acting(None), proposal)
+    approved(find_acting_user(None), proposal)
 
 
 WAYS = (
@@ -229,9 +229,9 @@ def test_what_a_person_set_since_it_was_proposed_is_not_replaced(loop, assistant
     for proposal in waiting:
         with pytest.raises(BadInput, match=r"is void: administrator set .* after it was proposed"):
             approved(person, proposal)
-    assert sorted(str(each.value) for each in in_force(timezone.now())) == ["9", "advise"]
+    assert sorted(str(each.value) for each in list_active(timezone.now())) == ["9", "advise"]
     approved(person, proposed(assistant, "override", value))
-    assert {each.value for each in in_force(timezone.now()).filter(name="upper_limit")} >= {4}
+    assert {each.value for each in list_active(timezone.now()).filter(name="upper_limit")} >= {4}
 
 
 def test_a_person_proposes_nothing_since_they_act_themselves(loop, person):

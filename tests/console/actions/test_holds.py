@@ -35,7 +35,7 @@ def test_a_shorter_hold_in_place_of_a_longer_one_is_refused_and_names_it(hold, l
     hold("administrator", minutes=480)
     with pytest.raises(BadInput, match=r"mode of .*worker_rate/alert/n1.* is hold until .* by administrator"):
         hold("operator", minutes=30)
-    (held,) = overrides.on(loop, NOW)
+    (held,) = overrides.list_for_loop(loop, NOW)
     assert held.owner.get_username() == "administrator" and held.expires_at == NOW + timedelta(hours=8)
 
 
@@ -44,7 +44,7 @@ def test_a_longer_hold_takes_its_place_and_one_that_nobody_has_ended_gives_way_t
     hold("administrator", endless=True)
     with pytest.raises(BadInput, match="until somebody ends it by administrator"):
         hold("operator", minutes=30)
-    assert [each.expires_at for each in overrides.on(loop, NOW)] == [None]
+    assert [each.expires_at for each in overrides.list_for_loop(loop, NOW)] == [None]
 
 
 def test_a_hold_that_is_over_or_another_mode_stands_in_no_ones_way(hold, loop):
@@ -52,4 +52,4 @@ def test_a_hold_that_is_over_or_another_mode_stands_in_no_ones_way(hold, loop):
     hold("operator", minutes=30)
     hold("operator", now=NOW + timedelta(minutes=31), minutes=5)
     later = NOW + timedelta(minutes=32)
-    assert [each.value for each in overrides.on(loop, later)] == ["hold"]
+    assert [each.value for each in overrides.list_for_loop(loop, later)] == ["hold"]

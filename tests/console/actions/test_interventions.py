@@ -26,7 +26,7 @@ def test_an_operator_pauses_a_queue_for_some_minutes_and_undoes_it(browsers, far
     )
     assert answer.status_code == 200, answer.content
     assert far.paused == {("celery@one", "celery")}
-    [found] = interventions.in_force(control, "shop")
+    [found] = interventions.list_active(control, "shop")
     entry = AuditEntry.objects.latest("pk")
     assert (entry.action, entry.target, entry.reason) == ("plant.intervene", "shop", "its database is away")
     assert found.by == entry.actor
@@ -86,7 +86,7 @@ def test_what_a_plant_may_have_done_that_fell_silent_in_its_midst_is_in_the_audi
         ("plant.intervene", False),
         ("failed.plant.intervene", True),
     ]
-    assert [each.subject for each in interventions.in_force(control, "shop")] == ["celery"]
+    assert [each.subject for each in interventions.list_active(control, "shop")] == ["celery"]
 
 
 def test_an_undo_that_fails_is_in_the_audit_and_its_page_says_why_and_that_it_is_tried_again(

@@ -89,12 +89,12 @@ def test_what_lets_all_loops_of_a_law_act_lets_none_act_that_began_to_advise_at_
         )
 
     put_all(mode)
-    held = overrides.by_loop([there, own], now)
+    held = overrides.group_by_loop([there, own], now)
     modes = {loop.name: overrides.mode_of(loop, held[loop.pk], now) for loop in (there, own)}
     assert modes == {there.name: "advise", own.name: mode}
     put(both[WHOLE], "auto")  # and nothing has the plant's tasks
     put_all("hold")
-    held = overrides.by_loop([there], now)[there.pk]
+    held = overrides.group_by_loop([there], now)[there.pk]
     assert overrides.mode_of(there, held, now) == "hold"
 
 

@@ -11,7 +11,7 @@ from console.display.first_report import report_of
 from console.models import AuditEntry
 from queues import keys
 from queues.errors import BadInput
-from queues.stored_document import encoded
+from queues.stored_document import encode_document
 from workers.control import first_reports
 from workers.models import FirstReport, Loop
 from workers.plants.foreign import adapters
@@ -152,7 +152,7 @@ def test_where_the_plant_does_not_answer_it_is_forgotten_and_said_how_to_let_go_
 def test_a_registration_does_not_change_while_something_is_in_force_that_a_person_did(control, let_go):
     registered()
     paused = Intervention(kind="pause", subject="celery", value="", before="{}", by="ann", until=2e9)
-    control.hset(keys.PLANT_INTERVENTIONS.of("shop"), paused.field, encoded(paused))
+    control.hset(keys.PLANT_INTERVENTIONS.build("shop"), paused.field, encode_document(paused))
     for change in ({"workloads": "score"}, {"url": "http://10.0.0.8:8001"}):
         with pytest.raises(BadInput, match=r"pause celery.*undo it first"):
             registered(**change)
@@ -206,4 +206,4 @@ def test_loops_of_a_plant_that_was_removed_do_not_act_on_the_next_of_its_name(co
     made = registered(changes=False)
     assert made.advising == ["parallelism_joint/plant:shop"]
     steering.refresh_from_db()
-    assert steering.mode == Loop.Mode.ADVISE and overrides.on(steering, timezone.now()) == []
+    assert steering.mode == Loop.Mode.ADVISE and overrides.list_for_loop(steering, timezone.now()) == []

@@ -37,7 +37,7 @@ def call(secrets, control, stored_snapshot):
 
 
 def steered(control):
-    stored = control.get(keys.PIPELINE_CONTROLS.of("performance"))
+    stored = control.get(keys.PIPELINE_CONTROLS.build("performance"))
     return json.loads(stored)["tasks"] if stored else {}
 
 

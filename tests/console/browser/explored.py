@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import django
 
 from queues import keys
-from queues.stored_document import encoded
+from queues.stored_document import encode_document
 
 django.setup()
 
@@ -54,7 +54,7 @@ def main() -> None:
             row["done"]["per_second"] = 1 / row["done"]["recent_seconds"][-1]
         write_history(server, snapshot, plant.now)
     snapshot["loops"] = control_record(plant.now).loops
-    server.set(keys.SNAPSHOT, encoded(snapshot))
+    server.set(keys.SNAPSHOT, encode_document(snapshot))
 
 
 if __name__ == "__main__":

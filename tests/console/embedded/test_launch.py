@@ -174,7 +174,7 @@ def test_a_plant_and_then_its_servers_have_20_seconds_to_stop(tmp_path):
     servers = EmbeddedServers(tmp_path)
     launch.choose_ports(servers, ["n1"])
     plant = plant_processes(["n1"], 2, "127.0.0.1", 8000)
-    server = launch.embedded_server(servers, "n1")
+    server = launch.start_server(servers, "n1")
     assert max(process.stop_seconds for process in plant) + server.stop_seconds <= 20
 
 

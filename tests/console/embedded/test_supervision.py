@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from console.connections import supervisor
-from console.connections.log_text import without_secrets
+from console.connections.log_text import mask_secrets
 from console.embedded.launch import can_begin
 from console.embedded.leftovers import end_leftovers
 from console.embedded.listening import PageAddress
@@ -343,14 +343,14 @@ def test_without_a_supervisor_it_is_said_so(monkeypatch):
 )
 def test_what_is_secret_or_resembles_it_is_left_out(text, shown):
     named = {"WEIR_SECRET_SHOP": "long-secret-word", "WEIR_EAST_TOKEN": "plain-old-word"}
-    said = without_secrets(text, named)
+    said = mask_secrets(text, named)
     assert said == shown or ("hunter22" not in said and "abc.def" not in said)
 
 
 def test_a_disk_that_is_full_keeps_no_note_of_an_end_and_ends_nothing(tmp_path, monkeypatch):
     monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
     made = Supervisor(tmp_path / "full", tmp_path)  # nothing can be written there
-    made.ended("pipeline", "exit status 1")
+    made.record_exit("pipeline", "exit status 1")
     made.back("pipeline")
     assert (made.ends["pipeline"].how, made.ends["pipeline"].restarts) == ("exit status 1", 1)
     made.stop()

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import get_commands
 
 from console.help import contents, reference
-from console.help.rendering import rendered
+from console.help.rendering import render_markdown
 from console.pages.frame.declared_page import help_of
 from console.pages.frame.frame import on_rail
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -30,9 +30,9 @@ def test_help_begins_with_the_four_parts_and_the_reference(viewer):
 
 
 def test_every_page_of_help_is_shown_and_all_its_links_lead_somewhere(viewer):
-    known = {f"/help/{address}" for address in contents.by_address()}
+    known = {f"/help/{address}" for address in contents.index_by_address()}
     known |= {f"/help/{picture}" for picture in contents.pictures()}
-    for address in contents.by_address():
+    for address in contents.index_by_address():
         answer = viewer.get(f"/help/{address}")
         assert answer.status_code == 200, address
         body = answer.context["rendered"].body
@@ -42,13 +42,13 @@ def test_every_page_of_help_is_shown_and_all_its_links_lead_somewhere(viewer):
 
 def test_a_page_of_help_brings_no_script_and_nothing_from_elsewhere():
     for source in contents.pages():
-        body = rendered(source, "/help/").body
+        body = render_markdown(source, "/help/").body
         assert "<script" not in body and "style=" not in body, source
         assert not re.search(r'src="(?!/help/)', body), source
 
 
 def test_code_of_every_page_scrolls_by_itself_also_from_the_keyboard():
-    bodies = [str(rendered(source, "/help/").body) for source in contents.pages()]
+    bodies = [str(render_markdown(source, "/help/").body) for source in contents.pages()]
     assert sum(body.count("<pre>") for body in bodies) > 20
     for body in bodies:
         assert len(
@@ -77,18 +77,18 @@ def test_search_finds_the_pages_that_hold_all_words_and_titles_first(viewer):
 def test_every_page_of_the_console_has_its_page_in_help():
     """One that declares itself may name another, or Help as a whole."""
     for name in (*(name for name, *_ in on_rail()), "plants"):
-        assert help_of(name) in contents.by_address(), name
+        assert help_of(name) in contents.index_by_address(), name
 
 
 def test_every_shipped_rule_has_its_runbook_in_help():
     for name in FIRST_RULES:
-        assert f"operate/alerts/{name}/" in contents.by_address(), name
+        assert f"operate/alerts/{name}/" in contents.index_by_address(), name
 
 
 @pytest.mark.parametrize("condition", [*CONDITIONS, "one of an extension"])
 def test_a_rule_without_a_runbook_of_its_own_links_a_page_that_is_there(condition):
     link = runbook.path(AlertRule(name="mine", condition=condition))
-    assert link.removeprefix("/help/") in contents.by_address()
+    assert link.removeprefix("/help/") in contents.index_by_address()
 
 
 def test_a_rule_may_name_another_runbook(settings):

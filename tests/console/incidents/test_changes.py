@@ -12,10 +12,10 @@ from django.utils import timezone
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.incidents import changes
-from console.incidents.change_sources import _appearance_words, found_changes
+from console.incidents.change_sources import _appearance_words, find_changes
 from console.incidents.keeper import ChangeKeeper
 from console.models import AuditEntry, Mark
-from console.pages.alerts.incident_changes import shown_changes
+from console.pages.alerts.incident_changes import build_change_rows
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
@@ -101,7 +101,7 @@ def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path: P
     audit_log.record(by, "plant.intervene", "shop", after={"kind": "pause", "subject": "orders"})
     audit_log.record(by, "token.revoke", "billing", before={"role": "producer"})
     now = timezone.now()
-    found = {each.words: each.parts for each in found_changes(now - MINUTE, now, tmp_path)}
+    found = {each.words: each.parts for each in find_changes(now - MINUTE, now, tmp_path)}
     assert found == {
         "Plant scale, shop score 4 → 1: less": {"plant/shop"},
         "Plant scale, main flow/seen 2 → 1: less": {"operator/flow/seen"},
@@ -117,7 +117,7 @@ def test_what_failed_hides_nothing_that_the_same_person_had_done_shortly_before(
     with pytest.raises(BadInput), audit_log.attempt(by, "plant.intervene", "shop", reason="once"):
         raise BadInput("subject", "is not there.")
     now = timezone.now()
-    (change,) = found_changes(now - MINUTE, now, tmp_path)
+    (change,) = find_changes(now - MINUTE, now, tmp_path)
     assert change.ref == f"audit:{AuditEntry.objects.order_by('pk')[0].pk}"
 
 
@@ -128,7 +128,7 @@ def test_what_failed_changed_nothing_and_what_a_controller_repeats_is_one_change
     with pytest.raises(BadInput), audit_log.attempt(by, "plant.intervene", "shop"):
         raise BadInput("subject", "is not known.")
     now = timezone.now()
-    found = {each.words for each in found_changes(now - MINUTE, now, tmp_path)}
+    found = {each.words for each in find_changes(now - MINUTE, now, tmp_path)}
     assert found == {"Plant scale, shop score 3 → 4 (and 2 times before)"}
 
 
@@ -150,7 +150,7 @@ def test_each_record_is_a_source(people, loop, tmp_path: Path):
             loop=loop, at=NOW - MINUTE, mode="auto", parameters={}, action={"start": 1},
             reason="Start 1 worker", verdict=verdict,
         )  # fmt: skip
-    found = {each.kind: each for each in found_changes(NOW - timedelta(hours=1), NOW, tmp_path)}
+    found = {each.kind: each for each in find_changes(NOW - timedelta(hours=1), NOW, tmp_path)}
     assert set(found) == {
         "override upper_limit",
         "override ended",
@@ -172,7 +172,7 @@ def test_a_setting_that_disturbs_nothing_is_none(tmp_path: Path):
     for target in ("price.worker_hour", "report.hour", *steering):
         audit_log.record(Actor("admin", "administrator"), "settings.change", target)
     now = timezone.now()
-    found = {each.words for each in found_changes(now - MINUTE, now, tmp_path)}
+    found = {each.words for each in find_changes(now - MINUTE, now, tmp_path)}
     assert found == {f"Settings change, {target}" for target in steering}
 
 
@@ -180,7 +180,7 @@ def test_advice_is_no_change(loop, tmp_path: Path):
     LedgerEntry.objects.create(
         loop=loop, at=NOW, mode="advise", parameters={}, action={"start": 1}, reason="Start 1 worker"
     )
-    assert found_changes(NOW - MINUTE, NOW + MINUTE, tmp_path) == []
+    assert find_changes(NOW - MINUTE, NOW + MINUTE, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -335,17 +335,17 @@ def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_i
     more = {"name": "mode", "value": "hold", "reason": "maintenance"}
     made = [an_override(people["operator"], each, 3 * MINUTE, **more) for each in loops]
     an_override(people["administrator"], loop, 3 * MINUTE, **more)
-    rows = {row.by: row for row in found_changes(NOW - 10 * MINUTE, NOW, tmp_path)}
+    rows = {row.by: row for row in find_changes(NOW - 10 * MINUTE, NOW, tmp_path)}
     assert rows["operator"].words == (
         "Override mode hold on worker_rate/alert/n1, x/alert/n2, x/alert/n3 and 2 more set: maintenance"
     )
     assert rows["operator"].ref == f"overrides:{','.join(str(each.pk) for each in made)}"
     assert rows["operator"].parts == {f"loop/{each.name}" for each in loops} and len(rows) == 2
     change = next(each for each in changes.search_changes(an_alert(), tmp_path) if each.by == "operator")
-    [shown] = shown_changes([change], Actor("operator", "operator"))
+    [shown] = build_change_rows([change], Actor("operator", "operator"))
     assert shown.undo is None and shown.back is not None and shown.back.words == "End them"
     Override.objects.filter(owner=people["operator"]).update(ended_at=NOW - 2 * MINUTE)
-    found = found_changes(NOW - 10 * MINUTE, NOW, tmp_path)
+    found = find_changes(NOW - 10 * MINUTE, NOW, tmp_path)
     assert [row.kind for row in found if row.ref == rows["operator"].ref] == [
         "override mode",
         "override ended",

@@ -16,7 +16,7 @@ from workers.batch.jobs.files import show, write_table
 from workers.batch.task_definitions import ensure_tasks
 from workers.history import stretches
 from workers.history.stretch_counts import counts_file, counts_table
-from workers.history.stretches import archived
+from workers.history.stretches import count_archived
 from workers.models import Run
 
 FIRST, LEAST_SHARE, SEEDS = 3, 0.9, range(30)
@@ -175,7 +175,7 @@ def test_what_is_too_much_for_a_page_spark_counts_and_the_page_shows(
     assert AuditEntry.objects.filter(action="task.run").count() == 1
 
     here, there = differences.stretches_of(SINCE, SINCE + timedelta(hours=9), "before")
-    ours, theirs = (archived(each, tmp_path) for each in (here, there))
+    ours, theirs = (count_archived(each, tmp_path) for each in (here, there))
     table = counts_table(ours, theirs)
     written = write_table(tmp_path, counts_file("", here, there), "1-1-1", table)
     show(tmp_path, written)

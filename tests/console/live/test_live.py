@@ -129,7 +129,7 @@ async def test_a_socket_gets_the_view_it_asks_for_packed_if_it_can(
 ):
     viewer = cookie_of(browsers["viewer"])
     async with opened(application, OUR_ORIGIN, viewer, query=b"of=flow&packed=1") as socket:
-        narrow = view_named("flow").narrowed(stored_snapshot)
+        narrow = view_named("flow").narrow(stored_snapshot)
         assert (await socket.receive())["snapshot"] == narrow != stored_snapshot
         change = {"nodes": {"n1": {"state": "BUSY", "raw": 0.8}}}
         store(control, {**stored_snapshot, "seq": 2}, change)

@@ -15,7 +15,7 @@ from queues import keys
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import judged_document
-from workers.coordination.merge_patch import applied, difference
+from workers.coordination.merge_patch import apply_patch, difference
 
 NAMES = (*VIEWS, "queue:alert", "node:n1")
 PATH = re.compile(r'data-(?:bind|spark)="([^"]+)"')
@@ -59,8 +59,8 @@ def known(document: Any) -> Any:
 @given(before=snapshots, after=snapshots)
 def test_narrowed_patches_lead_to_the_narrowed_snapshot(name, before, after):
     view = view_named(name)
-    followed = applied(view.narrowed(before), view.narrowed(difference(before, after)))
-    assert known(followed) == known(view.narrowed(after))
+    followed = apply_patch(view.narrow(before), view.narrow(difference(before, after)))
+    assert known(followed) == known(view.narrow(after))
 
 
 def shown(value: Any) -> Any:
@@ -109,7 +109,7 @@ def test_the_overview_shows_a_loop_that_stands_still_as_it_is_judged(browsers, p
     control.set(keys.SNAPSHOT, json.dumps(whole))
     page = browsers["administrator"].get("/").content.decode()
     (view,) = re.findall(r'data-view="([^"]+)"', page)
-    seen, subject = view_named(view).narrowed(whole), f"loop/{LOOP}"
+    seen, subject = view_named(view).narrow(whole), f"loop/{LOOP}"
     assert f'data-bind="states.{subject}" data-format="judged"' in page
     assert {name: seen["states"][subject].get(name) for name in DRAWN} == {
         name: whole["states"][subject][name] for name in DRAWN
@@ -125,7 +125,7 @@ def missed(browser: Client, whole: dict[str, Any]) -> dict[str, list[str]]:
 def missing(page: str, whole: dict[str, Any]) -> list[str]:
     """The paths bound on a page that its view has not as the whole snapshot has them."""
     (view,) = re.findall(r'data-view="([^"]+)"', page)
-    narrow = view_named(view).narrowed(whole)
+    narrow = view_named(view).narrow(whole)
     return [
         path for path in PATH.findall(page) if shown(value_at(narrow, path)) != shown(value_at(whole, path))
     ]

@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from queues.events.block import decode
-from queues.publishing.replay import Pace, limited, multiplied
+from queues.publishing.replay import Pace, limit_events, multiply_events
 from queues.segments.segment import Segment
 from tests.servers import Server
 from tests.workers.samples import TIME_US, batch_of
@@ -222,7 +222,7 @@ def test_a_node_killed_while_publishing_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def killing(batches: Iterator[pa.RecordBatch], events: int) -> Iterator[pa.RecordBatch]:
-        for place, batch in enumerate(limited(batches, events)):
+        for place, batch in enumerate(limit_events(batches, events)):
             if place == 1:
                 nodes["n2"].kill()
             yield batch
@@ -279,10 +279,10 @@ def test_a_limit_takes_the_first_events_and_reads_no_further(sizes: list[int], l
             read.append(size)
             yield batch_of(size)
 
-    assert sum(batch.num_rows for batch in limited(source(), limit)) == min(limit, sum(sizes))
+    assert sum(batch.num_rows for batch in limit_events(source(), limit)) == min(limit, sum(sizes))
     assert sum(read[:-1]) < limit
 
 
 def test_a_copy_of_an_event_without_an_id_derives_one_from_its_own_block() -> None:
-    copies = list(multiplied([batch_of(2)], 2))
+    copies = list(multiply_events([batch_of(2)], 2))
     assert [copy["id"].null_count for copy in copies] == [2, 2]

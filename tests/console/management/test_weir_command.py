@@ -14,8 +14,8 @@ from console.accounts import access
 from console.accounts.access import ACTIONS
 from console.api.v1 import api
 from console.management.commands import publish, weir
-from console.management.commands.weir import shown
-from console.management.operations import Operation, named, operations
+from console.management.commands.weir import format_answer
+from console.management.operations import Operation, find_operation, operations
 from console.models import AuditEntry
 from queues.errors import BadInput
 from queues.models import Queue
@@ -76,7 +76,7 @@ def test_a_choice_and_many_loops_at_once(loop):
     run("overrides create --queue alert --name guard.direction --value 'up only' --minutes 5 --reason x")
     run("overrides create --law worker_rate --name mode --value hold --endless true --reason x")
     now = Override.objects.latest("pk").created_at
-    held = {each.name: each.value for each in overrides.on(loop, now)}
+    held = {each.name: each.value for each in overrides.list_for_loop(loop, now)}
     assert held == {"guard.direction": "up only", "mode": "hold"}
 
 
@@ -162,12 +162,12 @@ def test_over_http_it_says_the_same(loop, secrets, monkeypatch):
 
 def test_a_console_elsewhere_steers_no_terminal():
     hostile = "\x1b]0;owned\x07\x9b2J\u202eb"
-    said = shown(json.dumps({"a": hostile}, ensure_ascii=False).encode(), True)
+    said = format_answer(json.dumps({"a": hostile}, ensure_ascii=False).encode(), True)
     assert json.loads(said) == {"a": "\x1b]0;owned\x07?2J?b"} and "\x1b" not in said  # escaped by JSON
-    assert shown(f"a,b\r\n{hostile}\xff\n".encode(), True) == "a,b?\n?]0;owned??2J?bÿ\n"
-    assert shown(b"\xff", False) == "\ufffd" and shown(hostile, False) == hostile
+    assert format_answer(f"a,b\r\n{hostile}\xff\n".encode(), True) == "a,b?\n?]0;owned??2J?bÿ\n"
+    assert format_answer(b"\xff", False) == "\ufffd" and format_answer(hostile, False) == hostile
     deep = b'{"a":' * 5_000 + b"1" + b"}" * 5_000
-    assert shown(deep, True) == deep.decode()
+    assert format_answer(deep, True) == deep.decode()
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_every_page_that_posts_stands_in_the_table():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_posts_has_a_command(page):
-    assert named(found(), PAGES[page].split()).method == "POST"
+    assert find_operation(found(), PAGES[page].split()).method == "POST"
 
 
 def test_every_action_of_the_table_has_a_command(browsers, things, stored_snapshot, monkeypatch):
@@ -321,10 +321,10 @@ def test_every_action_of_the_table_has_a_command(browsers, things, stored_snapsh
 
 
 def test_a_word_that_is_a_place_does_not_hide_one_of_its_own():
-    assert named(found(), ["ledger", "export"]).path.endswith("/ledger/export")
-    assert named(found(), ["ledger", "17"]).path.endswith("/ledger/{entry_id}")
+    assert find_operation(found(), ["ledger", "export"]).path.endswith("/ledger/export")
+    assert find_operation(found(), ["ledger", "17"]).path.endswith("/ledger/{entry_id}")
     with pytest.raises(BadInput):
-        named(found(), ["ledger", "17", "burn"])
+        find_operation(found(), ["ledger", "17", "burn"])
     assert weir.split(["a", "--b=c=d"]) == (["a"], [("b", "c=d")])
 
 

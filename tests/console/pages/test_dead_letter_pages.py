@@ -238,7 +238,7 @@ def test_a_node_that_fails_in_the_middle_has_done_what_it_was_asked_before(monke
         return real(chunk)
 
     monkeypatch.setattr(place, "discard", failing)
-    answers, error = dead_letter_steering._at(place, "discard", shown)
+    answers, error = dead_letter_steering._run_at(place, "discard", shown)
     assert asked == [20, 20] and isinstance(error, NodeUnavailable)
     assert Counter(answers.values()) == {
         4: 20, "may be done or not: n1 does not answer": 20, "stays: n1 does not answer": 20

@@ -65,7 +65,7 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
 def test_explorations_are_listed_with_their_reason_and_their_rest(plant, browsers):
     loop = explored(plant, ticks=110)
     in_force = shown_to(browsers["viewer"], loop).context["loop"].effective
-    cycles = exploration.shown(loop, {**in_force}).cycles
+    cycles = exploration.build_exploration(loop, {**in_force}).cycles
     assert len(cycles) >= 2
     assert "next exploration is due" in cycles[0].why and "steers the pool from now on" in cycles[-1].why
     assert all(cycle.steps >= 1 and cycle.least <= cycle.most for cycle in cycles)

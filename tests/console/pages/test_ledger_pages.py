@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from console.actions.exports import newest_first, streamed
+from console.actions.exports import newest_first, stream_download
 from console.templatetags.filters import ticks_of
 from tests.console.page_form import form_of
 from workers.models import LedgerEntry, Loop
@@ -218,7 +218,7 @@ async def test_under_asgi_the_first_piece_goes_out_before_the_second_is_made():
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
     request = ASGIRequest(scope, io.BytesIO())
-    content = aiter(streamed(request, pieces(), "x.csv", "text/csv"))
+    content = aiter(stream_download(request, pieces(), "x.csv", "text/csv"))
     assert await anext(content) == b"0;"
     assert made == [0]
     assert [piece async for piece in content] == [b"1;", b"2;"]

@@ -72,14 +72,14 @@ def test_who_is_limited_to_some_queues_is_offered_what_is_about_them():
     Queue.objects.create(name="returns", kind="jobs")
     Loop.objects.create(name="rebalancing", law="rebalancing")
     ada = Actor("ada", "operator", queues=frozenset({"orders"}))
-    offered = {each.label for each in palette.everything(ada, SNAPSHOT) if each.kind == "action"}
+    offered = {each.label for each in palette.list_entries(ada, SNAPSHOT) if each.kind == "action"}
     assert {"Pause queue orders", "Hold loop worker rate orders n1", "Silence alerts"} <= offered
     refused = {"Pause queue returns", "Hold loop rebalancing", "Balance now", "Change an alert rule"}
     refused |= {"Drain or cordon node n1", "Drain worker host jobs@here"}
     assert not refused & offered
-    everything = palette.everything(Actor("ada", "operator"), SNAPSHOT)
+    everything = palette.list_entries(Actor("ada", "operator"), SNAPSHOT)
     assert refused <= {each.label for each in everything}
-    limited = palette.everything(Actor("eve", "administrator", queues=frozenset({"orders"})), SNAPSHOT)
+    limited = palette.list_entries(Actor("eve", "administrator", queues=frozenset({"orders"})), SNAPSHOT)
     pages = {each.label for each in limited if each.kind == "page"}
     assert "Audit" in pages and not {"Processes", "People and roles"} & pages
 
@@ -105,7 +105,7 @@ def test_nothing_is_found_that_lacks_one_of_the_words():
 
 
 def test_every_entry_leads_to_an_address_of_the_console():
-    for entry in palette.everything(Actor("ada", "administrator"), SNAPSHOT):
+    for entry in palette.list_entries(Actor("ada", "administrator"), SNAPSHOT):
         assert resolve(entry.url.partition("#")[0]), entry
         assert entry.kind in palette.KINDS
 

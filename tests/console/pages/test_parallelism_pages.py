@@ -98,7 +98,7 @@ def test_tasks_that_a_colleague_has_set_meanwhile_stay_set(browsers, plant, peop
     )
     posted = {**form, "tasks-performance/sites": "2", "reason": "a test"}
     assert browsers["operator"].post(address, posted).status_code == 302
-    (held,) = overrides.in_force(timezone.now())
+    (held,) = overrides.list_active(timezone.now())
     assert held.value == {"performance/hosts": 7, "performance/sites": 2}
 
 

@@ -12,7 +12,7 @@ from django.test import Client
 from console.input.form_values import iso
 from queues import keys
 from queues.models import Node, Queue
-from queues.stored_document import encoded
+from queues.stored_document import encode_document
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.snapshots import snapshot_of
@@ -95,7 +95,9 @@ def test_a_page_that_is_about_no_instant_says_nothing_of_it(page, viewer, past):
 
 
 def test_the_pipeline_of_the_past_shows_nothing_of_the_present(browsers, past, control):
-    control.set(keys.PIPELINE_LOG, encoded(PipelineLog(lines=[LogLine(at=1.0, level="ERROR", text="today")])))
+    control.set(
+        keys.PIPELINE_LOG, encode_document(PipelineLog(lines=[LogLine(at=1.0, level="ERROR", text="today")]))
+    )
     then = browsers["operator"].get(APPLICATION, {"at": AT})
     assert (then.context["log"], then.context["recent"], then.context["version"]) == ([], [], None)
     assert b"today" in browsers["operator"].get(APPLICATION).content

@@ -99,7 +99,7 @@ def test_a_pipeline_that_should_have_reported_by_now_is_not_waited_for_but_says_
 def test_setting_tasks_steers_the_running_application_and_is_audited(client_of, at_work, control):
     address = reverse("pipeline-tasks", args=["performance", "hosts"])
     client_of("operator").post(address, {"tasks": "4", "reason": "it is busy"})
-    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 4}
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.build("performance")))["tasks"] == {"hosts": 4}
     entry = AuditEntry.objects.get(action="pipeline.steer")
     assert (entry.target, entry.after, entry.reason) == ("performance/hosts", {"hosts": 4}, "it is busy")
 
@@ -110,7 +110,7 @@ def test_a_number_of_tasks_that_is_none_changes_nothing(client_of, at_work, cont
     page = client_of("operator").post(address, {"tasks": tasks, "reason": "why"})
     assert page.status_code == 422
     assert says in page.content.decode()
-    assert control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
+    assert control.get(keys.PIPELINE_CONTROLS.build("performance")) is None
     assert not AuditEntry.objects.exists()
 
 
@@ -119,7 +119,7 @@ def test_tasks_for_too_many_minutes_are_refused_at_their_field(client_of, at_wor
     posted = {"tasks": "4", "minutes": "90", "reason": "why"}
     answer = client_of("operator").post(address, posted, headers={"accept": "application/json"})
     assert (answer.status_code, list(answer.json()["errors"])) == (422, ["minutes"])
-    assert control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
+    assert control.get(keys.PIPELINE_CONTROLS.build("performance")) is None
 
 
 def test_who_is_limited_to_other_queues_does_not_replace_an_application_as_shipped(
@@ -168,7 +168,7 @@ def test_a_declaration_becomes_a_version_and_is_wanted_from_then_on(client_of, a
     client = client_of("operator")
     changed = DECLARATION.replace("85", "90")
     assert declare(client, changed).status_code == 302
-    assert Declarations(control).wanted()["performance"] == Declared(
+    assert Declarations(control).load_wanted()["performance"] == Declared(
         "performance", 1, changed.replace("\r\n", "\n")
     )
     assert declare(client, DECLARATION).status_code == 302
@@ -220,7 +220,7 @@ def test_a_declaration_that_is_wrong_is_refused_with_its_place_and_kept_in_the_f
     assert page.status_code == 422
     assert says in page.content.decode()
     assert not PipelineVersion.objects.exists()
-    assert "performance" not in Declarations(control).wanted()
+    assert "performance" not in Declarations(control).load_wanted()
 
 
 def previewed(client, text: str):
@@ -265,7 +265,7 @@ def test_an_active_version_that_the_control_server_has_forgotten_is_sent_again(c
     control.delete("weir:pipeline:wanted")
     assert reconcile(control) == ["performance"]
     assert reconcile(control) == []
-    assert Declarations(control).wanted()["performance"].version == 1
+    assert Declarations(control).load_wanted()["performance"].version == 1
 
 
 CRITERIA = DECLARATION.replace("key: source", "key: source\ncriteria: {slow: 2.5, loud: 1}")
@@ -283,11 +283,11 @@ def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_aud
     given = {"criterion": "slow", "value": "7.5", "minutes": "10", "reason": "a noisy day"}
     client.post(reverse("criterion-hold", args=["performance"]), given)
     controls = Controls.read(
-        control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls(criteria={"slow": 2.5})
+        control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls(criteria={"slow": 2.5})
     )
     now = time.time()
-    assert controls.at(now).criteria == {"slow": 7.5}
-    assert controls.at(now + 601).criteria == {"slow": 2.5}, "it ends by the clock alone"
+    assert controls.freeze(now).criteria == {"slow": 7.5}
+    assert controls.freeze(now + 601).criteria == {"slow": 2.5}, "it ends by the clock alone"
     entry = AuditEntry.objects.get(action="pipeline.steer")
     assert (entry.target, entry.reason, entry.after["slow"]["value"]) == (
         "performance/slow",
@@ -296,9 +296,9 @@ def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_aud
     )
     client.post(reverse("criterion-release", args=["performance", "slow"]))
     controls = Controls.read(
-        control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls(criteria={"slow": 2.5})
+        control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls(criteria={"slow": 2.5})
     )
-    assert controls.at(now).criteria == {"slow": 2.5}
+    assert controls.freeze(now).criteria == {"slow": 2.5}
     assert AuditEntry.objects.filter(action="pipeline.steer").count() == 2
 
 
@@ -317,7 +317,7 @@ def test_a_criterion_is_not_held_by_what_makes_no_sense(change, field, client_of
     address = reverse("criterion-hold", args=["performance"])
     answer = client_of("operator").post(address, given, headers={"Accept": "application/json"})
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
-    assert control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
+    assert control.get(keys.PIPELINE_CONTROLS.build("performance")) is None
     assert not AuditEntry.objects.exists()
 
 

@@ -12,7 +12,7 @@ from console.models import AuditEntry
 from console.pages.plant.plan_view import dumbbells, headline
 from queues import keys, projection
 from queues.models import Node
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from queues.topology import Topology
 from tests.console.page_form import form_of
 from tests.workers.placement.plan_plant import Plant, loaded
@@ -46,7 +46,7 @@ def calm(plant) -> Snapshot:
 
 def stored(plant: Plant, snapshot: Snapshot) -> Snapshot:
     """The snapshot as the newest on the control server, observed just now."""
-    seen = changed(snapshot, at=time.time())
+    seen = replace_fields(snapshot, at=time.time())
     plant.control.set(keys.SNAPSHOT, seen.to_json())
     return seen
 
@@ -185,7 +185,7 @@ def test_another_hash_a_second_approval_and_drift_are_refused_with_the_reason(op
 def test_an_old_snapshot_is_no_ground_to_approve_on(operator, plant, calm):
     by_hand(operator)
     plan = Plan.objects.get()
-    plant.control.set(keys.SNAPSHOT, changed(calm, at=time.time() - 60).to_json())
+    plant.control.set(keys.SNAPSHOT, replace_fields(calm, at=time.time() - 60).to_json())
     refused = fetch(operator, f"/plans/{plan.pk}/approve", {"hash": plan.hash, **REASON})
     assert "last observed 60 s ago" in refused.json()["errors"]["plant"][0]
     plant.control.delete(keys.SNAPSHOT)
@@ -341,7 +341,11 @@ def test_a_token_approves_a_plan_over_the_api_as_it_was_seen(secrets, operator, 
 
 def test_the_worst_node_is_first_and_an_unknown_one_before_it():
     row = NodeForecast(utilisation=0.5, state="NORMAL", points=10)
-    before = {"n1": row, "n2": changed(row, utilisation=None), "n3": changed(row, utilisation=0.9)}
+    before = {
+        "n1": row,
+        "n2": replace_fields(row, utilisation=None),
+        "n3": replace_fields(row, utilisation=0.9),
+    }
     rows = dumbbells(PlanDocument(id=1, state="proposed", before=before, after=before), NOTHING_SEEN)
     assert [each.name for each in rows] == ["n2", "n3", "n1"]
     assert not any(each.draws_line for each in rows)

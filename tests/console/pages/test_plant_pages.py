@@ -116,7 +116,7 @@ def test_a_plant_that_answers_slowly_wrongly_or_half_says_so(browsers, east, cha
 def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_snapshot, control):
     posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
     assert fetch(browsers["operator"], "/plants/main/tasks", posted).json()["ok"]
-    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 4}
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.build("performance")))["tasks"] == {"hosts": 4}
     held = holder_of(control, "main")
     assert held.holder == "operator" and held.until - timezone.now().timestamp() > 290
     noted = AuditEntry.objects.get()
@@ -131,7 +131,7 @@ def test_nothing_is_set_by_hand_on_what_was_seen_long_ago(browsers, stored_snaps
     posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
     answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
     assert answer.status_code == 422 and "s ago" in answer.json()["errors"]["plant"][0]
-    assert not control.exists(keys.PIPELINE_CONTROLS.of("performance"))
+    assert not control.exists(keys.PIPELINE_CONTROLS.build("performance"))
     assert holder_of(control, "main") is None
 
 
@@ -191,13 +191,13 @@ def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(
     hold(control, "main", "token:weir-2", timezone.now().timestamp(), 60.0)
     refused = fetch(browsers["operator"], address, posted)
     assert "token:weir-2" in refused.json()["errors"]["tasks"][0] and not control.exists(
-        keys.PIPELINE_CONTROLS.of("performance")
+        keys.PIPELINE_CONTROLS.build("performance")
     )
     release(control, "main", "token:weir-2")
     assert fetch(browsers["operator"], address, {**posted, "tasks": "99"}).status_code == 422
     assert holder_of(control, "main") is None
     assert fetch(browsers["operator"], address, posted).json()["ok"]
-    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 3}
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.build("performance")))["tasks"] == {"hosts": 3}
     assert holder_of(control, "main").holder == "operator"
 
 
@@ -335,7 +335,7 @@ def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east,
     assert post("/west/remove", {"reason": "gone"}).json() == {"removed": "west", "left": ""}
     by_hand = {"operator": HOSTS, "tasks": 3, "minutes": 5, "reason": "a burst"}
     assert post("/main/tasks", by_hand).json()["tasks"] == 3
-    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 3}
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.build("performance")))["tasks"] == {"hosts": 3}
     other = browsers["operator"].post("/api/v1/plants/main/tasks", by_hand, content_type="application/json")
     assert other.status_code == 409 and other.json()["holder"] == "administrator"
     east(state="stale", age_seconds=9.0, error="east did not answer within 2 s.")

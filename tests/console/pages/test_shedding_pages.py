@@ -87,7 +87,7 @@ def test_weights_put_in_force_leave_a_bound_that_a_colleague_has_set_meanwhile(b
     bound = {"name": "latency_bound_seconds", "value": 20, "minutes": 30, "loop": loop}
     overrides.set_override(owner=people["administrator"], reason="a burst", now=timezone.now(), **bound)
     assert operator.post(address, {**form, "reason": "a test"}).status_code == 302
-    held = {each.name: each.value for each in overrides.in_force(timezone.now())}
+    held = {each.name: each.value for each in overrides.list_active(timezone.now())}
     assert held == {"latency_bound_seconds": 20, "sink_weights": {"outage": 3.0}}
 
 

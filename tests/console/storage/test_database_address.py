@@ -2,7 +2,7 @@
 
 import pytest
 
-from console.storage.database_address import of_file, settings_of
+from console.storage.database_address import build_file_url, settings_of
 from queues.errors import BadInput
 
 
@@ -31,7 +31,7 @@ def test_a_server_may_be_an_ipv6_address():
 def test_a_file_stays_a_file(tmp_path):
     assert settings_of(f"sqlite:///{tmp_path}/a,b")["NAME"] == f"{tmp_path}/a,b"
     odd = tmp_path / "C#, 100%41?" / "weir.sqlite3"
-    assert settings_of(of_file(odd))["NAME"] == str(odd)
+    assert settings_of(build_file_url(odd))["NAME"] == str(odd)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ import pytest
 from django.db.migrations.recorder import MigrationRecorder
 
 from console.embedded.preparation import refuse_a_newer_database
-from console.storage.migrations import of_a_newer_version
+from console.storage.migrations import list_newer_migrations
 from console.upkeep import doctor
 
 pytestmark = pytest.mark.django_db
 
 
 def test_the_database_of_this_version_is_taken():
-    assert of_a_newer_version() == []
+    assert list_newer_migrations() == []
     refuse_a_newer_database()
 
 
@@ -24,4 +24,4 @@ def test_one_of_a_newer_version_is_refused_by_what_it_has():
 
 def test_what_another_package_has_dropped_since_is_no_newer_weir():
     MigrationRecorder.Migration.objects.create(app="axes", name="0001_squashed")
-    assert of_a_newer_version() == []
+    assert list_newer_migrations() == []

@@ -15,23 +15,23 @@ def snapshot(seq: int, at: float) -> Snapshot:
 
 def test_before_the_first_answer_nothing_is_live_and_the_error_is_said():
     assert freshness(Seen(0.0), 2.0).sentence == "no answer for 2.0 s"
-    assert freshness(Seen(0.0).with_error("The console does not answer."), 2.0).sentence.startswith(
+    assert freshness(Seen(0.0).add_error("The console does not answer."), 2.0).sentence.startswith(
         "The console"
     )
     assert not freshness(Seen(0.0), 0.0).is_live
 
 
 def test_what_is_new_is_live_and_says_how_old_it_is_at_most():
-    first = Seen(0.0).with_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
+    first = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
     assert freshness(first, 5.0).sentence == "1.0 s old"  # the console's clock names whole seconds
-    second = first.with_snapshot(snapshot(2, 1001.0), 1002.0, 5.5)
+    second = first.add_snapshot(snapshot(2, 1001.0), 1002.0, 5.5)
     assert second.age_at(5.5) == 0.5  # the older one was the newest half a second before
     assert freshness(second, 5.7).is_live
 
 
 def test_one_that_the_observer_made_long_ago_is_not_live_though_the_console_answers():
-    seen = Seen(0.0).with_snapshot(snapshot(1, 1000.0), 1060.0, 5.0)
-    again = seen.with_snapshot(snapshot(1, 1000.0), 1061.0, 6.0)
+    seen = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1060.0, 5.0)
+    again = seen.add_snapshot(snapshot(1, 1000.0), 1061.0, 6.0)
     assert freshness(again, 6.0).word == "Observer silent"
     assert "1 min old" in freshness(again, 6.0).sentence
 
@@ -40,15 +40,15 @@ def test_one_that_the_observer_made_long_ago_is_not_live_though_the_console_answ
 def test_a_console_whose_clock_is_behind_makes_no_silent_observer_live(behind_seconds):
     seen = Seen(0.0)
     for now in range(5, 12):  # the console answers each second, and has nothing newer
-        seen = seen.with_snapshot(snapshot(1, 1000.0), 1000.0 + now - behind_seconds, float(now))
+        seen = seen.add_snapshot(snapshot(1, 1000.0), 1000.0 + now - behind_seconds, float(now))
     assert freshness(seen, 11.0).word == "Observer silent"
-    newer = seen.with_snapshot(snapshot(2, 1007.0), 1012.0 - behind_seconds, 12.0)
+    newer = seen.add_snapshot(snapshot(2, 1007.0), 1012.0 - behind_seconds, 12.0)
     assert freshness(newer, 12.0).is_live
 
 
 def test_a_call_that_fails_and_one_that_nobody_answers_are_a_disconnection_with_its_age():
-    seen = Seen(0.0).with_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
-    failed = freshness(seen.with_error("The console does not answer (ConnectError)."), 16.0)
+    seen = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
+    failed = freshness(seen.add_error("The console does not answer (ConnectError)."), 16.0)
     assert (failed.word, failed.is_live) == ("Disconnected", False)
     assert failed.sentence == "all that is shown is 12 s old. The console does not answer (ConnectError)."
     assert freshness(seen, 8.1).sentence.endswith("No answer for 3.1 s.")
@@ -62,12 +62,12 @@ def test_a_call_that_fails_and_one_that_nobody_answers_are_a_disconnection_with_
 def test_the_age_is_never_less_than_the_true_one(true_age, fraction, passed):
     """Snapshots are made at known instants; the console's clock is cut to whole seconds."""
     now, made, seq = 1_000_000.0 + fraction, 1_000_000.0 + fraction - true_age, 1
-    seen = Seen(now).with_snapshot(snapshot(seq, made), float(int(now)), now)
+    seen = Seen(now).add_snapshot(snapshot(seq, made), float(int(now)), now)
     for seconds, is_new in passed:
         before, now = now, now + seconds
         if is_new:  # made somewhere since the last answer
             seq, made = seq + 1, (before + now) / 2
-        seen = seen.with_snapshot(snapshot(seq, made), float(int(now)), now)
+        seen = seen.add_snapshot(snapshot(seq, made), float(int(now)), now)
         assert seen.age_at(now) >= now - made - 1e-6
 
 

@@ -94,7 +94,7 @@ def test_an_address_leads_back_to_its_window(since, seconds, share):
 @given(st.integers(10, 100 * 86_400), st.sampled_from([-1.0, -0.5, 0.5, 1.0, 3.0]))
 def test_moving_keeps_the_length_and_never_leads_beyond_now(seconds, shares):
     window = Window(NOW - timedelta(seconds=seconds), NOW)
-    moved = window.moved(shares, NOW)
+    moved = window.shift(shares, NOW)
     assert moved.seconds == pytest.approx(seconds)
     assert moved.until <= NOW
 
@@ -213,7 +213,7 @@ def test_bars_of_a_row_never_stand_over_one_another(wanted):
         bars_of_a_lane.Bar(begin, min(1.0, begin + width), "note", label, "", NOW, None)
         for begin, width, label in sorted(wanted)
     ]
-    placed = bars_of_a_lane.in_rows(bars)
+    placed = bars_of_a_lane.arrange_in_rows(bars)
     assert all(bar.row < bars_of_a_lane.MOST_ROWS for bar in placed)
     for row in range(bars_of_a_lane.MOST_ROWS - 1):
         mine = [bar for bar in placed if bar.row == row]
@@ -256,7 +256,7 @@ def test_the_labels_of_a_row_never_meet_however_many_there_are(wanted):
     ]
     for row, space in (("row", "space"), ("phone_row", "phone_space")):
         by_row: dict[int, list[tuple[float, float]]] = {}
-        for bar in bars_of_a_lane.in_rows(bars):
+        for bar in bars_of_a_lane.arrange_in_rows(bars):
             room = getattr(bar, space)
             first = bar.begin - room if bar.before else bar.label_begin
             by_row.setdefault(getattr(bar, row), []).append((first, first + room))

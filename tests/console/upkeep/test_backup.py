@@ -70,9 +70,9 @@ def test_a_segment_that_is_empty_goes_on_with_its_ids(node, fresh):
     target = fresh("node").client()
     servers.load(target, of(node, on_nodes=True))
     assert of(target, on_nodes=True) == of(node, on_nodes=True)
-    last = target.xinfo_stream(keys.SEGMENT.of("alert"))["last-generated-id"]
+    last = target.xinfo_stream(keys.SEGMENT.build("alert"))["last-generated-id"]
     Segment(target, "alert").publish(blocks_of(8, 8))
-    assert target.xinfo_stream(keys.SEGMENT.of("alert"))["last-generated-id"] > last
+    assert target.xinfo_stream(keys.SEGMENT.build("alert"))["last-generated-id"] > last
 
 
 def copied(server: redis.Redis, on_nodes: bool, meanwhile: Callable[[], object]) -> list[bytes]:
@@ -116,27 +116,27 @@ def test_a_row_that_is_added_while_its_stream_is_copied_does_not_keep_the_rest_f
     control, fresh
 ):
     control.xadd(keys.METRICS, {"d": "1"})
-    control.set(keys.THROTTLE.of("alert"), "1")
+    control.set(keys.THROTTLE.build("alert"), "1")
     lines = copied(control, False, lambda: control.xadd(keys.METRICS, {"d": "2"}))
     target = fresh("control").client()
     assert servers.load(target, lines) == 2
     assert [fields for _, fields in target.xrange(keys.METRICS)] == [{b"d": b"1"}]
-    assert target.exists(keys.THROTTLE.of("alert"))
+    assert target.exists(keys.THROTTLE.build("alert"))
 
 
 def test_of_the_control_server_what_lasts_comes_back_and_what_passes_stays_behind(control, fresh):
-    control.hset(keys.PIPELINE_STATE.of("performance"), mapping={"a/1": b"\x00\xff", "a/1:batch": "7"})
-    control.rpush(keys.PIPELINE_RECENT.of("performance"), "b", "a")
-    control.set(keys.THROTTLE.of("alert"), "1", px=60_000)
-    control.incr(keys.FENCE.of("loop"))
-    passing = [keys.TOPOLOGY, keys.SNAPSHOT, keys.LEASE.of("loop"), keys.PAUSE.of("alert", "intake")]
+    control.hset(keys.PIPELINE_STATE.build("performance"), mapping={"a/1": b"\x00\xff", "a/1:batch": "7"})
+    control.rpush(keys.PIPELINE_RECENT.build("performance"), "b", "a")
+    control.set(keys.THROTTLE.build("alert"), "1", px=60_000)
+    control.incr(keys.FENCE.build("loop"))
+    passing = [keys.TOPOLOGY, keys.SNAPSHOT, keys.LEASE.build("loop"), keys.PAUSE.build("alert", "intake")]
     for name in passing:
         control.set(name, "x")
     target = fresh("control").client()
     servers.load(target, of(control, on_nodes=False))
     assert of(target, on_nodes=False) == of(control, on_nodes=False)
     assert not target.exists(*passing)
-    assert 50_000 < target.pttl(keys.THROTTLE.of("alert")) <= 60_000
+    assert 50_000 < target.pttl(keys.THROTTLE.build("alert")) <= 60_000
 
 
 def test_every_table_comes_back_row_by_row(control, nodes, data, django_user_model):
@@ -181,7 +181,7 @@ def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant
         effects.execute("CREATE TABLE handled (id)")
         effects.execute("INSERT INTO handled VALUES (7)")
         effects.commit()
-        kept = [inside.as_posix() for inside in files.lasting(data)]
+        kept = [inside.as_posix() for inside in files.list_files(data)]
         copy = data / "copy"
         copy.write_bytes(b"".join(files.content(data / "handled.sqlite3")))
     assert kept == [
@@ -192,7 +192,7 @@ def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant
     ]
     with closing(sqlite3.connect(copy)) as copied:
         assert copied.execute("SELECT id FROM handled").fetchall() == [(7,)]
-    assert files.unsettled(data) == ["performance/spark/iap1"]
+    assert files.list_unsettled(data) == ["performance/spark/iap1"]
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def made(control, nodes, data, tmp_path) -> Path:
     os.utime(data / "archive" / "a.parquet", (LONG_AGO, LONG_AGO))
     path = tmp_path / "weir.backup"
     by = User.objects.get(username="admin")
-    with rest.resting(control, data, by) as still:
+    with rest.quiesce(control, data, by) as still:
         backup.make(path, data, control, clients, still)
     return path
 
@@ -228,7 +228,7 @@ def test_while_the_tables_are_copied_others_write_and_the_copy_is_of_one_instant
 ):
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
     rows, path = database.rows, tmp_path / "weir.backup"
-    with another_thread() as call, rest.resting(control, data, User.objects.get(username="admin")) as still:
+    with another_thread() as call, rest.quiesce(control, data, User.objects.get(username="admin")) as still:
 
         def rows_then(model):
             yield from rows(model)
@@ -238,7 +238,7 @@ def test_while_the_tables_are_copied_others_write_and_the_copy_is_of_one_instant
         monkeypatch.setattr(backup.database, "rows", rows_then)
         backup.make(path, data, control, clients, still)
     assert Mark.objects.get().title == "Somebody writes"
-    with archive.reading(path) as found:
+    with archive.open_backup(path) as found:
         assert len(list(found.lines("database/console.mark"))) == 1, "the names of the fields alone"
 
 
@@ -248,7 +248,7 @@ def test_an_empty_plant_becomes_the_one_of_the_backup(made, nodes, control, data
     emptied()
     shutil.rmtree(data)
     target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
-    with archive.reading(made) as found:
+    with archive.open_backup(made) as found:
         done = backup.restore(found, data, target, urls, clients)
     assert of(clients(urls["n2"]), on_nodes=True) == waiting
     assert (data / "archive" / "a.parquet").read_text() == "rows"
@@ -258,7 +258,7 @@ def test_an_empty_plant_becomes_the_one_of_the_backup(made, nodes, control, data
     assert set(orjson.loads(target.get(keys.TOPOLOGY))["nodes"]) == set(nodes)
     assert Queue.objects.count() == 3 and User.objects.get().username == "admin"
     # It rested when it was copied; it need not rest here.
-    assert not overrides.in_force(timezone.now()).exists()
+    assert not overrides.list_active(timezone.now()).exists()
     assert made.stat().st_mode & 0o077 == 0
     check_whole(data)
 
@@ -270,7 +270,7 @@ def test_half_a_restored_plant_is_not_started(made, nodes, data, fresh, monkeypa
     emptied()
     shutil.rmtree(data)
     target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
-    with archive.reading(made) as found, monkeypatch.context() as by, pytest.raises(KeyboardInterrupt):
+    with archive.open_backup(made) as found, monkeypatch.context() as by, pytest.raises(KeyboardInterrupt):
         by.setattr(backup.servers, "load_node", die)
         backup.restore(found, data, target, urls, clients)
     assert User.objects.exists() and not clients(urls["n2"]).dbsize()
@@ -332,12 +332,12 @@ def test_a_database_that_gives_no_rows_makes_no_backup_and_is_said_in_one_line(c
 
 def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):
     urls = {name: server.url for name, server in nodes.items()}
-    with archive.reading(made) as found, pytest.raises(BadInput, match="holds data"):
+    with archive.open_backup(made) as found, pytest.raises(BadInput, match="holds data"):
         backup.restore(found, data, control, urls, clients)
 
 
 def test_a_node_that_the_backup_has_must_be_named(made, nodes, data, fresh):
-    with archive.reading(made) as found, pytest.raises(BadInput, match="lacks n1") as caught:
+    with archive.open_backup(made) as found, pytest.raises(BadInput, match="lacks n1") as caught:
         backup.restore(found, data, fresh("control").client(), {"n2": nodes["n2"].url}, clients)
     assert caught.value.field == "WEIR_NODES"
 
@@ -359,14 +359,14 @@ def altered(path: Path, change: Callable[[dict], object]) -> Path:
 def test_half_a_backup_is_refused(made, tmp_path):
     half = tmp_path / "half.backup"
     half.write_bytes(made.read_bytes()[: made.stat().st_size // 2])
-    with pytest.raises(BadInput, match="no whole backup"), archive.reading(half):
+    with pytest.raises(BadInput, match="no whole backup"), archive.open_backup(half):
         pass
     without = altered(made, lambda manifest: manifest["members"].update({"database/workers.plan2": 1}))
-    with pytest.raises(BadInput, match=r"workers.plan2 is damaged or missing"), archive.reading(without):
+    with pytest.raises(BadInput, match=r"workers.plan2 is damaged or missing"), archive.open_backup(without):
         pass
     with zipfile.ZipFile(tmp_path / "none.backup", "w") as empty:
         empty.writestr("control", "")
-    with pytest.raises(BadInput, match="manifest is missing"), archive.reading(tmp_path / "none.backup"):
+    with pytest.raises(BadInput, match="manifest is missing"), archive.open_backup(tmp_path / "none.backup"):
         pass
 
 
@@ -375,30 +375,30 @@ def test_a_damaged_byte_is_found(made):
     place = content.index(b"database/workers.loop") + 120  # in what is packed
     content[place] ^= 0xFF
     made.write_bytes(content)
-    with pytest.raises(BadInput, match="no whole backup"), archive.reading(made):
+    with pytest.raises(BadInput, match="no whole backup"), archive.open_backup(made):
         pass
 
 
 def test_whichever_byte_is_damaged_the_backup_is_refused_in_words(tmp_path):
     path, random = tmp_path / "a.backup", Random(1)
-    with archive.writing(path, {}) as writer:
+    with archive.write_backup(path, {}) as writer:
         writer.lines("control", [random.randbytes(50).hex().encode() for _ in range(500)])
     whole = path.read_bytes()
     for place in [*range(0, len(whole), 97), *range(len(whole) - 300, len(whole))]:
         damaged = bytearray(whole)
         damaged[place] ^= 0xFF
         path.write_bytes(damaged)
-        with suppress(BadInput), archive.reading(path) as found:
+        with suppress(BadInput), archive.open_backup(path) as found:
             # What no reader looks at may be another.
             assert list(found.lines("control"))
 
 
 def test_a_backup_of_a_newer_weir_is_refused_and_says_so(made, nodes, data, fresh):
     newer = altered(made, lambda manifest: manifest.update(format=archive.FORMAT + 1))
-    with pytest.raises(BadInput, match="newer Weir"), archive.reading(newer):
+    with pytest.raises(BadInput, match="newer Weir"), archive.open_backup(newer):
         pass
     newer = altered(made, lambda manifest: manifest["migrations"].append(["workers", "9999_later"]))
-    with archive.reading(newer) as found, pytest.raises(BadInput, match=r"workers\.9999_later"):
+    with archive.open_backup(newer) as found, pytest.raises(BadInput, match=r"workers\.9999_later"):
         backup.restore(found, data, fresh("control").client(), dict.fromkeys(nodes, ""), clients)
 
 
@@ -406,14 +406,14 @@ def test_a_backup_that_leads_out_of_the_folder_is_refused(made):
     odd = altered(made, lambda manifest: manifest["members"].update({"files/../../evil": 1}))
     with zipfile.ZipFile(odd, "a") as target:
         target.writestr("files/../../evil", "x")
-    with pytest.raises(BadInput, match="leads out"), archive.reading(odd):
+    with pytest.raises(BadInput, match="leads out"), archive.open_backup(odd):
         pass
 
 
 def test_a_file_that_is_there_is_not_overwritten_and_a_failed_backup_leaves_none(made, tmp_path):
-    with pytest.raises(BadInput, match="is there already"), archive.writing(made, {}):
+    with pytest.raises(BadInput, match="is there already"), archive.write_backup(made, {}):
         pass
-    with pytest.raises(RuntimeError), archive.writing(tmp_path / "other", {}) as writer:
+    with pytest.raises(RuntimeError), archive.write_backup(tmp_path / "other", {}) as writer:
         writer.lines("control", [b"{}"])
         raise RuntimeError
     assert not list(tmp_path.glob("other*"))
@@ -422,32 +422,32 @@ def test_a_file_that_is_there_is_not_overwritten_and_a_failed_backup_leaves_none
 def test_who_laid_something_at_a_backup_s_place_before_reads_nothing_of_it(tmp_path):
     """In a folder that others write to, too: it holds the plant's secrets."""
     path, theirs = tmp_path / "plant.backup", tmp_path / "theirs"
-    laid = archive.unfinished(path)
+    laid = archive.build_partial_path(path)
     laid.touch(mode=0o666)
     with laid.open("rb") as opened:
-        with archive.writing(path, {}) as writer:
+        with archive.write_backup(path, {}) as writer:
             writer.pieces("files/secret-key", [b"word"])
         assert opened.read() == b"" and path.stat().st_mode & 0o077 == 0
     path.unlink()
     theirs.write_text("mine")
     laid.symlink_to(theirs)
-    with archive.writing(path, {}) as writer:
+    with archive.write_backup(path, {}) as writer:
         writer.pieces("files/secret-key", [b"word"])
     assert theirs.read_text() == "mine" and not path.is_symlink()
 
 
 def test_a_plant_that_does_not_come_to_rest_says_what_is_at_work_and_goes_on(control, nodes, data):
     seed(control, {"WEIR_NODES": "n1=" + nodes["n1"].url})
-    control.zadd(keys.RUNNING.of("alert", "n1"), {"w-1": timezone.now().timestamp() + 60})
+    control.zadd(keys.RUNNING.build("alert", "n1"), {"w-1": timezone.now().timestamp() + 60})
     seconds = iter(range(1_000))
     by = User.objects.get(username="admin")
     with (
         pytest.raises(rest.Unrest, match="1 workers of alert on n1"),
-        rest.resting(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
+        rest.quiesce(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
     ):
         pass
-    assert not overrides.in_force(timezone.now()).exists()
-    assert not pausing.paused(control, ["alert"], pausing.CONSUMPTION)
+    assert not overrides.list_active(timezone.now()).exists()
+    assert not pausing.load_pauses(control, ["alert"], pausing.CONSUMPTION)
 
 
 def test_while_it_rests_nothing_is_handed_out_and_what_was_paused_stays_so(control, nodes, data):
@@ -463,14 +463,14 @@ def test_while_it_rests_nothing_is_handed_out_and_what_was_paused_stays_so(contr
         now=timezone.now(),
         control=control,
     )
-    with rest.resting(control, data, by) as still:
+    with rest.quiesce(control, data, by) as still:
         assert {each.queue for each in still.pauses} == {"alert", "telemetry"}
-        assert set(pausing.paused(control, ["alert", "telemetry", "process"], "consumption")) == {
+        assert set(pausing.load_pauses(control, ["alert", "telemetry", "process"], "consumption")) == {
             "alert",
             "process",
             "telemetry",
         }
-    assert list(overrides.in_force(timezone.now())) == [mine]
+    assert list(overrides.list_active(timezone.now())) == [mine]
 
 
 def test_by_names_a_user(control, data, capsys):
@@ -510,7 +510,7 @@ def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
     sign_in()
     path = tmp_path / "weir.backup"
     with (
-        rest.resting(control, data, User.objects.get(username="admin")) as still,
+        rest.quiesce(control, data, User.objects.get(username="admin")) as still,
         monkeypatch.context() as by,
     ):
         by.setattr(backup.servers, "lines_of", lines_then)
@@ -520,7 +520,7 @@ def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
     emptied()
     shutil.rmtree(data)
     target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
-    with archive.reading(path) as found:
+    with archive.open_backup(path) as found:
         backup.restore(found, data, target, urls, clients)
     control.set(keys.AUDIT_HEAD, target.get(keys.AUDIT_HEAD))
     verdict = Checker(data).step()
@@ -543,7 +543,7 @@ def test_a_folder_with_an_older_plant_is_not_restored_into(inside, made, nodes, 
     (data / inside).parent.mkdir(parents=True)
     (data / inside).write_text("older")
     target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
-    with archive.reading(made) as found, pytest.raises(BadInput, match="move all but") as caught:
+    with archive.open_backup(made) as found, pytest.raises(BadInput, match="move all but") as caught:
         backup.restore(found, data, target, urls, clients)
     assert Path(inside).name in caught.value.message
     assert [path for path in data.rglob("*") if path.is_file()] == [data / inside]
@@ -558,4 +558,4 @@ def test_what_a_start_makes_and_the_backup_itself_may_be_in_the_folder(made, dat
     for inside in ("weir.sqlite3", "weir.sqlite3-wal", "weir.sqlite3-shm"):
         (data / inside).write_text("x")
     here = made.rename(data / "here.backup")
-    assert files.left(data, without=(here,)) == []
+    assert files.list_leftovers(data, without=(here,)) == []

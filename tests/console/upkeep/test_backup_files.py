@@ -26,8 +26,8 @@ def test_a_backup_into_the_data_folder_is_not_in_itself(data):
     (data / "archive").mkdir()
     (data / "archive" / "a.parquet").write_bytes(random.randbytes(300_000))
     path = data / "here.backup"
-    with archive.writing(path, {}) as writer:
-        for inside in files.lasting(data, without=(path, archive.unfinished(path))):
+    with archive.write_backup(path, {}) as writer:
+        for inside in files.list_files(data, without=(path, archive.build_partial_path(path))):
             writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
         assert list(writer.members) == ["files/archive/a.parquet"]
 
@@ -35,7 +35,7 @@ def test_a_backup_into_the_data_folder_is_not_in_itself(data):
 def test_earlier_backups_are_not_in_the_next(data):
     (data / "backups").mkdir()
     (data / "backups" / "monday.backup").write_text("x")
-    assert [*files.lasting(data)] == []
+    assert [*files.list_files(data)] == []
 
 
 @pytest.mark.django_db
@@ -81,7 +81,7 @@ def test_what_a_killed_worker_had_archived_but_not_shown_is_shown_after_a_restor
     with monkeypatch.context() as by, pytest.raises(KeyboardInterrupt):
         by.setattr(parquet, "reveal", die)
         parquet.Parquet(Place("alert", data), Options("parquet", {})).handle([block])
-    for inside in files.lasting(data):
+    for inside in files.list_files(data):
         (target / inside).parent.mkdir(parents=True, exist_ok=True)
         (target / inside).write_bytes(b"".join(files.content(data / inside)))
     again = parquet.Parquet(Place("alert", target), Options("parquet", {}))
@@ -95,7 +95,7 @@ def test_a_database_is_copied_beside_itself_and_nothing_of_the_copy_stays(data, 
         database.execute("CREATE TABLE handled (id)")
     assert b"".join(files.content(data / "handled.sqlite3")).startswith(b"SQLite format 3")
     (data / "handled.sqlite3.tmp").write_text("what a killed backup left")
-    assert [*files.lasting(data)] == [Path("handled.sqlite3")]
+    assert [*files.list_files(data)] == [Path("handled.sqlite3")]
     assert list(files.content(data / "handled.sqlite3"))
     assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]
 
@@ -121,5 +121,5 @@ def test_an_application_that_is_named_as_a_folder_of_spark_is_in_a_backup(data, 
     for inside in ("run.json", "lock", "spark/iap1/offsets/3", "blockmgr-1/0c/x", "java"):
         (folder / inside).parent.mkdir(parents=True, exist_ok=True)
         (folder / inside).write_text("x")
-    found = [inside.relative_to(f"pipeline/{name}").as_posix() for inside in files.lasting(data)]
+    found = [inside.relative_to(f"pipeline/{name}").as_posix() for inside in files.list_files(data)]
     assert found == ["run.json", "spark/iap1/offsets/3"]

@@ -80,16 +80,16 @@ def test_a_transfer_that_was_broken_off_is_brought_to_its_end_after_the_backup(p
 def test_a_transfer_that_began_before_is_waited_for(control, nodes, data, name):
     by, transfer = begun(control, nodes), Lease(control, name, 60)
     transfer.acquire()
-    with rest.resting(control, data, by, sleep=lambda _: transfer.release()):
+    with rest.quiesce(control, data, by, sleep=lambda _: transfer.release()):
         assert is_copied(control) and transfer.fence is None
 
 
 def test_two_backups_are_not_made_at_once(control, nodes, data):
     by = begun(control, nodes)
     with (
-        rest.resting(control, data, by),
+        rest.quiesce(control, data, by),
         pytest.raises(Unrest, match="Another backup"),
-        rest.resting(control, data, by),
+        rest.quiesce(control, data, by),
     ):
         pass
 
@@ -98,19 +98,19 @@ def test_a_worker_on_a_host_whose_clock_is_behind_is_waited_for(control, nodes, 
     by, now = begun(control, nodes), time.time()
     host = {"at": now - 600, "ahead_seconds": -600.0, "role": "jobs"}
     control.hset(keys.HOSTS, "jobs@late", orjson.dumps(host))
-    control.zadd(keys.RUNNING.of("alert", "n1"), {"w-1": now - 600})
+    control.zadd(keys.RUNNING.build("alert", "n1"), {"w-1": now - 600})
     seconds = iter(range(1_000))
     with (
         pytest.raises(Unrest, match="1 workers of alert on n1"),
-        rest.resting(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
+        rest.quiesce(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
     ):
         pass
 
 
 def test_a_worker_that_died_long_ago_is_not_waited_for(control, nodes, data):
     by = begun(control, nodes)
-    control.zadd(keys.RUNNING.of("alert", "n1"), {"w-1": time.time() - 600})
-    with rest.resting(control, data, by, sleep=pytest.fail):
+    control.zadd(keys.RUNNING.build("alert", "n1"), {"w-1": time.time() - 600})
+    with rest.quiesce(control, data, by, sleep=pytest.fail):
         pass
 
 
@@ -119,7 +119,7 @@ def test_a_step_of_the_pipeline_that_began_before_the_pause_is_waited_for(contro
     monkeypatch.setattr(rest, "IDLE_SECONDS", 3.0)
     by, room, seconds, in_flight = (
         begun(control, nodes),
-        keys.PIPELINE_ROOM.of("performance"),
+        keys.PIPELINE_ROOM.build("performance"),
         [0.0],
         [7, 7, 0],
     )
@@ -129,13 +129,13 @@ def test_a_step_of_the_pipeline_that_began_before_the_pause_is_waited_for(contro
         seconds[0] += for_seconds
         control.hset(room, "in_flight_events", in_flight.pop(0) if in_flight else 0)
 
-    with rest.resting(control, data, by, sleep=sleep, monotonic=lambda: seconds[0]):
+    with rest.quiesce(control, data, by, sleep=sleep, monotonic=lambda: seconds[0]):
         assert in_flight == [] and seconds[0] == 3.0 + 2 * rest.INTERVAL_SECONDS + 3.0
 
 
 def test_pauses_are_short_and_prolonged_as_long_as_the_backup_lives(control, nodes, data):
     by = begun(control, nodes)
-    with rest.resting(control, data, by) as still:
+    with rest.quiesce(control, data, by) as still:
         now = timezone.now()
         ends = {each.expires_at for each in still.pauses}
         assert max(ends) <= now + rest.PAUSE
@@ -149,7 +149,7 @@ def test_pauses_are_short_and_prolonged_as_long_as_the_backup_lives(control, nod
 
 
 def in_force() -> list[Override]:
-    return list(overrides.in_force(timezone.now()))
+    return list(overrides.list_active(timezone.now()))
 
 
 def test_the_next_backup_ends_pauses_that_one_has_left_that_was_killed(control, nodes, data):
@@ -165,10 +165,10 @@ def test_the_next_backup_ends_pauses_that_one_has_left_that_was_killed(control, 
             minutes=100,
             control=control,
         )
-    with rest.resting(control, data, by) as still:
+    with rest.quiesce(control, data, by) as still:
         assert {each.queue for each in still.pauses} == {"alert", "telemetry"}
     assert [each.reason for each in in_force()] == ["mine"]
-    assert set(pausing.paused(control, ["alert", "process", "telemetry"], "consumption")) == {"process"}
+    assert set(pausing.load_pauses(control, ["alert", "process", "telemetry"], "consumption")) == {"process"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -190,7 +190,7 @@ def test_a_backup_that_is_asked_to_end_leaves_no_queue_paused_and_no_half_file(
         assert signal.getsignal(number) == signal.SIG_DFL
     finally:
         signal.signal(number, inherited)
-    assert in_force() == [] and not pausing.paused(control, ["alert"], pausing.CONSUMPTION)
+    assert in_force() == [] and not pausing.load_pauses(control, ["alert"], pausing.CONSUMPTION)
     assert not list(tmp_path.glob("weir.backup*"))
 
 
@@ -199,7 +199,7 @@ def ended_pause(control, nodes) -> None:
 
 
 def lost_lease(control, nodes) -> None:
-    control.delete(keys.LEASE.of("backup"))
+    control.delete(keys.LEASE.build("backup"))
 
 
 def transferred(control, nodes) -> None:
@@ -215,20 +215,20 @@ def handled(control, nodes) -> None:
 
 
 def dispatched(control, nodes) -> None:
-    control.hset(keys.PIPELINE_CURSOR.of("performance"), mapping={"tick": 8, "cursor": "{}"})
+    control.hset(keys.PIPELINE_CURSOR.build("performance"), mapping={"tick": 8, "cursor": "{}"})
 
 
 def given_out(control, nodes) -> None:
-    control.hset(keys.PIPELINE_ROOM.of("performance"), "published:iap1", 8)
+    control.hset(keys.PIPELINE_ROOM.build("performance"), "published:iap1", 8)
 
 
 def complex_events_gone_out(control, nodes) -> None:
-    control.hdel(keys.PIPELINE_OUTBOX.of("performance"), "alert|3/run/0/4")
+    control.hdel(keys.PIPELINE_OUTBOX.build("performance"), "alert|3/run/0/4")
 
 
 def pipeline_at_work(control, nodes) -> None:
     control.set(keys.PIPELINE, orjson.dumps({"state": "running", "at": time.time() + 60}))
-    control.hset(keys.PIPELINE_ROOM.of("performance"), "in_flight_events", 7)
+    control.hset(keys.PIPELINE_ROOM.build("performance"), "in_flight_events", 7)
 
 
 UNREST = [
@@ -249,9 +249,9 @@ def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(
 ):
     by, lines_of = begun(control, nodes), backup.servers.lines_of
     Segment(nodes["n2"].client(), "alert").publish(blocks_of(40, 8))
-    control.hset(keys.PIPELINE_CURSOR.of("performance"), mapping={"tick": 7, "cursor": "{}"})
-    control.hset(keys.PIPELINE_ROOM.of("performance"), "published:iap1", 7)
-    control.hset(keys.PIPELINE_OUTBOX.of("performance"), "alert|3/run/0/4", b"rows")
+    control.hset(keys.PIPELINE_CURSOR.build("performance"), mapping={"tick": 7, "cursor": "{}"})
+    control.hset(keys.PIPELINE_ROOM.build("performance"), "published:iap1", 7)
+    control.hset(keys.PIPELINE_OUTBOX.build("performance"), "alert|3/run/0/4", b"rows")
 
     def meanwhile(server, on_nodes):
         yield from lines_of(server, on_nodes)
@@ -259,7 +259,7 @@ def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(
             what(control, nodes)
 
     monkeypatch.setattr(backup.servers, "lines_of", meanwhile)
-    with pytest.raises(Unrest, match="again"), rest.resting(control, data, by) as still:
+    with pytest.raises(Unrest, match="again"), rest.quiesce(control, data, by) as still:
         backup.make(tmp_path / "weir.backup", data, control, clients, still)
     assert not list(tmp_path.glob("weir.backup*"))
 
@@ -272,18 +272,18 @@ def test_events_that_arrive_meanwhile_are_no_unrest(control, nodes, data, tmp_pa
         Segment(nodes["n2"].client(), "alert").publish(blocks_of(8, 8))
 
     monkeypatch.setattr(backup.servers, "lines_of", meanwhile)
-    with rest.resting(control, data, by) as still:
+    with rest.quiesce(control, data, by) as still:
         backup.make(tmp_path / "weir.backup", data, control, clients, still)
     assert (tmp_path / "weir.backup").exists()
-    assert not pausing.paused(control, ["alert"], pausing.CONSUMPTION)
+    assert not pausing.load_pauses(control, ["alert"], pausing.CONSUMPTION)
 
 
 @pytest.mark.parametrize(("age_seconds", "rests"), [(1, False), (60, True)])
 def test_a_pipeline_that_does_not_run_is_not_waited_for(age_seconds, rests, control, data):
     report = {"state": "running", "at": time.time() - age_seconds}
     control.set(keys.PIPELINE, orjson.dumps(report))
-    control.hset(keys.PIPELINE_ROOM.of("performance"), "in_flight_events", 7)
+    control.hset(keys.PIPELINE_ROOM.build("performance"), "in_flight_events", 7)
     (data / "pipeline/performance/spark/iap1/offsets").mkdir(parents=True)
     (data / "pipeline/performance/spark/iap1/offsets/3").write_text("x")
     assert control.get(keys.PIPELINE)  # as the observer does, each second
-    assert (rest.worked_on(control, data) == []) is rests
+    assert (rest.list_active_work(control, data) == []) is rests

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.web.admission import LINES, Admission, Line, line_of, refused_of
+from console.web.admission import LINES, Admission, Line, count_refusals, line_of
 from tests.virtual_time import in_virtual_time
 
 PEOPLE, PROGRAMS, EVENTS = "/", "/api/v1/snapshot", "/api/v1/queues/alert/events"
@@ -103,7 +103,7 @@ async def test_who_watches_is_given_how_many_were_refused_of_each_line():
     tasks = await begun(admission, *[PROGRAMS] * 5)  # one at work, two wait
     admission.application = application
     await ask(admission, PEOPLE)
-    assert refused_of(scopes[0]) == {"people": 0, "programs": 2, "events": 0}
+    assert count_refusals(scopes[0]) == {"people": 0, "programs": 2, "events": 0}
     answers.go.set()
     await asyncio.gather(*tasks)
 

@@ -10,7 +10,7 @@ import redis
 
 from console.upkeep import doctor
 from queues.control.acknowledged import AcknowledgedClient, NotReplicated
-from queues.control.connection import connect, connected
+from queues.control.connection import connect, open_connection
 from queues.control.primacy import NoPrimary
 from tests.sentinels import replicated
 from tests.waiting import until
@@ -42,7 +42,7 @@ def test_a_client_follows_the_primary_and_finds_what_was_answered(plant):
 
 def test_a_listener_follows_too(plant):
     async def told() -> bytes:
-        async with connected(plant.url, socket_connect_timeout=1.0) as client:
+        async with open_connection(plant.url, socket_connect_timeout=1.0) as client:
             await client.ping()
             return await client.get("weir:told")
 

@@ -146,7 +146,7 @@ def test_the_process_beats_each_second_without_arrow_or_django_and_ends_on_sigte
         def seq() -> int:
             return json.loads(control.hget(keys.HEARTBEATS, "n1") or b'{"seq": 0}')["seq"]
 
-        membership = Membership().seen({"n1": until(seq)}, 0.0)
+        membership = Membership().record_sequences({"n1": until(seq)}, 0.0)
         assert until(lambda: seq() > membership.heard["n1"].seq)
     finally:
         process.terminate()

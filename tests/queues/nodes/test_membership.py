@@ -10,7 +10,7 @@ from queues.nodes.membership import Membership
 def watched(looks: list[tuple[float, int]]) -> Membership:
     membership = Membership()
     for now, seq in looks:
-        membership = membership.seen({"n1": seq}, now)
+        membership = membership.record_sequences({"n1": seq}, now)
     return membership
 
 
@@ -34,7 +34,7 @@ def test_what_lay_there_before_the_watch_began_has_no_age_until_it_changes():
     membership = watched([(5.0, 80), (6.0, 80)])
     assert membership.age_seconds("n1", 6.0) is None
     assert membership.is_offline("n1", 8.0)
-    assert membership.seen({"n1": 81}, 8.5).age_seconds("n1", 8.6) is not None
+    assert membership.record_sequences({"n1": 81}, 8.5).age_seconds("n1", 8.6) is not None
 
 
 def test_a_node_never_seen_is_offline():
@@ -50,7 +50,7 @@ def test_a_node_that_changes_its_seq_at_each_check_is_never_stale(gaps):
     membership, now = Membership(), 0.0
     for seq, gap in enumerate(gaps):
         now += gap
-        membership = membership.seen({"n1": seq}, now)
+        membership = membership.record_sequences({"n1": seq}, now)
         assert not membership.is_stale("n1", now + 1.1)
 
 

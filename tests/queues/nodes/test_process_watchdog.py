@@ -23,13 +23,13 @@ threading.Thread().start()
 def test_a_process_ends_when_a_thread_does_not_start_however_many_others_do():
     given = iter([[1, 100 + at] for at in range(STUCK_CHECKS)])
     watchdog = StartWatchdog(lambda: iter(next(given)))
-    found = [watchdog.finding() is not None for _ in range(STUCK_CHECKS)]
+    found = [watchdog.detect_fault() is not None for _ in range(STUCK_CHECKS)]
     assert found == [False] * (STUCK_CHECKS - 1) + [True]
 
 
 def test_a_process_that_starts_a_thread_at_every_check_goes_on():
     watchdog = StartWatchdog(lambda: iter([object()]))
-    assert all(watchdog.finding() is None for _ in range(10 * STUCK_CHECKS))
+    assert all(watchdog.detect_fault() is None for _ in range(10 * STUCK_CHECKS))
 
 
 def test_a_process_that_waits_for_a_thread_without_memory_ends_by_itself():

@@ -66,4 +66,4 @@ def test_command_times_are_read_from_commandstats():
         "cmdstat_evalsha": {"usec": 5},
         "cmdstat_get": {"usec": 999},
     }
-    assert CommandTime.of(stats) == CommandTime(90, 5)
+    assert CommandTime.parse(stats) == CommandTime(90, 5)

@@ -52,9 +52,9 @@ def test_however_large_they_are_few_bytes_of_them_are_asked_for_at_once(segment,
     letters = dead_lettered(segment, events=160)
     calls = node.info("commandstats")["cmdstat_xrange"]["calls"]
     four = 4 * max(len(each.data) for each in letters)
-    assert list(DeadLetters(segment).every(1_000, four)) == letters
+    assert list(DeadLetters(segment).iterate(1_000, four)) == letters
     assert node.info("commandstats")["cmdstat_xrange"]["calls"] - calls >= 8
-    assert list(DeadLetters(segment).every(30)) == letters[:30]
+    assert list(DeadLetters(segment).iterate(30)) == letters[:30]
 
 
 def test_discarded_letters_are_gone_and_the_others_stay(segment):

@@ -7,7 +7,7 @@ import sys
 import pytest
 from django.core.management import call_command
 
-from queues.documents import MOST_DEPTH, MOST_YAML_CHARACTERS, checked, read_json, read_yaml
+from queues.documents import MOST_DEPTH, MOST_YAML_CHARACTERS, check_value, read_json, read_yaml
 from queues.errors import BadInput
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -55,7 +55,7 @@ def test_a_key_of_half_a_surrogate_pair_can_be_printed():
 def test_what_is_sound_stays_as_it_is():
     document = {"a": [1, -2.5, None, True, "ä", {"b": {}}], "c": 10**39}
     assert read_json(json.dumps(document)) == document
-    assert checked(document, "document") is document
+    assert check_value(document, "document") is document
 
 
 def test_yaml_reads_as_a_safe_loader_does_and_knows_its_lines():

@@ -12,7 +12,7 @@ from tests.workers.pipeline.rules.conftest import spark as spark
 from workers.batch.jobs.spark import statistics, training
 from workers.batch.jobs.spark.frequent_types import with_frequent_types
 from workers.history.event_archive import Partition
-from workers.pipeline.shedding.shed_counts import MAX_NAME, MOST_TYPES, OTHERS, bounded
+from workers.pipeline.shedding.shed_counts import MAX_NAME, MOST_TYPES, OTHERS, limit_types
 
 DAY = "2026-11-19"
 BEGIN = datetime(2026, 11, 19, tzinfo=UTC)
@@ -69,15 +69,15 @@ def test_statistics_have_a_row_for_the_rarest_types_together(
 
 def test_counts_by_type_are_small_whatever_types_are_invented():
     types = {f"{number} " + "x" * 990: 1 for number in range(10_000)}
-    found = bounded(types, named={"cpu"})
+    found = limit_types(types, named={"cpu"})
     assert sum(found.values()) == 10_000
     assert len(json.dumps(found)) < (MOST_TYPES + 1) * (MAX_NAME + 20)
 
 
 def test_a_type_that_a_pattern_names_keeps_its_name_however_long():
     name = "n" * 200
-    assert bounded({name: 3, "x" * 200: 2}, named={name}) == {name: 3, f"{'x' * (MAX_NAME - 1)}…": 2}
+    assert limit_types({name: 3, "x" * 200: 2}, named={name}) == {name: 3, f"{'x' * (MAX_NAME - 1)}…": 2}
 
 
 def test_types_that_begin_alike_are_counted_together():
-    assert bounded({"x" * 200 + "a": 3, "x" * 200 + "b": 2}) == {f"{'x' * (MAX_NAME - 1)}…": 5}
+    assert limit_types({"x" * 200 + "a": 3, "x" * 200 + "b": 2}) == {f"{'x' * (MAX_NAME - 1)}…": 5}

@@ -81,8 +81,8 @@ def test_the_largest_pattern_of_a_group_goes_first_and_the_others_stay():
     memory = OperatorMemory(max_place_bytes=150)
     for signature, size in {"small": 40, "large": 500, "middle": 100}.items():
         memory.keep(signature, {3: b"x" * size}, {})
-    written, _ = memory.written(["low/3"])["low/3"]
-    assert set(OperatorMemory.of({"low/3": written}).parts) == {"small", "middle"}
+    written, _ = memory.write_places(["low/3"])["low/3"]
+    assert set(OperatorMemory.build({"low/3": written}).parts) == {"small", "middle"}
     assert memory.forgotten_bytes == {"large": 500}
 
 
@@ -90,8 +90,8 @@ def test_what_fits_is_kept_to_the_last_byte():
     memory = OperatorMemory(max_place_bytes=140)
     memory.keep("a", {3: b"x" * 40}, {})
     memory.keep("b", {3: b"x" * 100}, {})
-    written, _ = memory.written(["low/3"])["low/3"]
-    assert set(OperatorMemory.of({"low/3": written}).parts) == {"a", "b"}
+    written, _ = memory.write_places(["low/3"])["low/3"]
+    assert set(OperatorMemory.build({"low/3": written}).parts) == {"a", "b"}
     assert memory.forgotten_bytes == {}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from queues.errors import BadInput, Forbidden
 from workers.pipeline.rules.rule_check import check_expressions
-from workers.pipeline.rules.rule_language import MOST_CHARACTERS, MOST_DEPTH, written
+from workers.pipeline.rules.rule_language import MOST_CHARACTERS, MOST_DEPTH, parse_expression
 from workers.pipeline.rules.rules import Filter, Project
 
 HOSTILE = (
@@ -102,11 +102,11 @@ def test_what_is_not_of_the_language_is_refused_by_its_field(text):
 
 def test_a_refusal_says_what_is_allowed():
     with pytest.raises(Forbidden, match=r"'reflect' is not a function of rules; there are abs, .*upper"):
-        written("reflect('a', 'b')", "keep")
+        parse_expression("reflect('a', 'b')", "keep")
     with pytest.raises(Forbidden, match=f"nested deeper than {MOST_DEPTH}"):
-        written("(" * 13 + "value" + ")" * 13, "keep")
+        parse_expression("(" * 13 + "value" + ")" * 13, "keep")
     with pytest.raises(BadInput, match="put it into parentheses"):
-        written("value = value = value", "keep")
+        parse_expression("value = value = value", "keep")
 
 
 def test_columns_and_criteria_must_be_there():
@@ -129,5 +129,5 @@ def test_rules_that_double_one_another_do_not_grow_beyond_measure():
 
 
 def test_words_that_are_keywords_elsewhere_are_plain_columns():
-    found = written("percent > 3 and row = 'x' and left(index, 1) = 'a' and select is null", "keep")
+    found = parse_expression("percent > 3 and row = 'x' and left(index, 1) = 'a' and select is null", "keep")
     assert found.columns == {"percent", "row", "index", "select"}

@@ -139,7 +139,7 @@ def letter(poisoned, snapshot, control):
 
     def put_letter(entry: dict[str, Any], dead_id: str = "*") -> str:
         node = poisoned["n1"].client()
-        return node.xadd(keys.DEAD.of("alert"), entry, dead_id).decode()
+        return node.xadd(keys.DEAD.build("alert"), entry, dead_id).decode()
 
     return put_letter
 

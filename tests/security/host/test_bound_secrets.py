@@ -78,7 +78,7 @@ USES = {
             secret_name=NAME,
         )
     ),
-    "a declared plant": lambda url: ServerClients("shop").to(url, Login(NAME)),
+    "a declared plant": lambda url: ServerClients("shop").resolve(url, Login(NAME)),
     "a receiver that is set": lambda url: receivers._webhook({"url": url, "secret_environment": NAME}),
     "a message": lambda url: webhook.secret_of(receiver(url, "webhook")),
     "a silence": lambda url: alertmanager._login(receiver(url, "alertmanager")),

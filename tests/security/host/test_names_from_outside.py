@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from console.actions.lab.traces import uploaded_trace
+from console.actions.lab.traces import save_upload
 from console.upkeep.backup import archive, backup, files
 from queues.errors import BadInput, Forbidden, WeirError
 from queues.files.inside_folder import path_inside, write_inside
@@ -135,27 +135,27 @@ def forged(path: Path, names: dict[str, bytes], kind: int = 0, **manifest: objec
 )
 def test_a_backup_with_a_name_that_leads_out_is_refused_before_anything_is_read(name, tmp_path):
     path = forged(tmp_path / "forged.backup", {f"files/{name}": b"x"})
-    with pytest.raises(BadInput, match="leads out"), archive.reading(path):
+    with pytest.raises(BadInput, match="leads out"), archive.open_backup(path):
         pass
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO])
 def test_a_backup_with_a_link_or_a_device_is_refused(kind, tmp_path):
     path = forged(tmp_path / "forged.backup", {"files/archive/a.parquet": b"/etc/passwd"}, kind)
-    with pytest.raises(BadInput, match="as a link or a device"), archive.reading(path):
+    with pytest.raises(BadInput, match="as a link or a device"), archive.open_backup(path):
         pass
 
 
 @pytest.mark.parametrize("at", ["soon", 1e300, -1, None, [1]])
 def test_a_backup_with_a_time_that_is_none_is_refused(at, tmp_path):
     path = forged(tmp_path / "forged.backup", {"files/a": b"x"}, modified={"a": at})
-    with pytest.raises(BadInput, match="is no time"), archive.reading(path):
+    with pytest.raises(BadInput, match="is no time"), archive.open_backup(path):
         pass
 
 
 def test_a_backup_with_a_node_that_its_manifest_does_not_list_is_refused(tmp_path):
     path = forged(tmp_path / "forged.backup", {"nodes/n9": b""})
-    with pytest.raises(BadInput, match="'n9'"), archive.reading(path):
+    with pytest.raises(BadInput, match="'n9'"), archive.open_backup(path):
         pass
 
 
@@ -163,7 +163,7 @@ def test_a_restore_writes_no_program_of_spark_and_no_file_of_a_server(tmp_path):
     """A backup never holds them: they are made by a start, and run by it."""
     names = ["pipeline/python/evil.py", "servers/n1/server.conf", "weir.sqlite3", "archive/a.parquet"]
     path = forged(tmp_path / "forged.backup", {f"files/{name}": b"x" for name in names})
-    with archive.reading(path) as found:
+    with archive.open_backup(path) as found:
         assert backup._kept_files(found) == ["archive/a.parquet"]
     assert not files.is_kept(Path("pipeline/python/evil.py"))
 
@@ -171,7 +171,7 @@ def test_a_restore_writes_no_program_of_spark_and_no_file_of_a_server(tmp_path):
 def test_a_restored_file_that_meets_a_link_ends_the_restore_in_words(folder, tmp_path):
     (folder / "archive").symlink_to(tmp_path)
     path = forged(tmp_path / "b", {"files/archive/a.parquet": b"x"})
-    with archive.reading(path) as found, pytest.raises(WeirError, match="a link") as caught:
+    with archive.open_backup(path) as found, pytest.raises(WeirError, match="a link") as caught:
         backup._write(folder, "archive/a.parquet", found)
     assert not isinstance(caught.value, BadInput)  # the database was written before
     assert not (tmp_path / "a.parquet").exists()
@@ -199,7 +199,7 @@ def test_partitions_and_days_that_a_task_names_stay_in_their_archive(folder):
 
 @pytest.mark.parametrize("name", ["../evil.csv", "/etc/evil.csv", "traces/../../evil.csv"])
 def test_an_uploaded_trace_lies_among_the_traces_whatever_its_name(name, folder):
-    trace = uploaded_trace(folder, name, io.BytesIO(b"rate\n1\n2\n"), "rate")
+    trace = save_upload(folder, name, io.BytesIO(b"rate\n1\n2\n"), "rate")
     assert trace.path == "traces/evil.csv" and files_below(folder.parent) == ["data/traces/evil.csv"]
 
 
@@ -207,5 +207,5 @@ def test_an_uploaded_trace_goes_through_no_link(folder, tmp_path):
     (folder / "traces").mkdir()
     (folder / "traces" / "evil.csv").symlink_to(tmp_path / "outside.csv")
     with pytest.raises(Forbidden, match="a link"):
-        uploaded_trace(folder, "evil.csv", io.BytesIO(b"rate\n1\n2\n"), "rate")
+        save_upload(folder, "evil.csv", io.BytesIO(b"rate\n1\n2\n"), "rate")
     assert files_below(tmp_path) == []

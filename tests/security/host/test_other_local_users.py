@@ -54,7 +54,7 @@ class OpenPlant(RunningPlant):
 def plant() -> Iterator[OpenPlant]:
     with OpenPlant() as running:
         # A first micro-batch: Spark's workers, its callbacks and its checkpoint are there.
-        running.until(lambda snapshot: (snapshot["pipeline"] or {}).get("batch"), 400, "a first batch")
+        running.wait_until(lambda snapshot: (snapshot["pipeline"] or {}).get("batch"), 400, "a first batch")
         yield running
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from workers.host.environment import needed
+from workers.host.environment import select_needed
 from workers.pipeline.runtime.cluster import environment
 from workers.plants.foreign import heron
 
@@ -22,8 +22,8 @@ def keys(monkeypatch):
 
 
 def test_only_what_a_process_needs_is_passed_on(keys):
-    assert "hunter2" not in needed(os.environ).values()
-    assert needed({"PATH": "a", "SPARK_MASTER": "b", "LC_ALL": "c", "REDIS_URL": "d", "X": "e"}) == {
+    assert "hunter2" not in select_needed(os.environ).values()
+    assert select_needed({"PATH": "a", "SPARK_MASTER": "b", "LC_ALL": "c", "REDIS_URL": "d", "X": "e"}) == {
         "PATH": "a",
         "SPARK_MASTER": "b",
         "LC_ALL": "c",

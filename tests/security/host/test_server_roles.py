@@ -17,7 +17,7 @@ from queues import keys
 from queues.environment import NODE_LOGIN, PROCESS
 from queues.errors import BadInput
 from queues.nodes import server_roles
-from queues.nodes.login import logged_in
+from queues.nodes.login import add_login
 from queues.nodes.server import ServerConfig, free_port
 from queues.nodes.server_roles import ROLES, files, variable
 from queues.publishing.client import Client
@@ -265,9 +265,9 @@ def test_a_producer_reaches_a_node_by_its_own_login_and_the_topology_holds_none(
 
 
 def test_a_url_with_a_login_keeps_it_and_special_characters_are_quoted():
-    assert logged_in("redis://:own@n1:6379/0", {NODE_LOGIN.name: "web:other"}) == "redis://:own@n1:6379/0"
-    assert logged_in("redis://n1:6379/0", {NODE_LOGIN.name: "web:a/b@c"}) == "redis://web:a%2Fb%40c@n1:6379/0"
-    assert logged_in("redis://n1:6379/0", {}) == "redis://n1:6379/0"
+    assert add_login("redis://:own@n1:6379/0", {NODE_LOGIN.name: "web:other"}) == "redis://:own@n1:6379/0"
+    assert add_login("redis://n1:6379/0", {NODE_LOGIN.name: "web:a/b@c"}) == "redis://web:a%2Fb%40c@n1:6379/0"
+    assert add_login("redis://n1:6379/0", {}) == "redis://n1:6379/0"
 
 
 @pytest.mark.parametrize("password", ["", "short", PASSWORDS["web"]])

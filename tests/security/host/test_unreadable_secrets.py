@@ -30,7 +30,7 @@ def plant(kind: str, url: str, **options: str) -> Any:
 
 
 USES = {
-    "basic authentication": lambda: ServerClients("shop").to(URL, Login(NAME, "basic")),
+    "basic authentication": lambda: ServerClients("shop").resolve(URL, Login(NAME, "basic")),
     "a sensor's database": lambda: sensor_reader._address(NAME, "database", {NAME: LATIN}),
     "a Celery app": lambda: plant("celery", "amqp://broker.example:5672"),
     "a Kafka cluster": lambda: plant("kafka", "kafka://kafka.example:9092", user="weir"),

@@ -43,7 +43,7 @@ def provider() -> Iterator[str]:
 def configured(provider, settings) -> str:
     settings.WEIR_OIDC = identity_settings.read({**ENVIRONMENT, "WEIR_OIDC_ISSUER": provider})
     settings.OIDC_RP_SCOPES = "openid profile email"
-    identity_provider._discovered.cache_clear()
+    identity_provider._fetch_discovery.cache_clear()
     return provider
 
 
@@ -283,7 +283,7 @@ def test_an_answer_in_the_name_of_another_issuer_is_refused(configured, control)
     browser = Client()
     address = vouched(begun(browser), "s-16")
     assert browser.get(f"{address}&iss=https://elsewhere.example").status_code == 403
-    issuer = identity_provider.discovered()["issuer"]
+    issuer = identity_provider.discover()["issuer"]
     assert browser.get(address, {"iss": issuer, **query_of(address)}).url == "/settings/"
 
 
@@ -302,14 +302,14 @@ def query_of(address: str) -> dict[str, str]:
     ],
 )
 def test_a_logout_leads_to_an_address_of_the_web_alone(endpoint, led, configured, monkeypatch):
-    described = {**identity_provider.discovered(), "end_session_endpoint": endpoint}
+    described = {**identity_provider.discover(), "end_session_endpoint": endpoint}
     monkeypatch.setattr(identity_provider, "discovered", lambda: described)
     assert identity_provider.end_url("http://testserver/").startswith(led)
     assert bool(identity_provider.end_url("http://testserver/")) is bool(led)
 
 
 def test_an_authorization_endpoint_with_a_query_keeps_it(configured, control, monkeypatch):
-    described = {**identity_provider.discovered(), "authorization_endpoint": "https://id.example/go?p=b2c"}
+    described = {**identity_provider.discover(), "authorization_endpoint": "https://id.example/go?p=b2c"}
     monkeypatch.setattr(identity_provider, "discovered", lambda: described)
     asked = parse_qs(urlsplit(begun(Client())).query)
     assert (asked["p"], asked["response_type"]) == (["b2c"], ["code"])

@@ -154,7 +154,7 @@ def test_a_broad_silence_of_an_operator_hides_the_others_and_not_these(matchers)
     made = alerts.silence(actor("operator"), matchers, reason="works", minutes=5, now=timezone.now())
     assert (silences.covers(made, integrity), silences.covers(made, other)) == (False, True)
     now = timezone.now()
-    shown = silences.hidden(made.matchers, now, covers_integrity=made.covers_integrity)["open"]
+    shown = silences.preview_hidden_alerts(made.matchers, now, covers_integrity=made.covers_integrity)["open"]
     assert integrity not in shown
 
 

@@ -115,7 +115,7 @@ def test_it_is_set_up_with_a_picture_and_a_first_code_and_switched_off_again(
     page = browser.post(address, {"do": "begin"})
     assert "<svg" in page.context["picture"] and page["Cache-Control"] == "no-store"
     assert browser.post(address, {"do": "confirm", "code": "12"}).status_code == 422
-    assert second_factor.of(people["viewer"]) is None
+    assert second_factor.find_confirmed(people["viewer"]) is None
     unthrottled()
     page = browser.post(address, {"do": "confirm", "code": code_of(people["viewer"])})
     assert len(page.context["codes"]) == 10
@@ -205,7 +205,7 @@ def test_a_second_factor_that_was_begun_is_not_bound_from_a_browser_that_was_lef
     second_factor.begin(people["operator"])
     posted = {"do": "confirm", "code": code_of(people["operator"])}
     answer = aged(browsers["operator"]).post("/settings/second-factor/", posted)
-    assert answer.url.startswith("/confirm/") and second_factor.of(people["operator"]) is None
+    assert answer.url.startswith("/confirm/") and second_factor.find_confirmed(people["operator"]) is None
 
 
 def test_a_wrong_password_confirms_nothing_and_counts_as_a_failed_login(browsers, stored_snapshot):

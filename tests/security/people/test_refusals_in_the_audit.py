@@ -61,15 +61,19 @@ def test_strangers_who_are_not_known_do_not_write_into_it(client, control):
 @pytest.mark.django_db(transaction=True)
 def test_the_entry_stays_when_the_refused_request_is_rolled_back():
     actor = Actor("desk-2", "operator")
-    with refused.collected("POST /pipeline/p/declare"), pytest.raises(ValueError), transaction.atomic():
-        audit_log.refused(actor, "pipeline.declare", reason="tables are named without folders")
+    with (
+        refused.collect_refusals("POST /pipeline/p/declare"),
+        pytest.raises(ValueError),
+        transaction.atomic(),
+    ):
+        audit_log.record_refusal(actor, "pipeline.declare", reason="tables are named without folders")
         raise ValueError
     assert [entry.target for entry in refusals()] == ["POST /pipeline/p/declare"]
 
 
 def test_under_asgi_too():
     async def view(request: HttpRequest) -> HttpResponse:
-        audit_log.refused(Actor("desk-2", "operator"), "plant.register", "east", "a loopback address")
+        audit_log.record_refusal(Actor("desk-2", "operator"), "plant.register", "east", "a loopback address")
         return HttpResponse(status=422)
 
     request = HttpRequest()
@@ -104,10 +108,10 @@ def test_who_hangs_up_before_the_refusal_is_noted_all_the_same(application, secr
 def test_equal_refusals_are_one_entry_a_minute_and_counted_in_the_next(monotonic):
     actor = Actor("desk-2", "operator")
     for _ in range(500):
-        audit_log.refused(actor, "plant.register", "east", "a loopback address")
+        audit_log.record_refusal(actor, "plant.register", "east", "a loopback address")
     assert len(refusals()) == 1
     monotonic[0] = 61.0
-    audit_log.refused(actor, "plant.register", "east", "a loopback address")
+    audit_log.record_refusal(actor, "plant.register", "east", "a loopback address")
     assert [entry.after for entry in refusals()] == [
         None,
         {"refused_before_and_not_noted": 499, "about": None},
@@ -116,24 +120,24 @@ def test_equal_refusals_are_one_entry_a_minute_and_counted_in_the_next(monotonic
 
 def test_different_refusals_are_bounded_by_actor(monotonic):
     for number in range(500):
-        audit_log.refused(Actor("desk-2", "operator"), "plant.register", f"plant-{number}", "no")
-    audit_log.refused(Actor("desk-3", "operator"), "plant.register", "east", "no")
+        audit_log.record_refusal(Actor("desk-2", "operator"), "plant.register", f"plant-{number}", "no")
+    audit_log.record_refusal(Actor("desk-3", "operator"), "plant.register", "east", "no")
     actors = [entry.actor for entry in refusals()]
     assert actors == ["desk-2"] * MAX_A_MINUTE + ["desk-3"]
 
 
 @pytest.mark.parametrize("odd", ["\x00", "\ud800", "a\nb", "x" * 5_000])
 def test_no_text_keeps_a_refusal_out(odd):
-    audit_log.refused(Actor("desk-2", "operator"), "plant.register", odd, odd)
+    audit_log.record_refusal(Actor("desk-2", "operator"), "plant.register", odd, odd)
     (entry,) = refusals()
     assert entry.target.isprintable() and len(entry.target) <= 200
 
 
 def test_a_command_in_this_process_is_noted_too(people, capsys):
     from console.api.request.in_process import call
-    from console.management.commands.weir import acting
+    from console.management.commands.weir import find_acting_user
 
-    status, _ = call("GET", "/api/v1/audit", b"", acting("viewer"))
+    status, _ = call("GET", "/api/v1/audit", b"", find_acting_user("viewer"))
     assert status == 403
     (entry,) = refusals()
     assert (entry.actor, entry.target) == ("manage.py:viewer", "GET /api/v1/audit")

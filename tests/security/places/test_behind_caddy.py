@@ -85,7 +85,7 @@ def test_no_header_of_a_client_changes_its_address(proxied, case):
     answer = proxied.ask(b"Authorization: Bearer weir_x", *FORGED[case], path=b"/api/v1/loops")
     assert statuses(answer) == [401]
     counted = [key.decode() for key in proxied.control.scan_iter(keys.TOKEN_FAILURES.pattern)]
-    assert counted == [keys.TOKEN_FAILURES.of(CLIENT)]
+    assert counted == [keys.TOKEN_FAILURES.build(CLIENT)]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 
 from console.accounts.access import Actor
-from console.accounts.connection import in_a_thread
+from console.accounts.connection import run_in_thread
 from console.accounts.quotas import Quota, quota_of
 from console.api.ingestion import body_allowance, publisher
 from console.api.ingestion.body_allowance import allowance_of
@@ -118,7 +118,7 @@ async def test_a_connection_to_the_database_that_broke_keeps_no_body_out(limit, 
         connection.ensure_connection()
         connection.connection.close()
 
-    await in_a_thread(broken)()
+    await run_in_thread(broken)()
     assert (await Sent(ADDRESS, LARGE, authorization=bearer).to(limit)).status == 200
 
 

@@ -17,7 +17,7 @@ def seen(peer: str | None, *forwarded: str, proto: str | None = None, trusted: s
     headers = [(b"x-forwarded-for", each.encode()) for each in forwarded]
     headers += [(b"x-forwarded-proto", proto.encode())] if proto else []
     scope = {"type": "http", "scheme": "http", "client": peer and (peer, 5), "headers": headers}
-    result = TrustedProxies(None, networks_of(trusted)).seen(scope)
+    result = TrustedProxies(None, networks_of(trusted)).rewrite_scope(scope)
     return result["client"] and result["client"][0], result["scheme"]
 
 

@@ -33,7 +33,7 @@ def limit(events: int | None = None, size_bytes: int | None = None) -> ApiToken:
 
 def pass_seconds(control, subject: str, seconds: float) -> None:
     """Let the bucket believe that it was looked at so much earlier."""
-    control.hincrbyfloat(keys.QUOTA.of(subject), "at", -seconds)
+    control.hincrbyfloat(keys.QUOTA.build(subject), "at", -seconds)
 
 
 def test_a_token_over_its_events_is_refused_with_when_to_send_again(producer, control):
@@ -111,7 +111,7 @@ def test_the_plants_settings_hold_for_tokens_without_their_own(people, producer,
     found = quota_of_producer()
     assert (found.events_per_second, found.bytes_per_second) == (
         7,
-        plant_settings.declared("quota.bytes_per_second").default,
+        plant_settings.find_declaration("quota.bytes_per_second").default,
     )
 
 
@@ -124,7 +124,7 @@ def quota_of_producer() -> Quota:
 @given(st.lists(st.tuples(st.integers(0, 400), st.floats(0.0, 5.0)), max_size=20))
 def test_the_average_never_exceeds_the_rate_by_more_than_the_burst_and_one_request(control, requests):
     quota = Quota("test", 100, 10**9)
-    control.delete(keys.QUOTA.of("test"))
+    control.delete(keys.QUOTA.build("test"))
     taken, elapsed, largest, began = 0, 0.0, 0, time.monotonic()
     for events, pause_seconds in requests:
         if not quota.wait_seconds(1):
@@ -141,7 +141,7 @@ def test_the_average_never_exceeds_the_rate_by_more_than_the_burst_and_one_reque
 def test_a_request_is_admitted_when_retry_after_has_passed(control, owed_seconds, rate):
     """More is owed than the server's own clock makes up for while this runs."""
     quota, over = Quota("test", rate, 10**9), owed_seconds * rate
-    control.delete(keys.QUOTA.of("test"))
+    control.delete(keys.QUOTA.build("test"))
     quota.charge(rate * BURST_SECONDS + over, 0)
     wait_seconds = quota.wait_seconds(1)
     assert 0 < wait_seconds <= over / rate + 2

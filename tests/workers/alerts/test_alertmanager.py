@@ -98,14 +98,14 @@ def test_its_end_has_the_same_labels(looks):
     fire(looks)
     outbox.bundle(looks.at)
     begun = Message.objects.get()
-    outbox.sent(begun, looks.at)
+    outbox.mark_delivered(begun, looks.at)
     looks.snapshot = plant()
     for _ in range(20):
         looks.look()
         looks.now += 6
     outbox.bundle(looks.at)
     over = Message.objects.latest("pk")
-    [first], [last] = (alertmanager.posted(each.content, looks.now) for each in (begun, over))
+    [first], [last] = (alertmanager.build_payload(each.content, looks.now) for each in (begun, over))
     assert over != begun and first["labels"] == last["labels"]
     assert last["endsAt"] == the_alert().resolved_at.isoformat()
 
@@ -114,13 +114,13 @@ def test_it_ends_there_too_where_the_clock_was_set_back_meanwhile(looks):
     to("http://alerts.example:9093")
     fire(looks)
     (begun,) = outbox.bundle(looks.at)
-    outbox.sent(begun, looks.at)
+    outbox.mark_delivered(begun, looks.at)
     looks.now -= 3_600
     looks.snapshot = plant()
     looks.pass_seconds(30)
     assert the_alert().resolved_at < the_alert().fired_at
     outbox.bundle(looks.at)
-    (end,) = alertmanager.posted(Message.objects.latest("pk").content, looks.now)
+    (end,) = alertmanager.build_payload(Message.objects.latest("pk").content, looks.now)
     assert end["endsAt"] == the_alert().resolved_at.isoformat()
     assert end["startsAt"] <= end["endsAt"], "it refuses an end before the beginning for good"
 
@@ -282,7 +282,7 @@ def test_what_an_older_release_kept_of_times_outside_of_the_calendar_breaks_no_p
         given = {"source": "am", "fingerprint": str(number), "labels": {}, "reported_at": looks.at}
         ReportedAlert.objects.create(began_at=datetime(*began, tzinfo=UTC), ended_at=ends, **given)
     hour = timedelta(hours=1)
-    assert reported.beside(the_alert(), looks.at - hour, looks.at, looks.at) == []
+    assert reported.list_concurrent_reports(the_alert(), looks.at - hour, looks.at, looks.at) == []
 
 
 def test_what_is_about_the_same_stands_first_beside_an_alert(looks):
@@ -305,7 +305,7 @@ def test_what_is_about_the_same_stands_first_beside_an_alert(looks):
             reported_at=at,
         )
     alert = the_alert()
-    found = reported.beside(alert, *history.span(alert), at)
+    found = reported.list_concurrent_reports(alert, *history.span(alert), at)
     assert [row.name for row in found if row.name != "Later"] == ["Same", "Other"]
 
 
@@ -365,7 +365,7 @@ def test_alerts_go_to_a_real_alertmanager_and_others_come_back_as_evidence(
         )
         assert not ReportedAlert.objects.filter(name=name).exists()  # our own came by, too
         alert = the_alert()
-        [row] = reported.beside(alert, *history.span(alert), timezone.now())
+        [row] = reported.list_concurrent_reports(alert, *history.span(alert), timezone.now())
         assert (row.name, row.severity, row.source) == ("DiskFull", "page", "token:am")
 
         over = {**theirs, "endsAt": timezone.now().isoformat()}

@@ -13,7 +13,7 @@ from tests.workers.alerts.checks import Looks, lost, rule
 from tests.workers.alerts.receiving import hook
 from workers.alerts.delivery import dispatcher, outbox, receivers
 from workers.alerts.delivery.channels import apprise, apprise_process, webhook
-from workers.alerts.delivery.channels.apprise_process import EgressGuard, without_secrets
+from workers.alerts.delivery.channels.apprise_process import EgressGuard, remove_secrets
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.lifecycle.models import Alert, Message, Receiver
 
@@ -354,13 +354,13 @@ def test_a_link_out_of_what_libraries_read_leads_nowhere(tmp_path, monkeypatch):
 
 def test_an_error_holds_no_part_of_the_address():
     address = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/?footer=no"
-    said = without_secrets("POST https://hooks/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ: 404", address)
+    said = remove_secrets("POST https://hooks/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ: 404", address)
     assert said == "POST https://hooks/…/…/…: 404"
     assert apprise_process.LEAST_SECRET <= 4
 
 
 def test_an_error_holds_no_part_of_the_address_in_another_case_or_decoded():
     address = "mailto://desk:Pass%2Fword@mail.example/?key=AbCdEf"
-    assert without_secrets("535 for desk with Pass/word at MAIL.EXAMPLE, key abcdef", address) == (
+    assert remove_secrets("535 for desk with Pass/word at MAIL.EXAMPLE, key abcdef", address) == (
         "535 for … with … at …, key …"
     )

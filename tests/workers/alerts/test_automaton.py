@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.alerts.lifecycle import automaton
-from workers.alerts.lifecycle.automaton import Episode, Terms, Thresholds, advanced, due_steps, returned
+from workers.alerts.lifecycle.automaton import Episode, Terms, Thresholds, advance, due_steps, reopen
 
 TERMS = Terms(for_seconds=10.0, keep_seconds=20.0, acknowledge_seconds=600.0)
 LOOK = 2.0
@@ -22,7 +22,7 @@ class Course:
 
     def look(self, signal: str, elapsed: float = LOOK) -> Episode | None:
         self.now += elapsed
-        self.episode = advanced(self.episode, signal, self.terms, self.now, elapsed)
+        self.episode = advance(self.episode, signal, self.terms, self.now, elapsed)
         return self.episode
 
     def looks(self, signal: str, seconds: float) -> Episode | None:
@@ -51,7 +51,7 @@ def test_what_stops_before_it_has_held_for_long_enough_never_was(signal):
 
 
 def test_a_rule_without_a_duration_fires_at_once():
-    assert advanced(None, "on", Terms(), 5.0, LOOK).state == automaton.FIRING
+    assert advance(None, "on", Terms(), 5.0, LOOK).state == automaton.FIRING
 
 
 def test_it_ends_only_after_it_has_been_clear_for_long_enough():
@@ -105,7 +105,7 @@ def test_an_acknowledgement_runs_out_and_it_fires_again_in_a_new_round():
     course = Course()
     course.fire()
     course.episode, _ = due_steps(course.episode, False, [0.0], course.now)
-    course.episode = automaton.acknowledged(course.episode, TERMS, course.now)
+    course.episode = automaton.acknowledge(course.episode, TERMS, course.now)
     assert course.looks("on", 598).state == automaton.ACKNOWLEDGED
     assert course.looks("on", 4).state == automaton.FIRING
     after, due = due_steps(course.episode, False, [0.0, 60.0], course.now)
@@ -115,7 +115,7 @@ def test_an_acknowledgement_runs_out_and_it_fires_again_in_a_new_round():
 def test_what_is_about_to_end_notifies_nobody_when_its_acknowledgement_runs_out():
     course = Course(replace(TERMS, keep_seconds=60.0))
     course.fire()
-    course.episode = automaton.acknowledged(course.episode, TERMS, course.now)
+    course.episode = automaton.acknowledge(course.episode, TERMS, course.now)
     course.looks("on", 590)
     assert course.looks("off", 20).state == automaton.ACKNOWLEDGED
     assert course.look("on").state == automaton.FIRING
@@ -126,7 +126,7 @@ def test_snoozing_stops_the_steps_and_ends_by_itself():
     course.fire()
     course.episode, due = due_steps(course.episode, False, [0.0], course.now)
     assert due == [0]
-    course.episode = automaton.snoozed(course.episode, course.now + 60)
+    course.episode = automaton.snooze(course.episode, course.now + 60)
     for _ in range(20):
         course.look("on")
         course.episode, due = due_steps(course.episode, True, [0.0], course.now)
@@ -159,19 +159,19 @@ def test_after_a_long_gap_all_steps_that_are_due_come_at_once():
 def test_what_comes_back_soon_is_the_same_and_nobody_has_it_any_more():
     course = Course()
     course.fire()
-    course.episode = automaton.acknowledged(course.episode, TERMS, course.now)
+    course.episode = automaton.acknowledge(course.episode, TERMS, course.now)
     course.looks("off", 24)
     assert course.episode.state == automaton.RESOLVED
     assert automaton.is_same(course.episode, course.now + 100)
     assert not automaton.is_same(course.episode, course.now + 601)
-    again = returned(course.episode, course.now + 100)
+    again = reopen(course.episode, course.now + 100)
     assert (again.state, again.came_back, again.resolved_at) == (automaton.FIRING, 1, None)
     assert due_steps(again, False, [0.0], course.now + 100)[1] == [0]
 
 
 def test_what_flaps_notifies_somebody_only_after_a_calm_time():
     episode = Episode(automaton.RESOLVED, 0.0, 0.0, resolved_at=10.0, came_back=2, round=1, next_step=1)
-    again = returned(episode, 20.0)
+    again = reopen(episode, 20.0)
     assert due_steps(again, False, [0.0], 21.0)[1] == []
     assert due_steps(again, False, [0.0], 20.0 + automaton.CALM_SECONDS)[1] == [0]
 
@@ -209,13 +209,13 @@ def test_whatever_happens_and_however_the_clock_jumps_it_notifies_and_then_it_en
         if what in SIGNALS:
             if episode is not None and episode.state == automaton.RESOLVED:
                 episode = None
-            episode = advanced(episode, what, terms, now, jump)
+            episode = advance(episode, what, terms, now, jump)
         elif episode is not None and episode.state in (automaton.FIRING, automaton.ACKNOWLEDGED):
             acknowledge = what == "acknowledge"
             episode = (
-                automaton.acknowledged(episode, terms, now)
+                automaton.acknowledge(episode, terms, now)
                 if acknowledge
-                else automaton.snoozed(episode, now + 300)
+                else automaton.snooze(episode, now + 300)
             )
         if episode is not None and episode.state != automaton.PENDING:
             episode, _ = due_steps(episode, quiet, [0.0], now)
@@ -225,7 +225,7 @@ def test_whatever_happens_and_however_the_clock_jumps_it_notifies_and_then_it_en
     limit = terms.for_seconds + max(terms.acknowledge_seconds, automaton.MOST_SNOOZE_SECONDS) + 60
     for _ in range(round(limit / 600) + 1):
         now += 600
-        episode = advanced(episode, "on", terms, now, LOOK)
+        episode = advance(episode, "on", terms, now, LOOK)
         if episode.state == automaton.FIRING:
             before = episode.next_step
             episode, due = due_steps(episode, episode.snoozed_until is not None, [0.0], now)
@@ -234,7 +234,7 @@ def test_whatever_happens_and_however_the_clock_jumps_it_notifies_and_then_it_en
     for _ in range(round(terms.keep_seconds / LOOK) + 2):
         now += LOOK
         if episode.state != automaton.RESOLVED:
-            episode = advanced(episode, "off", terms, now, LOOK)
+            episode = advance(episode, "off", terms, now, LOOK)
     assert episode.state == automaton.RESOLVED
 
 
@@ -245,7 +245,7 @@ def test_a_step_is_due_once_a_round(course):
         now += LOOK
         if episode is not None and episode.state == automaton.RESOLVED:
             break
-        episode = advanced(episode, signal, Terms(0.0, 4.0), now, LOOK)
+        episode = advance(episode, signal, Terms(0.0, 4.0), now, LOOK)
         if episode is None or episode.state == automaton.PENDING:
             continue
         episode, due = due_steps(episode, quiet, [0.0, 4.0], now)

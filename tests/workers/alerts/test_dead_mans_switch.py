@@ -7,7 +7,7 @@ import pytest
 
 from queues import keys
 from tests.workers.alerts.receiving import hook
-from workers.alerts.dead_mans_switch import DeadMansSwitch, WatchFacts, failure, unreached
+from workers.alerts.dead_mans_switch import DeadMansSwitch, WatchFacts, failure, find_undelivered_error
 from workers.alerts.delivery import outbox, receivers
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
 
@@ -60,17 +60,17 @@ def test_it_stops_when_no_message_reaches_anybody_and_goes_on_when_one_does(work
     desk = receivers.define("desk", "email", {"addresses": ["a@b.example"]})
     message = outbox.test_message(desk, "operator", NOW)
     for _ in range(2):
-        outbox.failed(Message.objects.get(), "answered 503", NOW)
+        outbox.mark_failed(Message.objects.get(), "answered 503", NOW)
     made = switch(control, calls)
-    assert not made.step(NOW) and unreached() == "answered 503"
-    outbox.sent(Message.objects.get(pk=message.pk), NOW)
+    assert not made.step(NOW) and find_undelivered_error() == "answered 503"
+    outbox.mark_delivered(Message.objects.get(pk=message.pk), NOW)
     assert made.step(NOW)
 
 
 def fails(receiver: Receiver, at: datetime, error: str, times: int = 2, for_good: bool = False) -> None:
     message = outbox.test_message(receiver, "operator", at)
     for _ in range(times):
-        outbox.failed(Message.objects.get(pk=message.pk), error, at, for_good)
+        outbox.mark_failed(Message.objects.get(pk=message.pk), error, at, for_good)
 
 
 @pytest.fixture
@@ -81,16 +81,16 @@ def receiver_of(db):
 def test_a_receiver_that_never_works_does_not_hide_that_the_others_stopped(receiver_of):
     broken, desk = receiver_of("broken"), receiver_of("desk")
     fails(broken, NOW, "refused", outbox.MOST_TRIES)
-    assert unreached() == "refused"
-    outbox.sent(outbox.test_message(desk, "operator", NOW), NOW + timedelta(seconds=30))
-    assert unreached() == ""
+    assert find_undelivered_error() == "refused"
+    outbox.mark_delivered(outbox.test_message(desk, "operator", NOW), NOW + timedelta(seconds=30))
+    assert find_undelivered_error() == ""
     fails(desk, NOW + timedelta(minutes=5), "no route")
-    assert unreached() == "no route"
+    assert find_undelivered_error() == "no route"
 
 
 def test_what_is_given_up_at_once_counts_and_is_not_forgotten(receiver_of):
     fails(receiver_of("desk"), NOW - timedelta(days=1), "answered 400", times=1, for_good=True)
-    assert unreached() == "answered 400"
+    assert find_undelivered_error() == "answered 400"
 
 
 def test_one_failed_try_a_receiver_that_is_off_and_the_test_of_a_schedule_say_nothing(receiver_of):
@@ -100,7 +100,7 @@ def test_one_failed_try_a_receiver_that_is_off_and_the_test_of_a_schedule_say_no
     fails(off, NOW, "no route")
     fails(rota, NOW, "gets no message", times=1, for_good=True)
     Receiver.objects.filter(pk=off.pk).update(enabled=False)
-    assert unreached() == ""
+    assert find_undelivered_error() == ""
 
 
 def test_of_two_alerters_one_calls(working, control, calls):

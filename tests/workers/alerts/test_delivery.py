@@ -13,7 +13,7 @@ from queues.nodes.server import free_port
 from tests.waiting import MAX_SECONDS
 from tests.workers.alerts.checks import Looks, kinds, lost, plant, rule, the_alert
 from tests.workers.alerts.receiving import WorkReporter, hook, mail_server
-from workers.alerts.conditions.evidence import failing_receivers
+from workers.alerts.conditions.evidence import list_failing_receivers
 from workers.alerts.delivery import dispatcher, outbox, receivers
 from workers.alerts.delivery.channels import webhook
 from workers.alerts.delivery.channels.channel import Failed
@@ -110,7 +110,7 @@ def test_who_of_several_was_refused_stands_at_the_message_and_at_the_alert(looks
     message, said = Message.objects.get(), "refused gone@b.example (550 not here), and took the others"
     assert message.state == "sent" and said in message.error
     assert said in the_alert().events.order_by("pk").last().text
-    assert failing_receivers(looks.at - timedelta(hours=1)) == []
+    assert list_failing_receivers(looks.at - timedelta(hours=1)) == []
 
 
 def test_without_a_mail_server_it_fails_and_says_what_to_set(looks, settings):
@@ -126,10 +126,10 @@ def test_what_was_refused_is_sent_again_later_and_then_arrives_once(looks, mails
     mails.answers = [451]
     fire(looks)
     assert deliver(looks) == 0 and deliver(looks) == 0, "it waits for its time"
-    assert failing_receivers(looks.at - timedelta(hours=1))[0].tries == 1
+    assert list_failing_receivers(looks.at - timedelta(hours=1))[0].tries == 1
     looks.now += 10
     assert deliver(looks) == 1
-    assert len(mails.mails) == 1 and failing_receivers(looks.at - timedelta(hours=1)) == []
+    assert len(mails.mails) == 1 and list_failing_receivers(looks.at - timedelta(hours=1)) == []
 
 
 def test_a_webhook_can_verify_what_it_gets(looks, posts):
@@ -137,7 +137,7 @@ def test_a_webhook_can_verify_what_it_gets(looks, posts):
     fire(looks)
     assert deliver(looks) == 1
     ((headers, body),) = posts.posts
-    secret = webhook.derived_secret(receiver).encode()
+    secret = webhook.derive_secret(receiver).encode()
     signed = headers["X-Weir-Timestamp"].encode() + b"." + body
     assert headers["X-Weir-Signature"] == "sha256=" + hmac.new(secret, signed, sha256).hexdigest()
     assert abs(float(headers["X-Weir-Timestamp"]) - looks.now) < 1
@@ -148,8 +148,8 @@ def test_a_webhook_can_verify_what_it_gets(looks, posts):
 
 def test_each_receiver_has_a_key_of_its_own_and_none_is_stored(posts):
     first, second = (receivers.define(name, "webhook", {"url": "https://x/"}) for name in ("a", "b"))
-    assert webhook.derived_secret(first) != webhook.derived_secret(second)
-    assert webhook.derived_secret(first) not in str(Receiver.objects.values())
+    assert webhook.derive_secret(first) != webhook.derive_secret(second)
+    assert webhook.derive_secret(first) not in str(Receiver.objects.values())
 
 
 def test_a_secret_comes_from_the_environment_that_is_named(posts):

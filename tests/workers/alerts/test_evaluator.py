@@ -66,7 +66,9 @@ def test_what_is_over_is_said_as_it_was_at_its_worst(looks):
     looks.snapshot = plant()
     looks.pass_seconds(14)
     alert = the_alert(state="resolved")
-    assert "for 90 s" in alert.worst_sentence and "It holds 1,000 points" in impact.recorded(alert)
+    assert "for 90 s" in alert.worst_sentence and "It holds 1,000 points" in impact.read_recorded_impact(
+        alert
+    )
 
 
 def test_what_is_said_of_its_worst_is_not_that_others_kept_up_then(looks):
@@ -486,8 +488,8 @@ def test_alerts_of_a_group_are_sent_in_one_message_and_each_once(looks):
     (message,) = outbox.bundle(looks.at)
     assert len(message.content["alerts"]) == 2 and "and 1 more" in message.content["title"]
     assert outbox.bundle(looks.at) == []
-    outbox.sent(message, looks.at)
-    outbox.sent(message, looks.at)
+    outbox.mark_delivered(message, looks.at)
+    outbox.mark_delivered(message, looks.at)
     assert [kinds(each).count("told") for each in Alert.objects.all()] == [1, 1]
 
 
@@ -508,13 +510,13 @@ def test_nobody_hears_of_an_end_before_the_beginning(looks):
     looks.look()
     looks.look(6.0)
     (first,) = outbox.bundle(looks.at)
-    outbox.failed(first, "no route", looks.at)
+    outbox.mark_failed(first, "no route", looks.at)
     looks.snapshot = plant()
     looks.look()
     looks.look(6.0)
     assert outbox.bundle(looks.at) == []
     first.refresh_from_db()
-    outbox.sent(first, looks.at)
+    outbox.mark_delivered(first, looks.at)
     (second,) = outbox.bundle(looks.at)
     assert second.content["kind"] == "resolved" and second.content["title"].startswith("Resolved: ")
 

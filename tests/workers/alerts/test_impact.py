@@ -19,7 +19,7 @@ CALM = {"kind": "jobs", "wait_seconds": 0.1, "waiting_events": 1}
 
 def impact(condition: str, queue: str, **queues: dict[str, Any]) -> str:
     snapshot = judged(snapshot_of({"at": 1000.0, "nodes": {"n1": {"state": "NORMAL"}}, "queues": queues}))
-    return Impacts(snapshot).of(SimpleNamespace(condition=condition, labels={"queue": queue}))
+    return Impacts(snapshot).collect(SimpleNamespace(condition=condition, labels={"queue": queue}))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_dead_letters_are_counted_in_words(count, said):
 
 def test_the_share_that_is_shed_is_one_of_what_patterns_could_use():
     evidence = Evidence(now=1.0, snapshot=snapshot_of({"totals": {"shed_share": 0.5}}))
-    (reading,) = plant_conditions._shedding(evidence, 0.0)
+    (reading,) = plant_conditions._find_shedding(evidence, 0.0)
     assert reading.sentence.startswith("50.00 % of the events that patterns could use are shed")
 
 
@@ -79,7 +79,7 @@ def test_of_a_lost_node_that_was_emptied_nobody_is_said_to_take_no_events(points
     rows = {"n1": {"points": points, "waiting_events": 0}, "n2": {"points": 1_000 - points}}
     snapshot = snapshot_of({"at": 1.0, "nodes": nodes, "queues": {"a": CALM | {"containers": rows}}})
     alert = SimpleNamespace(condition="node_lost", labels={"node": "n1"})
-    assert Impacts(snapshot).of(alert) == said
+    assert Impacts(snapshot).collect(alert) == said
 
 
 def test_what_an_alert_meant_is_not_said_of_its_end(db):
@@ -108,4 +108,4 @@ def test_how_long_a_budget_lasts_is_that_of_its_own_window(days, rate, said):
     objective = {"target": 0.99, "window_days": days, "kind": "queue", "subject": "a", "burn": {"fast": rate}}
     snapshot = snapshot_of({"at": 1000.0, "queues": {"a": CALM}, "objectives": {"o": objective}})
     labels = {"objective": "o", "queue": "a"}
-    assert Impacts(snapshot).of(SimpleNamespace(condition="budget_burn_fast", labels=labels)) == said
+    assert Impacts(snapshot).collect(SimpleNamespace(condition="budget_burn_fast", labels=labels)) == said

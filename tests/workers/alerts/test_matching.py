@@ -38,8 +38,8 @@ def test_a_matcher_means_what_it_says(row, holds):
 def test_all_matchers_must_hold_and_none_means_every_alert():
     both = [matcher("queue", "~", "orders*"), matcher("severity", "=", "critical")]
     assert not matching.matches(both, LABELS) and matching.matches([], LABELS)
-    assert matching.in_words(both) == "queue ~ orders* and severity = critical"
-    assert matching.in_words([]) == "every alert"
+    assert matching.format_matchers(both) == "queue ~ orders* and severity = critical"
+    assert matching.format_matchers([]) == "every alert"
 
 
 @pytest.mark.parametrize(

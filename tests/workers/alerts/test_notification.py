@@ -52,7 +52,7 @@ def test_an_alert_whose_steps_are_over_names_whom_it_reached_and_not_whom_it_nam
     looks.pass_seconds(60)
     assert situation(the_alert()).words == "Not acknowledged; no further step. Nobody has been notified."
     (message,) = outbox.bundle(looks.at)
-    outbox.sent(message, looks.at)
+    outbox.mark_delivered(message, looks.at)
     assert situation(the_alert()).words == "Not acknowledged; no further step. Notified: desk."
 
 
@@ -208,12 +208,12 @@ def test_a_situation_names_nobody_who_was_notified_of_the_end_before_the_alert_c
         looks.snapshot = snapshot
         looks.pass_seconds(8)
         (message,) = outbox.bundle(looks.at)
-        outbox.sent(message, looks.at)
+        outbox.mark_delivered(message, looks.at)
     looks.snapshot = lost()
     looks.pass_seconds(8)
     assert situation(the_alert()).words.endswith("Nobody has been notified.")
     (message,) = outbox.bundle(looks.at)
-    outbox.sent(message, looks.at)
+    outbox.mark_delivered(message, looks.at)
     assert situation(the_alert()).words.endswith("Notified: desk.")
 
 
@@ -264,9 +264,9 @@ def test_it_follows_what_really_happens_to_an_alert():
     assert "on its way" in said(notification_of(the_alert()))
     looks.now += 6
     (message,) = outbox.bundle(looks.at)
-    outbox.failed(message, "answered 503", looks.at)
+    outbox.mark_failed(message, "answered 503", looks.at)
     assert "Not delivered in 1 try" in said(notification_of(the_alert()))
-    outbox.sent(Message.objects.get(), looks.at)
+    outbox.mark_delivered(Message.objects.get(), looks.at)
     assert not notification_of(the_alert()).nobody
 
 

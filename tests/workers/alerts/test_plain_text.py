@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.alerts.delivery.channels.message_text import lines, subject
-from workers.alerts.delivery.channels.plain_text import one_line, without_markup
+from workers.alerts.delivery.channels.plain_text import one_line, remove_markup
 
 
 @given(st.text())
@@ -33,11 +33,11 @@ def test_line_breaks_and_control_characters_become_spaces(text, line):
 
 @given(st.text("@<>[](): *_allhereromCHANNELveryone\u200b", max_size=40))
 def test_no_tag_no_link_under_other_words_and_no_call_is_left(text):
-    plain = without_markup(text)
+    plain = remove_markup(text)
     assert not set("<>") & set(plain)
     assert not any(mark in plain for mark in ("](", "][", "]:"))
     assert not re.search(r"@(all|channel|everyone|here|room) ", plain, re.IGNORECASE)
-    assert without_markup(plain) == plain
+    assert remove_markup(plain) == plain
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_no_tag_no_link_under_other_words_and_no_call_is_left(text):
     ],
 )
 def test_what_a_chat_would_act_on_stays_to_be_read(text, plain):
-    assert without_markup(text) == plain
+    assert remove_markup(text) == plain
 
 
 NOT_OVER = {"fired_at": "2026-01-05T03:00:12+00:00", "resolved_at": None}

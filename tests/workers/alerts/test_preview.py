@@ -23,7 +23,7 @@ def rule(condition: str, threshold: float, **fields: Any) -> AlertRule:
         "clear_threshold": threshold,
         **fields,
     }
-    return AlertRule(name="mine", **rules.checked(given))
+    return AlertRule(name="mine", **rules.validate_fields(given))
 
 
 def store(control, series: str, values: list[float | None], step_seconds: float = 10.0) -> None:

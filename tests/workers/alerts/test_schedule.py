@@ -10,7 +10,7 @@ from tests.workers.alerts.checks import START, Looks, lost, rule, the_alert
 from tests.workers.alerts.receiving import hook
 from workers.alerts.delivery import receivers, schedule, schedule_process
 from workers.alerts.delivery.notification import notification_of
-from workers.alerts.delivery.schedule_feed import VALID_FOR, FeedReader, notified_by, people_on_call
+from workers.alerts.delivery.schedule_feed import VALID_FOR, FeedReader, people_on_call, resolve_recipients
 from workers.alerts.lifecycle.models import Delivery, OnCallFeed, Receiver
 
 NOW = datetime.fromtimestamp(START, UTC)  # Monday, 5 January 2026, 03:00
@@ -221,7 +221,7 @@ def test_a_feed_that_fails_keeps_what_was_read_and_says_so_and_then_the_other_re
     assert people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
     late = NOW + VALID_FOR + timedelta(seconds=1)
     assert people_on_call(kept, late) == []
-    assert [each.name for each in notified_by(rota, enabled(), late)] == ["desk"]
+    assert [each.name for each in resolve_recipients(rota, enabled(), late)] == ["desk"]
 
 
 def with_another_calendar() -> Receiver:
@@ -230,14 +230,16 @@ def with_another_calendar() -> Receiver:
 
 def test_a_schedule_that_names_another_calendar_calls_nobody_by_the_one_before(rota, feed):
     reader(feed).step(NOW)
-    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["anna"]
+    assert [each.name for each in resolve_recipients(rota, enabled(), NOW)] == ["anna"]
     receivers.define("rota", "schedule", rota.settings, tells_resolved=False)
-    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["anna"], "its calendar is the same"
+    assert [each.name for each in resolve_recipients(rota, enabled(), NOW)] == ["anna"], (
+        "its calendar is the same"
+    )
     changed = with_another_calendar()
-    assert [each.name for each in notified_by(changed, enabled(), NOW)] == ["desk"]
+    assert [each.name for each in resolve_recipients(changed, enabled(), NOW)] == ["desk"]
     assert reader(feed).step(NOW + timedelta(seconds=15)) == 0, "at once, and not after five minutes"
     assert "is not set" in OnCallFeed.objects.get().error
-    assert [each.name for each in notified_by(changed, enabled(), NOW)] == ["desk"]
+    assert [each.name for each in resolve_recipients(changed, enabled(), NOW)] == ["desk"]
 
 
 def test_what_was_being_read_while_a_schedule_got_another_calendar_is_not_kept(rota, feed):
@@ -246,7 +248,7 @@ def test_what_was_being_read_while_a_schedule_got_another_calendar_is_not_kept(r
         return schedule.read_rota(text, now)
 
     reader(feed, slowly).step(NOW)
-    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["desk"]
+    assert [each.name for each in resolve_recipients(rota, enabled(), NOW)] == ["desk"]
 
 
 def test_a_calendar_is_read_by_a_process_of_its_own(rota, feed):
@@ -290,7 +292,7 @@ def test_an_unreadable_event_is_named_until_it_is_fixed(rota, feed):
         event("old", ":20260105T000000Z", ":20260104T000000Z"),
     )
     reader(feed).step(NOW)
-    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["anna"]
+    assert [each.name for each in resolve_recipients(rota, enabled(), NOW)] == ["anna"]
     assert OnCallFeed.objects.get().broken == ['Event 2 "old" (UID 1) ends before it begins.']
     feed.body = WEEKLY
     reader(feed).step(NOW + timedelta(hours=1))
@@ -300,8 +302,8 @@ def test_an_unreadable_event_is_named_until_it_is_fixed(rota, feed):
 def test_who_is_no_receiver_leaves_it_to_the_other_one(rota, feed):
     Receiver.objects.filter(name="anna").update(enabled=False)
     reader(feed).step(NOW)
-    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["desk"]
-    assert [each.name for each in notified_by(rota, enabled(), NOW + timedelta(days=1))] == ["ben"]
+    assert [each.name for each in resolve_recipients(rota, enabled(), NOW)] == ["desk"]
+    assert [each.name for each in resolve_recipients(rota, enabled(), NOW + timedelta(days=1))] == ["ben"]
 
 
 def test_a_feed_that_is_too_long_or_leads_where_it_may_not_is_refused(rota, feed, settings):

@@ -3,7 +3,7 @@
 import pytest
 
 from queues import keys
-from queues.stored_document import encoded
+from queues.stored_document import encode_document
 from tests.workers.alerts.checks import Looks, kinds, lost, plant, queue, rule, the_alert
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import Gatherer, LedgerTick, LoopFacts
@@ -98,7 +98,7 @@ def test_who_is_silent_because_of_a_pause_of_hours_calls_nobody_all_the_while(co
     gatherer, began = Gatherer(control), looks.now
     # As in the snapshot, which shows a producer for some minutes: shop published to alert last, web to other.
     for name, ago in (("shop|alert", 5), ("shop|other", 4_000), ("web|other", 5)):
-        control.hset(keys.PRODUCERS, name, encoded(ReportedProducer(at=began - ago)))
+        control.hset(keys.PRODUCERS, name, encode_document(ReportedProducer(at=began - ago)))
     for seconds in (2, 70, 3_000):
         looks.now = began + seconds
         queues = {"alert": {**queue(), "pauses": [pause]}, "other": queue()}

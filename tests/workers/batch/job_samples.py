@@ -29,7 +29,7 @@ def _write(lease: Any) -> Made:
     lease.check({"rows": 5, "share": 0.5})
     data: Path = lease.surroundings.data
     final = f"extracts/{lease.chunk.identifier}.txt"
-    temporary = files.hidden(final, lease.token)
+    temporary = files.build_hidden_path(final, lease.token)
     (data / temporary).parent.mkdir(parents=True, exist_ok=True)
     (data / temporary).write_text(str(os.getpid()))
     while (data / "hold").exists():

@@ -110,7 +110,7 @@ def test_who_loses_the_chunk_lease_ends_the_simulation(where, monkeypatch):
     monkeypatch.setattr(job, "COMMAND", ["sleep", "60"])  # one that runs when the seat is lost
     request = {"scenario": "manager", "law": "worker_rate", "settings": {}, "seed": 1, "trace": False}
     with pytest.raises(BadInput, match="seat"):
-        job._answered({**request, "number": 1, "data": str(where.data), "out": "x"}, LosesItsSeat())
+        job._run_in_process({**request, "number": 1, "data": str(where.data), "out": "x"}, LosesItsSeat())
     (process,) = started
     assert process.returncode == -signal.SIGKILL
 

@@ -40,7 +40,7 @@ def test_unsound_files_are_distinguished_and_named_with_what_is_wrong(tmp_path: 
     lay(tmp_path, "c").write_bytes(b"PAR1 nothing of the kind")
     torn = lay(tmp_path, "d")
     torn.write_bytes(torn.read_bytes()[:-20])
-    found = event_archive.checked(event_archive.parquet_files(PARTITION.folder(tmp_path)))
+    found = event_archive.check_files(event_archive.parquet_files(PARTITION.folder(tmp_path)))
     assert (found.files, found.rows) == ((sound,), 8)
     why = {Path(fault["file"]).stem: fault["why"] for fault in found.faults}
     assert "type is missing" in why["b"] and "time is string, not timestamp" in why["b"]
@@ -52,13 +52,13 @@ def test_a_torn_page_behind_a_sound_footer_is_found_by_reading_through(tmp_path:
     content = bytearray(path.read_bytes())
     content[200:2_000] = bytes(1_800)
     path.write_bytes(content)
-    assert not event_archive.checked([path]).faults
+    assert not event_archive.check_files([path]).faults
     assert event_archive.read_through([path]).faults[0]["why"].startswith("is corrupt")
 
 
 def test_unsound_input_is_skipped_or_stops_by_choice(tmp_path: Path) -> None:
     lay(tmp_path, "a", pa.table({"id": ["x"]}))
-    found = event_archive.checked(event_archive.parquet_files(PARTITION.folder(tmp_path)))
+    found = event_archive.check_files(event_archive.parquet_files(PARTITION.folder(tmp_path)))
     (fault,) = event_archive.demand(found, "skip", tmp_path)
     assert fault["file"] == "archive/queue=process/day=2026-11-19/a.parquet"
     with pytest.raises(
@@ -103,7 +103,7 @@ def test_gaps_by_minutes_are_those_of_the_whole_and_an_event_archived_twice_coun
     us = np.unique((np.array(seconds) * 1e6).astype(np.int64))
     rows = np.r_[us, us[:again]]
     table = pa.table({"type": ["a"] * len(rows), "us": rows, "event": rows})
-    slices = statistics.summed(table).sort_by("slice")
+    slices = statistics.sum_minutes(table).sort_by("slice")
     assert sum(slices["events"].to_pylist()) == len(us)
     assert sum(slices["duplicates"].to_pylist()) == len(us[:again])
     mean, cv2 = statistics.interarrival(slices)
@@ -119,7 +119,7 @@ def test_rows_of_several_types_are_kept_apart() -> None:
     table = pa.table(
         {"type": ["a", "b", "a", "b"], "us": [0, 1, 2_000_000, 70_000_001], "event": [1, 2, 3, 4]}
     )
-    slices = statistics.summed(table)
+    slices = statistics.sum_minutes(table)
     quantiles = pa.table({"type": ["a", "b"], "quantiles": [[1.0] * 5, None]})
     rows = statistics.describe(PARTITION, slices, quantiles, {"high": 1}).to_pylist()
     assert [(row["type"], row["events"], row["interarrival_mean_seconds"]) for row in rows] == [

@@ -323,14 +323,14 @@ def test_two_stretches_are_counted_in_spark_as_a_page_counts_them(spark: Spark) 
     sources = [None if at % 5 else "shop" for at in range(4_000)]
     lay(spark.data, "a", events(4_000, key=keys, source=sources), "compared")
     here = Stretch(BEGIN_US / 1e6 + 960, BEGIN_US / 1e6 + 1_920)
-    there = here.moved(960)
+    there = here.shift(960)
     content = {"queue": "compared", "here": [here.since, here.until], "there": [there.since, there.until]}
     made = spark.make("stretch_comparison", content, queue="compared", **_times(here, there))
     assert (list(made["outputs"]), made["rows"]) == ([counts_file("compared", here, there)], 4_000)
     counted = read_counts(spark.data, "compared", here, there)
     assert counted is not None and sum(counted.here["key"]["hot"]) > 500
     for name in stretches.ARCHIVED:
-        read = [stretches.archived(each, spark.data, "compared")[name] for each in (here, there)]
+        read = [stretches.count_archived(each, spark.data, "compared")[name] for each in (here, there)]
         counts = (counted.here[name], counted.there[name])
         for found, expected in zip(counts, stretches.fold_rare(*read), strict=True):
             assert _sums(found) == _sums(expected)

@@ -21,4 +21,4 @@ def test_a_file_is_old_by_when_it_was_written_and_one_that_is_gone_is_not_there(
         path.touch()
         os.utime(path, (seconds, seconds))
     before = datetime.fromtimestamp(100, UTC)
-    assert present_files.written_before(before, [gone, old, new]) == [old]
+    assert present_files.list_files_written_before(before, [gone, old, new]) == [old]

@@ -460,8 +460,8 @@ def test_loops_of_containers_that_are_gone_go_once_nothing_else_is_known_of_them
         Lease(keeper.where.control, f"loop:{loop.pk}", 5).acquire()
     assert keeper.run().state == "done"
     assert set(Loop.objects.all()) == {at_work, lately, decided, set_by_somebody, of_a_queue}
-    fences = keeper.where.control.keys(keys.FENCE.of("loop:*"))
-    assert fences == [keys.FENCE.of(f"loop:{at_work.pk}").encode()]
+    fences = keeper.where.control.keys(keys.FENCE.build("loop:*"))
+    assert fences == [keys.FENCE.build(f"loop:{at_work.pk}").encode()]
     assert keeper.run(ledger_days=30).state == "done"
     assert keeper.run().state == "done"
     assert not Loop.objects.filter(pk=decided.pk).exists()
@@ -557,7 +557,7 @@ def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
 def test_the_place_of_handled_events_is_the_handler_s_own(tmp_path: Path) -> None:
     handler = Sql(Place("alert", tmp_path), Options("sql", {}))
     handler._store.insert("alert", [["1"], [0], *([[None]] * 5)])
-    assert list(handled_rows.deleted(tmp_path, handled_rows.us(NOW), nullcontext)) == [1]
+    assert list(handled_rows.delete_rows(tmp_path, handled_rows.us(NOW), nullcontext)) == [1]
 
 
 @pytest.mark.parametrize(
@@ -569,7 +569,7 @@ def test_while_a_worker_writes_a_file_retention_keeps_nobody_waiting_for_the_dat
 ) -> None:
     archived(keeper)
     handled(keeper, 100)
-    guarded, held = ChunkLease.guarded, []
+    guarded, held = ChunkLease.guard_transaction, []
     monkeypatch.setattr(ChunkLease, "guarded", lambda lease: held.append(lease) or guarded(lease))
     for waiting in (retention, handled_rows):
         monkeypatch.setattr(waiting, "LOCK_SECONDS", 0.0)

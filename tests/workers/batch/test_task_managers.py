@@ -183,7 +183,7 @@ def test_a_worker_whose_host_is_drained_leaves_the_next_chunk_to_another(bench: 
     commit = ChunkLease.commit
 
     def drained_meanwhile(*arguments: object) -> None:
-        bench.control.set(keys.DRAIN.of("jobs@one"), "1")
+        bench.control.set(keys.DRAIN.build("jobs@one"), "1")
         commit(*arguments)
 
     monkeypatch.setattr(ChunkLease, "commit", drained_meanwhile)
@@ -323,7 +323,10 @@ def test_what_a_dead_worker_left_and_cannot_be_swept_ends_no_run(bench: Bench) -
     run = bench.begin()
     bench.manage()
     dead = bench.lease(run, "a dead worker")
-    elsewhere, leftover = bench.data / "elsewhere", bench.data / files.hidden("extracts/x.csv", dead.token)
+    elsewhere, leftover = (
+        bench.data / "elsewhere",
+        bench.data / files.build_hidden_path("extracts/x.csv", dead.token),
+    )
     elsewhere.mkdir()
     leftover.parent.mkdir()
     leftover.symlink_to(elsewhere)  # is refused by what removes folders
@@ -447,7 +450,7 @@ def test_a_run_goes_on_at_once_after_a_clock_that_was_ahead_is_set_right(bench: 
     bench.manage()
     number, worker, *_ = bench.sent.pop(0)
     assert claim(number, worker, bench.now) is not None
-    bench.control.zadd(keys.JOB_WORKERS.of(number), {worker: bench.now.timestamp() + 15})
+    bench.control.zadd(keys.JOB_WORKERS.build(number), {worker: bench.now.timestamp() + 15})
     bench.pass_seconds(120 - 3_600)
     bench.manage()
     assert len(bench.sent) == 1 and claim(number, "another", bench.now) is not None

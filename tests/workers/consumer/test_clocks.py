@@ -90,11 +90,11 @@ def test_a_clock_that_is_off_by_ten_minutes_keeps_no_worker_from_its_work(
             send(control_server.url, tmp_path, f"worker-{number}")
 
     def work() -> dict[bytes, bytes]:
-        return control.hgetall(keys.WORK.of("alert", "n1"))
+        return control.hgetall(keys.WORK.build("alert", "n1"))
 
     until(lambda: int(work().get(b"finished", 0)) == 3, WAIT_SECONDS)
     assert int(work()[b"started"]) == int(work()[b"submitted"]) == 3
-    assert control.zcard(keys.SUBMITTED.of("alert", "n1")) == 0
+    assert control.zcard(keys.SUBMITTED.build("alert", "n1")) == 0
 
 
 def test_a_worker_is_counted_as_running_by_the_control_servers_clock(
@@ -107,6 +107,6 @@ def test_a_worker_is_counted_as_running_by_the_control_servers_clock(
     with clocked(600):
         host.start()
     send(control_server.url, tmp_path, "worker-0")
-    running = keys.RUNNING.of("alert", "n1")
+    running = keys.RUNNING.build("alert", "n1")
     ((_, signed_at),) = until(lambda: control.zrange(running, 0, -1, withscores=True), WAIT_SECONDS)
     assert abs(signed_at - control.time()[0]) < RUNNING_EXPIRES_SECONDS

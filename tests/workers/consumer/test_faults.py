@@ -18,7 +18,7 @@ from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import fill
 from workers.consumer.dispatch import send_workers
-from workers.consumer.work_report import waiting_to_run
+from workers.consumer.work_report import count_waiting_workers
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 SAMPLES = "python:tests.workers.consumer.handler_samples"
@@ -79,7 +79,7 @@ def test_a_host_reports_itself_and_handles_what_it_is_sent(
     assert settled(segment)
     assert (work_count(control, "submitted"), work_count(control, "started")) == (1, 1)
     assert (work_count(control, "events"), work_count(control, "effects")) == (48, 48)
-    assert waiting_to_run(control, "alert", "n1", float(control.time()[0])) == 0
+    assert count_waiting_workers(control, "alert", "n1", float(control.time()[0])) == 0
     assert sum(map(int, control.hvals("weir:latency:alert"))) == 48
 
 

@@ -26,7 +26,7 @@ from workers.consumer.handlers.emulate import Emulate
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.outage import is_away
-from workers.consumer.handlers.parquet import Parquet, hidden
+from workers.consumer.handlers.parquet import Parquet, build_hidden_path
 from workers.consumer.handlers.registry import build, handler_for
 from workers.consumer.handlers.sql import Sql
 from workers.consumer.handlers.webhook import Webhook
@@ -276,7 +276,7 @@ def test_parquet_sweeps_what_a_crash_left_behind_and_nothing_else(place: Place) 
     handler = Parquet(place, Options("parquet", {}))
     handler.handle([delivery_of(1)])
     folder = next(place.data.glob("archive/queue=alert/day=*"))
-    orphan = hidden(folder / "0123.parquet")
+    orphan = build_hidden_path(folder / "0123.parquet")
     orphan.touch()
     age = orphan.stat().st_mtime
     assert handler.sweep(age + 60) == 0

@@ -26,7 +26,7 @@ def exact_quantile(pairs: list[tuple[float, int]], share: float) -> float:
 @hypothesis_settings(deadline=None)
 @given(samples, shares)
 def test_a_quantile_is_within_the_stated_relative_error(pairs: list[tuple[float, int]], share: float) -> None:
-    answer = Latencies.of(pairs).quantile(share)
+    answer = Latencies.build(pairs).quantile(share)
     assert answer is not None
     exact = exact_quantile(pairs, share)
     assert abs(answer / exact - 1) <= RELATIVE_ERROR + 1e-9
@@ -37,9 +37,9 @@ def test_a_quantile_is_within_the_stated_relative_error(pairs: list[tuple[float,
 def test_merged_histograms_answer_like_one_of_all_samples(
     one: list[tuple[float, int]], other: list[tuple[float, int]], share: float
 ) -> None:
-    merged = Latencies.of(one).merge(Latencies.of(other))
-    assert merged == Latencies.of([*one, *other])
-    assert merged.quantile(share) == Latencies.of([*other, *one]).quantile(share)
+    merged = Latencies.build(one).merge(Latencies.build(other))
+    assert merged == Latencies.build([*one, *other])
+    assert merged.quantile(share) == Latencies.build([*other, *one]).quantile(share)
 
 
 @hypothesis_settings(deadline=None)
@@ -47,12 +47,12 @@ def test_merged_histograms_answer_like_one_of_all_samples(
 def test_what_came_since_is_what_was_added(
     one: list[tuple[float, int]], other: list[tuple[float, int]]
 ) -> None:
-    earlier = Latencies.of(one)
-    assert earlier.merge(Latencies.of(other)).since(earlier) == Latencies.of(other)
+    earlier = Latencies.build(one)
+    assert earlier.merge(Latencies.build(other)).subtract(earlier) == Latencies.build(other)
 
 
 def test_an_emptied_histogram_counts_from_zero_again() -> None:
-    assert Latencies({5: 3}).since(Latencies({5: 9, 7: 1})) == Latencies({5: 3})
+    assert Latencies({5: 3}).subtract(Latencies({5: 9, 7: 1})) == Latencies({5: 3})
 
 
 def test_a_latency_below_zero_is_in_the_lowest_bucket() -> None:

@@ -93,7 +93,7 @@ def _write(
     rows = []
     for back in days_back:
         midnight = datetime.combine(NOW.date() - timedelta(days=back), time(), UTC)
-        for place in tuning._drawn(f"{loop.name} {midnight:%F}"):
+        for place in tuning._draw_places(f"{loop.name} {midnight:%F}"):
             begin = midnight + timedelta(seconds=place * tuning.STRETCH_SECONDS)
             for number, seen in enumerate(stretch(int(tuning.STRETCH_SECONDS / EVERY_SECONDS))):
                 at = begin + timedelta(seconds=number * EVERY_SECONDS)

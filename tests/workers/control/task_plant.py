@@ -69,7 +69,7 @@ class TaskPlant:
         at = self.now.timestamp()
         rate = self._offered(at)
         row = sample_application()
-        controls = Controls.read(self.control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls())
+        controls = Controls.read(self.control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls())
         row["controls"]["tasks"] = dict(controls.tasks)
         for name, operator in row["operators"].items():
             self._work(operator, name, controls.tasks_of(name), rate)

@@ -10,7 +10,7 @@ from controllers.simulation import recorded_container
 from queues.errors import BadInput
 from tests.workers.control.records import NOW, wasteful_loop
 from workers.control import costs
-from workers.control.costs import CostPrices, lost_events, seconds_of_a_run, used_seconds
+from workers.control.costs import CostPrices, compute_used_seconds, count_lost_events, seconds_of_a_run
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Setting
 from workers.steering import plant_settings
@@ -128,7 +128,7 @@ def test_a_run_lasts_as_long_as_processes_worked_over_the_runs_that_began():
 
 
 def test_hours_are_of_what_was_observed_and_no_gap_is_filled():
-    measured, (workers, nodes) = used_seconds(
+    measured, (workers, nodes) = compute_used_seconds(
         [0.0, 1.0, 2.0, 100.0], [[2, 4, 1, 9], [None, None, None, None]]
     )
     assert measured == 1 + 1 + 5
@@ -140,20 +140,20 @@ def test_events_that_were_shed_are_counted_also_where_the_counter_began_anew():
         rows = {name: {"shed_events": count} for name, count in shed.items()}
         return plain_snapshot({"pipeline": {"applications": rows}})
 
-    assert lost_events(seen(a=100, b=7), seen(a=130, b=5)) == 30 + 5
-    assert lost_events(None, seen(a=1)) is None
+    assert count_lost_events(seen(a=100, b=7), seen(a=130, b=5)) == 30 + 5
+    assert count_lost_events(None, seen(a=1)) is None
 
 
 def plain_snapshot(document: dict[str, Any]) -> Snapshot:
-    from queues.stored_document import typed
+    from queues.stored_document import convert
 
-    return typed(Snapshot, document)
+    return convert(Snapshot, document)
 
 
 def test_a_price_is_set_and_taken_away_again(db):
-    assert CostPrices.in_force() == CostPrices()
+    assert CostPrices.load_current() == CostPrices()
     assert plant_settings.change("price.node_hour", 0, None, NOW) == (None, 0)
-    assert CostPrices.in_force().node_hour == 0  # said to be free; that is not the same as not said
+    assert CostPrices.load_current().node_hour == 0  # said to be free; that is not the same as not said
     assert plant_settings.change("price.node_hour", None, None, NOW) == (0, None)
     with pytest.raises(BadInput, match="takes a number from 0"):
         plant_settings.change("price.node_hour", -1, None, NOW)

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from controllers.framework.guard import Measured
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from tests.workers.snapshots import snapshot_of
 from workers.control import decided, engine
@@ -428,8 +428,8 @@ def pausing(plant, until_seconds=60.0):
 
     def observed():
         snapshot = observe()
-        queues = {name: changed(row, pauses=[pause]) for name, row in snapshot.queues.items()}
-        return changed(snapshot, queues=queues)
+        queues = {name: replace_fields(row, pauses=[pause]) for name, row in snapshot.queues.items()}
+        return replace_fields(snapshot, queues=queues)
 
     return observed
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from workers.control import engine
 from workers.control.kinds import worker_rate
@@ -102,9 +102,9 @@ def test_nobody_rests_by_a_snapshot_that_is_old(calm):
 @pytest.mark.parametrize("change", [{"state": "TOOBUSY"}, {"state": "OFFLINE"}, {"stale": True}])
 def test_nobody_rests_at_a_node_that_is_not_well(calm, change):
     snapshot = calm.plant.observe()
-    nodes = {name: changed(row, **change) for name, row in snapshot.nodes.items()}
-    assert worker_rate.at_rest(calm.loop.target, snapshot)
-    assert not worker_rate.at_rest(calm.loop.target, changed(snapshot, nodes=nodes))
+    nodes = {name: replace_fields(row, **change) for name, row in snapshot.nodes.items()}
+    assert worker_rate.is_at_rest(calm.loop.target, snapshot)
+    assert not worker_rate.is_at_rest(calm.loop.target, replace_fields(snapshot, nodes=nodes))
 
 
 def test_a_clock_set_back_by_an_hour_ends_the_rest(calm):

@@ -27,17 +27,17 @@ def seen(at: float = NOW, stale: tuple[str, ...] = (), **parts: str):
 
 
 def test_a_loop_whose_part_is_starting_has_nothing_to_decide():
-    found = quality.excused(BLIND, PIPELINE, seen(pipeline="starting"), NOW)
+    found = quality.excuse_start(BLIND, PIPELINE, seen(pipeline="starting"), NOW)
     assert (found.invalid, found.idle) == (None, "pipeline is starting")
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "silent"])
 def test_a_loop_whose_part_does_not_start_has_no_valid_measurement(state):
-    assert quality.excused(BLIND, PIPELINE, seen(pipeline=state), NOW) == BLIND
+    assert quality.excuse_start(BLIND, PIPELINE, seen(pipeline=state), NOW) == BLIND
 
 
 def test_a_part_of_another_loop_excuses_nothing():
-    found = quality.excused(BLIND, {"queue": "alert"}, seen(pipeline="starting"), NOW)
+    found = quality.excuse_start(BLIND, {"queue": "alert"}, seen(pipeline="starting"), NOW)
     assert found == BLIND
 
 

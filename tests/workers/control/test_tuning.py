@@ -152,5 +152,5 @@ def test_overrides_that_contradict_each_other_are_left_out_as_the_loop_leaves_th
     overrides.set_override(name="caution", value=0.5, minutes=60, **given)
     assert tuning.drift(made, NOW) == "caution of the loop has changed since"
     later = NOW + timedelta(minutes=6)
-    assert overrides.conflict(loop, overrides.on(loop, later), later)
+    assert overrides.conflict(loop, overrides.list_for_loop(loop, later), later)
     assert tuning.drift(made, later) == ""

@@ -71,7 +71,7 @@ def test_with_nothing_changed_it_decides_what_was_decided(
 ):
     """Through holds, hand-overs, stale measurements and overrides that come and go."""
     LedgerEntry.objects.all().delete()
-    overrides.in_force(clock.now).delete()
+    overrides.list_active(clock.now).delete()
     Loop.objects.update(state=None, parameters={"events_per_worker": 100, "method": method})
     plant = MemoryPlant(clock, [("alert", "n1")])
     for number, count in enumerate(arrivals):

@@ -16,13 +16,13 @@ SOON = 0.001  # seconds between two renewals, of a lease that lasts for much lon
 
 def expire(control: redis.Redis, name: str) -> None:
     """End a lease as the server does when its time is over."""
-    control.pexpire(keys.LEASE.of(name), 0)
+    control.pexpire(keys.LEASE.build(name), 0)
 
 
 def until_renewed(control: redis.Redis, name: str) -> None:
     """Wait for a renewal, which sets the lease's time back to its own length."""
-    control.pexpire(keys.LEASE.of(name), 3_600_000)
-    until(lambda: 0 < control.pttl(keys.LEASE.of(name)) <= 30_000)
+    control.pexpire(keys.LEASE.build(name), 3_600_000)
+    until(lambda: 0 < control.pttl(keys.LEASE.build(name)) <= 30_000)
 
 
 def test_only_one_holds_a_lease_at_a_time(control):
@@ -40,7 +40,7 @@ def test_leases_of_different_names_do_not_meet(control):
 
 def test_each_acquisition_gets_a_greater_fencing_number_also_after_expiry(control):
     number = Lease(control, "loop:1", 30).acquire()
-    assert 0 < control.pttl(keys.LEASE.of("loop:1")) <= 30_000
+    assert 0 < control.pttl(keys.LEASE.build("loop:1")) <= 30_000
     expire(control, "loop:1")
     assert Lease(control, "loop:1", 30).acquire() > number
 
@@ -67,7 +67,7 @@ def test_renewing_prolongs_a_lease(control):
 def test_a_lease_that_is_kept_lasts_as_long_as_what_it_protects_and_no_longer(control):
     first, other = Lease(control, "a", 30), Lease(control, "a", 30)
     first.acquire()
-    with first.renewed(every_seconds=SOON):
+    with first.keep_renewed(every_seconds=SOON):
         for _ in range(3):
             until_renewed(control, "a")
             assert other.acquire() is None
@@ -86,14 +86,14 @@ def test_a_lease_is_renewed_three_times_while_it_lasts(control, monkeypatch):
         yield
 
     monkeypatch.setattr(leases, "_again_and_again", renew_every)
-    with Lease(control, "a", 30).renewed(), LeaseGroup(control, {"b": 0}, 6).renewed():
+    with Lease(control, "a", 30).keep_renewed(), LeaseGroup(control, {"b": 0}, 6).keep_renewed():
         assert intervals == [10, 2]
 
 
 def test_what_is_to_last_as_long_as_a_lease_is_prolonged_with_it(control):
     lease, prolonged = Lease(control, "a", 30), threading.Event()
     lease.acquire()
-    with lease.renewed(prolonged.set, every_seconds=SOON):
+    with lease.keep_renewed(prolonged.set, every_seconds=SOON):
         assert prolonged.wait(MAX_SECONDS)
 
 
@@ -153,7 +153,7 @@ def test_a_group_that_is_kept_lasts_and_one_of_it_that_was_lost_is_neither_renew
     group.acquire()
     control.delete("weir:lease:b")
     assert other.acquire()
-    with group.renewed(every_seconds=SOON):
+    with group.keep_renewed(every_seconds=SOON):
         for _ in range(3):
             until_renewed(control, "a")
             assert Lease(control, "a", 30).acquire() is None

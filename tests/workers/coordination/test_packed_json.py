@@ -7,7 +7,7 @@ from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.coordination.packed_json import packed, unpacked
+from workers.coordination.packed_json import pack, unpack
 from workers.models import LedgerEntry, Loop
 
 documents = st.recursive(
@@ -19,13 +19,13 @@ documents = st.recursive(
 
 @given(documents)
 def test_what_is_packed_is_read_back_the_same(document):
-    assert unpacked(packed(document)) == document
+    assert unpack(pack(document)) == document
 
 
 @given(documents)
 def test_json_text_of_an_older_row_is_read_too(document):
     text = json.dumps(document)
-    assert unpacked(text) == unpacked(text.encode()) == document
+    assert unpack(text) == unpack(text.encode()) == document
 
 
 @pytest.fixture
@@ -53,4 +53,4 @@ def test_an_entry_written_before_documents_were_packed_is_read(loop):
 def test_a_managers_terms_take_less_than_half_of_their_text():
     terms = {"method": "forecast", "rate": 0.31, "rate_per_second": 0.155, "arrived": 812.0, "coming": 402.7}
     terms |= {"found": 1_214.7, "backlog_events": 812.0, "node_state": "NORMAL", "waiting_to_run": 0}
-    assert len(packed(terms)) < 0.5 * len(json.dumps(terms))
+    assert len(pack(terms)) < 0.5 * len(json.dumps(terms))

@@ -61,7 +61,7 @@ def ends_at(*figures: tuple[bool, int, int, int]) -> int | None:
         return PoolFigures(runs, 2, taken, at_work, begun)
 
     watchdog = PoolWatchdog(next_one)
-    return next((at for at, _ in enumerate(figures, 1) if watchdog.finding()), None)
+    return next((at for at, _ in enumerate(figures, 1) if watchdog.detect_fault()), None)
 
 
 @pytest.mark.parametrize(

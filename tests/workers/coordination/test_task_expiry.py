@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from workers.coordination.task_expiry import SYNCHRONISED_SECONDS, by_the_plants_clock
+from workers.coordination.task_expiry import SYNCHRONISED_SECONDS, set_expiry
 
 AT = datetime(2026, 11, 27, 3, 12, tzinfo=UTC)
 
@@ -12,19 +12,19 @@ AT = datetime(2026, 11, 27, 3, 12, tzinfo=UTC)
 @pytest.mark.parametrize("ahead_seconds", [600.0, -600.0, 0.75])
 def test_what_a_host_sends_ends_when_it_would_if_its_clock_were_right(ahead_seconds):
     headers = {"id": "a task", "expires": (AT + timedelta(seconds=ahead_seconds)).isoformat()}
-    by_the_plants_clock(headers, lambda: ahead_seconds)
+    set_expiry(headers, lambda: ahead_seconds)
     assert headers == {"id": "a task", "expires": AT.isoformat()}
 
 
 @pytest.mark.parametrize("ahead_seconds", [0.0, SYNCHRONISED_SECONDS, -SYNCHRONISED_SECONDS])
 def test_a_clock_that_is_kept_right_changes_nothing(ahead_seconds):
     headers = {"expires": AT.isoformat()}
-    by_the_plants_clock(headers, lambda: ahead_seconds)
+    set_expiry(headers, lambda: ahead_seconds)
     assert headers == {"expires": AT.isoformat()}
 
 
 @pytest.mark.parametrize("headers", [{}, {"expires": None}])
 def test_a_task_without_an_end_asks_for_no_time(headers):
     before = dict(headers)
-    by_the_plants_clock(headers, lambda: pytest.fail("nobody needs to know"))
+    set_expiry(headers, lambda: pytest.fail("nobody needs to know"))
     assert headers == before

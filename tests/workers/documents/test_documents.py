@@ -16,15 +16,15 @@ from queues.nodes.heartbeat import Heartbeat
 from queues.stored_document import (
     BadDocument,
     StoredDocument,
-    changed,
-    decoded,
-    encoded,
+    convert,
+    decode_document,
+    encode_document,
     plain,
-    typed,
+    replace_fields,
     value_at,
 )
 from tests.workers.snapshots import snapshot_of
-from workers.coordination.merge_patch import applied, difference, document_difference
+from workers.coordination.merge_patch import apply_patch, difference, document_difference
 from workers.documents.alerts import AlertStatus, AuditVerdict
 from workers.documents.controls import ControlValues
 from workers.documents.hosts import ReportedHost
@@ -106,14 +106,14 @@ def documented() -> dict[str, Any]:
 @given(data=st.data())
 def test_what_is_written_is_read(kind, data):
     document = data.draw(documents_of(kind))
-    assert decoded(kind, encoded(document), "document") == document
-    assert json.loads(encoded(document)) == plain(document)
+    assert decode_document(kind, encode_document(document), "document") == document
+    assert json.loads(encode_document(document)) == plain(document)
 
 
 @each_kind
 def test_a_document_of_a_newer_writer_is_read_without_what_is_not_known(kind):
     minimal = minimal_of(kind)
-    assert typed(kind, {**plain(minimal), "a_field_of_tomorrow": [1]}) == minimal
+    assert convert(kind, {**plain(minimal), "a_field_of_tomorrow": [1]}) == minimal
 
 
 @each_kind
@@ -121,7 +121,7 @@ def test_a_document_of_an_older_writer_has_a_default_for_what_it_left_out(kind):
     minimal = minimal_of(kind)
     needed = {each.encode_name for each in inspect.type_info(kind).fields if each.required}
     older = {name: value for name, value in plain(minimal).items() if name in needed}
-    assert decoded(kind, json.dumps(older), "document") == minimal
+    assert decode_document(kind, json.dumps(older), "document") == minimal
 
 
 def minimal_of(kind):
@@ -187,10 +187,10 @@ def test_a_value_is_found_under_its_json_key():
 @given(documents_of(QueueStatus), documents_of(QueueStatus), documents_of(NodeStatus))
 def test_a_patch_of_documents_is_that_of_their_json(old, new, node):
     before = Snapshot(queues={"a": old, "b": new}, nodes={"n1": node}, loops={"l": LoopStatus(id=1)})
-    after = changed(before, seq=2, queues={"a": new, "c": old})
-    patch = json.loads(encoded(document_difference(before, after)))
+    after = replace_fields(before, seq=2, queues={"a": new, "c": old})
+    patch = json.loads(encode_document(document_difference(before, after)))
     assert patch == difference(plain(before), plain(after))
-    assert _without_nulls(applied(plain(before), patch)) == _without_nulls(plain(after))
+    assert _without_nulls(apply_patch(plain(before), patch)) == _without_nulls(plain(after))
 
 
 def _without_nulls(document: Any) -> Any:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.workers.snapshots import snapshot_of
 from workers.documents.snapshot import Snapshot
 from workers.history import appearances
-from workers.history.appearances import MOST_READS, found_in
+from workers.history.appearances import MOST_READS, find_in_snapshots
 
 UNTIL = 1_790_000_000.0
 SINCE = UNTIL - 3 * 3_600
@@ -35,7 +35,7 @@ class Reads:
 
 def test_a_calm_plant_has_none():
     reads = Reads()
-    assert found_in(reads, SINCE, UNTIL) == []
+    assert find_in_snapshots(reads, SINCE, UNTIL) == []
     assert reads.count <= 10
 
 
@@ -52,7 +52,7 @@ def test_a_past_that_is_not_over_is_read_anew(tmp_path, monkeypatch):
 @given(st.floats(1, 3 * 3_600 - 1))
 def test_each_is_found_at_an_instant_near_to_its_own(ago):
     reads = Reads(came=ago, rose=ago, died=ago)
-    found = {each.part: each for each in found_in(reads, SINCE, UNTIL)}
+    found = {each.part: each for each in find_in_snapshots(reads, SINCE, UNTIL)}
     assert {part: each.how for part, each in found.items()} == {
         "producer/new": "came",
         "producer/app": "rose",
@@ -65,7 +65,7 @@ def test_each_is_found_at_an_instant_near_to_its_own(ago):
 
 
 def test_a_restart_is_one_whose_count_rose():
-    assert [(each.part, each.how) for each in found_in(Reads(restarted=300), SINCE, UNTIL)] == [
+    assert [(each.part, each.how) for each in find_in_snapshots(Reads(restarted=300), SINCE, UNTIL)] == [
         ("application/flow", "restarted")
     ]
 
@@ -75,11 +75,11 @@ def test_what_publishes_what_an_application_finds_is_none():
         names = ("app", "pipeline-flow") if at > UNTIL - 600 else ("app",)
         return snapshot_of({"at": at, "producers": {name: {"in_per_second": 50.0} for name in names}})
 
-    assert found_in(read, SINCE, UNTIL) == []
+    assert find_in_snapshots(read, SINCE, UNTIL) == []
 
 
 def test_where_nothing_is_kept_nothing_is_found():
-    assert found_in(lambda at: None, SINCE, UNTIL) == []
+    assert find_in_snapshots(lambda at: None, SINCE, UNTIL) == []
 
 
 @pytest.mark.parametrize(("rate", "how"), [(119.0, []), (60.0, []), (40.0, ["fell"]), (300.0, ["rose"])])
@@ -88,7 +88,7 @@ def test_what_wavers_has_not_jumped(rate, how):
         per_second = rate if at > UNTIL - 30 else 110.0
         return snapshot_of({"producers": {"app": {"in_per_second": per_second}}})
 
-    assert [each.how for each in found_in(read, SINCE, UNTIL)] == how
+    assert [each.how for each in find_in_snapshots(read, SINCE, UNTIL)] == how
 
 
 def test_what_is_first_seen_while_a_plant_starts_is_no_news_and_what_comes_later_is():
@@ -107,6 +107,8 @@ def test_what_is_first_seen_while_a_plant_starts_is_no_news_and_what_comes_later
             }
         )
 
-    assert [(each.part, each.how) for each in found_in(read, SINCE, UNTIL)] == [("producer/wild", "came")]
-    young = [(each.part, each.how) for each in found_in(read, SINCE, UNTIL - 1_000)]
+    assert [(each.part, each.how) for each in find_in_snapshots(read, SINCE, UNTIL)] == [
+        ("producer/wild", "came")
+    ]
+    young = [(each.part, each.how) for each in find_in_snapshots(read, SINCE, UNTIL - 1_000)]
     assert young == [], "nobody had looked before"

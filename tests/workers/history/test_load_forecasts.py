@@ -51,7 +51,7 @@ def days_before(count, now=NOON):
 def test_what_comes_by_day_is_forecast_an_hour_before_it_comes(tmp_path, control):
     for day in days_before(6):
         write_day(tmp_path, day)
-    foresight = LoadForecasts.of(control, tmp_path)
+    foresight = LoadForecasts.load(control, tmp_path)
     assert foresight.rows({"shop": ORDERS}, NOON) == {}
     foresight.wait()
     row = foresight.rows({"shop": ORDERS}, NOON + 1)["shop"]
@@ -65,7 +65,7 @@ def test_what_comes_by_day_is_forecast_an_hour_before_it_comes(tmp_path, control
 def test_what_comes_to_a_plant_of_others_is_forecast_from_what_was_measured_there(tmp_path, control):
     write_day(tmp_path, days_before(1)[0], queue="shop")  # of a queue that has the plant's name
     measure(control, NOON - 600, [40.0] * 600, series="plants.shop.in_per_second")
-    foresight = LoadForecasts.of(control, tmp_path)
+    foresight = LoadForecasts.load(control, tmp_path)
     sources = {"plant:shop": LoadSource(plant="shop"), "shop": LoadSource(("shop",))}
     foresight.rows(sources, NOON)
     foresight.wait()
@@ -85,14 +85,14 @@ def test_what_was_measured_comes_after_the_set_and_before_it_where_both_are(tmp_
 def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, control):
     history = History(control, tmp_path)
     measure(control, NOON - 90, [4.0] * 90)
-    first = history.of(ORDERS, NOON)
+    first = history.build(ORDERS, NOON)
     control.xtrim(keys.METRICS, minid=f"{int((NOON - 60) * 1000)}-0", approximate=False)
     measure(control, NOON, [8.0] * 60)
-    at, rates = history.of(ORDERS, NOON + 60)
+    at, rates = history.build(ORDERS, NOON + 60)
     # The minute that was not over is read again, and the others are remembered.
     assert first[1].tolist() == [4.0, 4.0] and rates.tolist() == [4.0, 4.0, 8.0]
     assert (np.diff(at) > 0).all()
-    assert history.of(ORDERS, NOON + 8 * DAY)[0].size == 0
+    assert history.build(ORDERS, NOON + 8 * DAY)[0].size == 0
 
 
 def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():

@@ -91,7 +91,7 @@ def test_what_is_computed_with_comes_by_the_means_of_windows(control: redis.Redi
     since, until = MIDNIGHT - 3_600, MIDNIGHT + 24 * 3_600
     found = metric_history.columns(control, tmp_path, since, until, [SERIES], means=True)
     assert found == {"at": [MIDNIGHT + 30, MIDNIGHT + 90], SERIES: [1, 2]}
-    _, rates = MinuteRates(control, tmp_path).of([SERIES, "totals.none"], until)
+    _, rates = MinuteRates(control, tmp_path).build([SERIES, "totals.none"], until)
     assert rates[0].tolist() == [1, 2] and np.isnan(rates[1]).all()
 
 

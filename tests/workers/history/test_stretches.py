@@ -19,7 +19,7 @@ from workers.history.stretches import (
     Stretch,
     StretchFigures,
     add_snapshots,
-    archived,
+    count_archived,
     figures_of,
     fold_rare,
 )
@@ -57,10 +57,10 @@ def test_events_of_the_archive_fall_into_their_slices(tmp_path: Path):
             (START + 120, "order", "k", "shop"),
         ],
     )
-    found = archived(STRETCH, tmp_path)
+    found = count_archived(STRETCH, tmp_path)
     assert found["type"] == {"order": [1.0, 1.0, *[0.0] * 10], "visit": [*[0.0] * 11, 1.0]}
     assert found["source"]["(none)"][1] == 1.0 and sum(found["key"]["k"]) == 2.0
-    assert archived(STRETCH, tmp_path, "another") == {}
+    assert count_archived(STRETCH, tmp_path, "another") == {}
 
 
 def test_rare_values_of_both_stretches_are_one(monkeypatch):
@@ -77,7 +77,7 @@ def test_a_key_of_its_own_for_each_event_fills_no_memory(tmp_path: Path, monkeyp
     monkeypatch.setattr(stretches, "MOST_COUNTED", 200)
     rows = [(START + at / 50, "t", "hot" if at % 3 == 0 else f"k{at}", None) for at in range(3_000)]
     keep(tmp_path, rows)
-    found = archived(STRETCH, tmp_path)["key"]
+    found = count_archived(STRETCH, tmp_path)["key"]
     assert len(found) <= 300 and sum(found["hot"]) == 1_000
     assert sum(map(sum, found.values())) == 3_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.host.shown_address import shown_address
+from workers.host.shown_address import mask_address
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from workers.host.shown_address import shown_address
     ],
 )
 def test_an_address_is_shown_up_to_its_port(url, shown):
-    assert shown_address(url) == shown
+    assert mask_address(url) == shown

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.definitions import MOST_OBJECTIVES, define, document, measure_of
@@ -83,7 +83,7 @@ def killed(seconds: int, **parts: Any) -> Any:
     """The last snapshot of a process that was killed after so many seconds."""
     book = ObjectiveBook()
     said = watched(book, seconds, **parts)
-    return changed(plant(START + seconds - 1, **parts), objectives=said)
+    return replace_fields(plant(START + seconds - 1, **parts), objectives=said)
 
 
 @pytest.mark.django_db
@@ -125,7 +125,7 @@ def test_what_a_killed_process_carried_over_is_counted_by_the_next():
     first = ObjectiveBook()
     first.step(plant(START, app=0.0))
     burst = plant(START + 1, app=300.0)  # three seconds' worth, of which two are carried
-    published = changed(burst, objectives=first.step(burst))
+    published = replace_fields(burst, objectives=first.step(burst))
     said = ObjectiveBook().step(plant(START + 2, app=300.0), published)["shed"]
     assert (said.bad, said.running.carried) == (200.0, 400.0)
 
@@ -135,7 +135,7 @@ def test_what_a_process_wrote_when_it_ended_or_another_revision_counted_is_not_c
     define("late", LATENCY, None, NOW)
     first = ObjectiveBook()
     said = watched(first, 90, wait_seconds=31.0)
-    published = changed(plant(START + 89, wait_seconds=31.0), objectives=said)
+    published = replace_fields(plant(START + 89, wait_seconds=31.0), objectives=said)
     first.close()
     said = ObjectiveBook().step(plant(START + 90), published)["late"]
     assert (said.bad, said.total) == (90.0, 91.0)
@@ -195,8 +195,8 @@ def test_shed_events_are_booked_on_the_objective_and_each_application_says_what_
 def shedding(at: float, shed_events: int) -> Any:
     """An application whose counter says so, whatever its rate of the last ten seconds says."""
     snapshot = plant(at, a=7.0)
-    row = changed(snapshot.pipeline.applications["a"], shed_events=shed_events)
-    return changed(snapshot, pipeline=changed(snapshot.pipeline, applications={"a": row}))
+    row = replace_fields(snapshot.pipeline.applications["a"], shed_events=shed_events)
+    return replace_fields(snapshot, pipeline=replace_fields(snapshot.pipeline, applications={"a": row}))
 
 
 @pytest.mark.django_db
@@ -215,8 +215,8 @@ def test_each_shed_event_is_booked_once_however_they_come():
 
 def offering(at: float, shed_events: int, offered_per_second: float = 100.0) -> Any:
     snapshot = shedding(at, shed_events)
-    row = changed(snapshot.pipeline.applications["a"], offered_per_second=offered_per_second)
-    return changed(snapshot, pipeline=changed(snapshot.pipeline, applications={"a": row}))
+    row = replace_fields(snapshot.pipeline.applications["a"], offered_per_second=offered_per_second)
+    return replace_fields(snapshot, pipeline=replace_fields(snapshot.pipeline, applications={"a": row}))
 
 
 def after_a_pause(book: ObjectiveBook) -> None:
@@ -251,7 +251,7 @@ def test_a_pipeline_that_does_not_report_has_no_figures_but_the_wait_of_what_it_
     late = {"kind": "application", "condition": "latency_p95_seconds <= 15", "target": 0.99}
     define("late", late, None, NOW)
     silent = plant(START, wait_seconds=20.0, a=1.0)
-    silent = changed(silent, pipeline=changed(silent.pipeline, state="offline"))
+    silent = replace_fields(silent, pipeline=replace_fields(silent.pipeline, state="offline"))
     said = ObjectiveBook().step(silent)
     assert said["loss"].total == 0.0
     assert (said["late"].bad, said["late"].total) == (1.0, 1.0)
@@ -416,7 +416,7 @@ def test_throttling_counts_where_the_ladder_acts_and_not_where_it_advises():
     def share(mode: str, level: int, closed: float | None, last_mode: str | None = None) -> float | None:
         loop = {"mode": mode, "terms": {"rung": level, "closed_share": closed}, "last_mode": last_mode}
         snapshot = snapshot_of({"queues": {"alert": {}}, "loops": {"ladder/alert": loop}})
-        return PlantFigures(snapshot).of("queue", "alert")["alert"]["throttled_share"]
+        return PlantFigures(snapshot).compute_figures("queue", "alert")["alert"]["throttled_share"]
 
     assert share("auto", 4, 0.25) == 0.25
     assert share("auto", 3, 0.25) == 0.0
@@ -432,7 +432,7 @@ def test_of_a_minute_that_was_written_in_part_the_rest_is_counted_when_its_proce
     watched(first, 20, wait_seconds=31.0)
     first.close()
     said = watched(ObjectiveBook(), 25, 20, wait_seconds=31.0)  # killed
-    published = changed(plant(START + 44, wait_seconds=31.0), objectives=said)
+    published = replace_fields(plant(START + 44, wait_seconds=31.0), objectives=said)
     third = ObjectiveBook()
     said = third.step(plant(START + 45, wait_seconds=31.0), published)["late"]
     assert (said.bad, said.total) == (46.0, 46.0)

@@ -135,9 +135,11 @@ def test_a_plants_spans_and_metrics_arrive_and_a_dead_collector_changes_nothing(
         assert not any(text in received.text for text in (MARKER, SECRET, token, plant.password))
 
         collector.kill()
-        before = plant.until(lambda seen: seen["queues"]["alert"]["containers"], PATIENCE, "alert is there")
+        before = plant.wait_until(
+            lambda seen: seen["queues"]["alert"]["containers"], PATIENCE, "alert is there"
+        )
         publish(plant, token, {})
-        plant.until(lambda seen: handled(seen) >= handled(before) + 20, PATIENCE, "events are handled")
+        plant.wait_until(lambda seen: handled(seen) >= handled(before) + 20, PATIENCE, "events are handled")
         logs = plant.data / "logs"
         until(lambda: "spans were dropped" in (logs / "worker-control.log").read_text(), PATIENCE)
 
@@ -168,7 +170,7 @@ def shows_a_tick_with_its_decision(received: Receiver, plant: RunningPlant) -> N
     assert int(of_tick[0]["weir.loops"]) >= 1
     within = {name for name, _, span in list(received.spans) if span.parent_span_id == of_tick[1].span_id}
     assert within == {"decide", "record", "act"}
-    with closing(plant.signed_in()) as person:
+    with closing(plant.log_in()) as person:
         shown = person.get(f"/ledger/{attributes['weir.decision']}/")
     assert shown.status_code == 200 and attributes["weir.loop"] in shown.text
 

@@ -62,7 +62,7 @@ def _serving(server: Asked) -> Iterator[Asked]:
 
 def at(url: str, monkeypatch) -> Collector:
     monkeypatch.setenv(variables.OTLP_ENDPOINT.name, url)
-    return Collector.connected()
+    return Collector.open()
 
 
 def send(connected: Collector) -> None:

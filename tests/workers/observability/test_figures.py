@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from console.pages.health.exposition import SnapshotCollector, exposition
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
 from workers.observability.collector import resource
@@ -50,7 +50,7 @@ def test_of_each_seconds_snapshot_those_that_are_due_are_sent_also_when_the_cloc
     sender = FiguresSender(families, lambda data: not sent.append(data))
     snapshot = snapshot_of(sample_snapshot())
     for at in (1e9, 1e9 + 1, 1e9 + EVERY_SECONDS, 5e8, 5e8 + 1):
-        sender.add(changed(snapshot, at=at))
+        sender.add(replace_fields(snapshot, at=at))
     sender.unsent.end(10.0)
     at = [points_of(data)[("weir_snapshot_timestamp_seconds",)] for data in sent]
     # The newest is what waits: what a slow collector has not taken by then gives way.

@@ -138,7 +138,7 @@ def undisturbed(declaration: Path, chunks: list[list[dict]]) -> set[tuple]:
     return {
         (pattern.name, key, tuple(event[1] for event in taken))
         for pattern in read_application(declaration).patterns
-        for key, taken in match_all(pattern, keyed(batch, pattern.key)).emitted()
+        for key, taken in match_all(pattern, keyed(batch, pattern.key)).list_emitted()
     }
 
 

@@ -78,18 +78,18 @@ def test_one_tier_feeds_another_and_versions_take_over_where_the_one_before_is(
 
         wrong = SECOND.replace("pairs", "many").replace("rules", "").replace("key: source", "key: nobody")
         declarations.want(Declared("second", 2, wrong))
-        until(lambda: "nobody" in (declarations.at_work()["second"].refused or ""), START_SECONDS)
-        assert declarations.at_work()["second"].version == 1
+        until(lambda: "nobody" in (declarations.load_running()["second"].refused or ""), START_SECONDS)
+        assert declarations.load_running()["second"].version == 1
 
         # The pattern stays as it is: what it has begun goes on in the next version.
         better = SECOND + "  # nothing else changes\n"
         declarations.want(Declared("second", 3, better))
-        until(lambda: declarations.at_work()["second"].version == 3, START_SECONDS)
+        until(lambda: declarations.load_running()["second"].version == 3, START_SECONDS)
         publish("AB", "s2")
         until(lambda: emitted(nodes) == [("pairs", "s1"), ("pairs", "s2")], START_SECONDS)
 
         control.hdel(keys.PIPELINE_WANTED, "second")
-        until(lambda: "second" not in declarations.at_work(), START_SECONDS)
+        until(lambda: "second" not in declarations.load_running(), START_SECONDS)
         publish("AB", "s3")
         assert state_of(running, "exact") == "running"
     assert json.loads(control.get("weir:pipeline"))["error"] is None

@@ -96,7 +96,7 @@ def test_a_criterion_changes_what_passes_from_the_next_dispatch_on(running, publ
     until(lambda: "above" in seen(nodes), START_SECONDS)
     # The monitor feeds its quantile back: of these nine tenths are below 1.
     publish(*(f"small {n}" for n in range(300)), value=0.5)
-    until(lambda: control.get(keys.PIPELINE_CONTROLS.of("exact")) is not None)
+    until(lambda: control.get(keys.PIPELINE_CONTROLS.build("exact")) is not None)
     publish("now above", value=3)
     until(lambda: "now above" in seen(nodes))
     # A person holds it, and what the monitor sees stands aside.

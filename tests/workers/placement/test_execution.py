@@ -13,7 +13,7 @@ from queues.events.block import decode
 from queues.models import Container, Node
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from queues.topology import Topology
 from tests.queues.samples import batch_of, blocks_of
 from tests.waiting import until
@@ -214,7 +214,7 @@ def test_a_drain_of_a_node_on_which_a_queue_is_made_meanwhile_ends_and_says_whic
         "failed",
         "n3 has points of orders, which came after the plan was made: take the node back, and drain it anew.",
     )
-    assert not plans.running().exists()
+    assert not plans.list_running_plans().exists()
 
 
 def test_transfers_are_no_rates_of_producers_and_workers(plant, user):
@@ -306,8 +306,8 @@ def test_a_tick_ends_in_time_where_each_block_takes_long_and_the_next_goes_on(pl
 
 def test_the_lease_of_a_plan_is_renewed_while_it_waits_for_nodes(plant, user, monkeypatch):
     plan = drained(plant, user)
-    monkeypatch.setattr(Lease, "renewed", partialmethod(Lease.renewed, every_seconds=0.001))
-    key, empty = keys.LEASE.of(f"plan:{plan.pk}"), execution.empty_container
+    monkeypatch.setattr(Lease, "renewed", partialmethod(Lease.keep_renewed, every_seconds=0.001))
+    key, empty = keys.LEASE.build(f"plan:{plan.pk}"), execution.empty_container
 
     def waits(topology, queue, *arguments):
         if queue == "alert":
@@ -369,7 +369,7 @@ def test_a_drain_of_a_node_that_stays_away_ends_so_that_the_loops_move_points_ag
     Node.objects.filter(name="n3").update(offline_since=plant.now - timedelta(seconds=61))
     ended = advance(plan, plant)
     assert ended.state == "failed" and "n3 is OFFLINE" in ended.note
-    assert not plans.running().exists()
+    assert not plans.list_running_plans().exists()
 
 
 def test_blocks_of_a_drain_that_was_stopped_in_the_middle_arrive_all_the_same(plant, user):
@@ -457,7 +457,7 @@ def test_a_node_that_holds_no_points_can_be_drained_of_what_waits_there(plant, u
 
 def test_the_tasks_of_the_clock_carry_plans_out_and_tidy_up_behind_them(plant, user):
     def published():
-        snapshot = changed(plant.pass_seconds(1), at=time.time())
+        snapshot = replace_fields(plant.pass_seconds(1), at=time.time())
         plant.control.set(keys.SNAPSHOT, snapshot.to_json())
 
     tasks.advance()  # nobody has looked yet, and nothing is to do
@@ -480,9 +480,9 @@ def test_a_node_that_was_to_rest_and_is_needed_again_ends_its_plan(plant, user):
     plant.segment("alert", "n3").publish(blocks_of(8))
     plant.segment("alert", "n3").claim("w1", 4, 60.0)
     snapshot = loaded(plant.pass_seconds(3), {})
-    found = proposals._emptying("n3", plant.topology(), snapshot, plant.now)
+    found = proposals._plan_emptying("n3", plant.topology(), snapshot, plant.now)
     plan = proposals._propose(Plan.Kind.RELEASE, found, None, "Idle.", snapshot, plant.now, empties="n3")
-    plans.approved(plan, "loop", "Idle.", plant.now)
+    plans.record_approval(plan, "loop", "Idle.", plant.now)
     assert execution.advance(plan, plant.control, plant.now).state == "running"
     assert "n3" not in plant.points()
     for _ in range(16):

@@ -29,17 +29,17 @@ def topology(points, minimum=2, **flags):
 
 @given(SHARES, SHARES)
 def test_the_moves_between_two_divisions_lead_from_one_to_the_other_with_the_fewest_points(before, wanted):
-    found = moves.between("alert", before, wanted)
-    assert moves.after({"alert": before}, found)["alert"] == wanted
+    found = moves.compute_moves("alert", before, wanted)
+    assert moves.apply_moves({"alert": before}, found)["alert"] == wanted
     surplus = sum(max(0, points - wanted.get(node, 0)) for node, points in before.items())
     assert sum(move.points for move in found) == surplus
 
 
 @given(SHARES, SHARES)
 def test_inverse_moves_lead_back(before, wanted):
-    found = moves.between("alert", before, wanted)
-    there = moves.after({"alert": before}, found)
-    back = moves.after(there, [move.inverse for move in reversed(found)])
+    found = moves.compute_moves("alert", before, wanted)
+    there = moves.apply_moves({"alert": before}, found)
+    back = moves.apply_moves(there, [move.inverse for move in reversed(found)])
     assert back["alert"] == before
 
 
@@ -50,7 +50,7 @@ def test_whatever_moves_pass_the_check_keep_the_sum_and_the_minimum_of_container
         moves.check(wanted, plant, offline=["n3"])
     except BadInput:
         return
-    held = moves.after({"alert": before}, wanted)["alert"]
+    held = moves.apply_moves({"alert": before}, wanted)["alert"]
     assert sum(held.values()) == 1000
     assert all(points > 0 for points in held.values())
     assert len(held) >= min(minimum, len(before))

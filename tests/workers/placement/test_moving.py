@@ -182,7 +182,7 @@ class Story:
         """Everybody returns; in time every event is in exactly one place, or was handled once."""
         for node in NODES:
             self.come_back(node)
-        for plan in plans.running():
+        for plan in plans.list_running_plans():
             plans.stop(plan, self.user, "The end.", now=self.plant.now)
         self.pass_by(15)
         stored = [

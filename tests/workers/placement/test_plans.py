@@ -7,7 +7,7 @@ import pytest
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node, Queue
-from queues.stored_document import changed, plain
+from queues.stored_document import plain, replace_fields
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import loaded
 from tests.workers.snapshots import snapshot_of
@@ -195,15 +195,15 @@ def test_overrides_that_contradict_each_other_count_for_plans_no_more_than_for_t
     overrides.set_override(name="busy", value=1.5, minutes=60, **given)
     seen = busy(plant)
     later = plant.now + timedelta(minutes=6)
-    assert overrides.conflict(loop, overrides.on(loop, later), later)
-    late = changed(seen, at=later.timestamp())
+    assert overrides.conflict(loop, overrides.list_for_loop(loop, later), later)
+    late = replace_fields(seen, at=later.timestamp())
     plan = proposals.propose_rebalance("below-busy", user, snapshot=late, now=later)
     assert {move["from"] for move in plan.moves} == {"n1"}
 
 
 def test_nothing_is_planned_on_measurements_in_doubt(plant, user):
     calm = plant.pass_seconds(3)
-    doubtful = changed(calm, nodes={**calm.nodes, "n1": changed(calm.nodes["n1"], stale=True)})
+    doubtful = replace_fields(calm, nodes={**calm.nodes, "n1": replace_fields(calm.nodes["n1"], stale=True)})
     refused = refusal(
         lambda: proposals.propose_rebalance("band", user, snapshot=loaded(doubtful, {}), now=plant.now)
     )
@@ -221,8 +221,8 @@ def test_a_drain_takes_every_point_off_the_node(plant, user):
 def test_a_node_that_can_not_be_emptied_is_not_drained(plant, user, snapshot):
     Queue.objects.update(minimum_containers=3)
     seen = plant.pass_seconds(1)
-    queues = {name: changed(queue, minimum_containers=3) for name, queue in seen.queues.items()}
-    snapshot = changed(seen, queues=queues)
+    queues = {name: replace_fields(queue, minimum_containers=3) for name, queue in seen.queues.items()}
+    snapshot = replace_fields(seen, queues=queues)
     refused = refusal(
         lambda: proposals.propose_drain("n3", user, "New disk.", snapshot=loaded(snapshot, {}), now=plant.now)
     )

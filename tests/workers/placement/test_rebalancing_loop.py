@@ -233,7 +233,7 @@ def test_a_containers_load_is_what_it_causes_in_events_and_in_the_servers_time(p
     assert rows["n1"].load == pytest.approx(0.77, abs=0.01)
     assert rows["n2"].load == pytest.approx(0.22, abs=0.01)
     assert rows["n1"].server_time_share > 0
-    sensed = plant_sensors.rebalancing({}, snapshot, None, plant.wall_seconds)
+    sensed = plant_sensors.observe_rebalancing({}, snapshot, None, plant.wall_seconds)
     rates = {queue["name"]: queue["rate"] for queue in sensed.observation["queues"]}
     assert rates["alert"] == pytest.approx(1100, rel=0.02)
     assert sensed.measured.invalid is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from queues import points as thousand
 from queues import projection
 from queues.models import Container, Node, Queue, TopologyRevision
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.samples import blocks_of
 from workers.coordination.leases import Lease
@@ -127,12 +127,14 @@ def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
     """A split brain: each holds the other's nodes for lost, and both act on what they see."""
     projection.set_points(plant.control, "alert", {"n2": 500, "n3": 500})
     snapshot = plant.pass_seconds(2)
-    offline = {name: changed(snapshot.nodes[name], state="OFFLINE") for name in ("n2", "n3")}
-    lost = {name: changed(snapshot, nodes={**snapshot.nodes, name: node}) for name, node in offline.items()}
+    offline = {name: replace_fields(snapshot.nodes[name], state="OFFLINE") for name in ("n2", "n3")}
+    lost = {
+        name: replace_fields(snapshot, nodes={**snapshot.nodes, name: node}) for name, node in offline.items()
+    }
     before = plant.topology()
     made = []
     for name, seen in lost.items():
-        found = recovery.restoring(before, {name}, before.nodes.keys() - {name}, {})
+        found = recovery.plan_restoring(before, {name}, before.nodes.keys() - {name}, {})
         made.append((name, proposals.restore(found, f"{name} is lost.", seen, plant.now)))
     states = [execution.advance(plan, plant.control, plant.now).state for _, plan in made]
     assert states == ["done", "void"]
@@ -189,11 +191,11 @@ def test_whatever_is_lost_points_stay_a_thousand_on_live_nodes_with_the_minimum_
     plant = topology(queues, drained)
     live = [name for name in NODES if name not in lost]
     rates = {name: data.draw(st.floats(0, 1e6)) for name in queues}
-    found = recovery.restoring(plant, lost, live, rates)
+    found = recovery.plan_restoring(plant, lost, live, rates)
     open_nodes = [name for name in live if name not in drained]
     if found:
         moves.check(found, plant, lost)
-    after = moves.after(moves.division(plant), found)
+    after = moves.apply_moves(moves.division(plant), found)
     for name, points in after.items():
         assert sum(points.values()) == 1000
         if not open_nodes:
@@ -233,10 +235,10 @@ def test_any_sequence_of_moves_crashes_and_returns_keeps_the_invariants(points, 
         live = {name for name in NODES if name not in lost}
         if action == "lose" and len(lost) < len(NODES) - 1:
             lost.add(arguments[0])
-            found = recovery.restoring(plant, lost, live - lost, {})
+            found = recovery.plan_restoring(plant, lost, live - lost, {})
         elif action == "return":
             lost.discard(arguments[0])
-            found = recovery.restoring(plant, lost, set(NODES) - lost, {})
+            found = recovery.plan_restoring(plant, lost, set(NODES) - lost, {})
         elif action == "empty":
             if arguments[0] not in lost:
                 consumed += segments[arguments[0]]
@@ -248,7 +250,7 @@ def test_any_sequence_of_moves_crashes_and_returns_keeps_the_invariants(points, 
                 moves.check(found, plant, lost)
             except ValueError:
                 found = []
-        points = moves.after({"q": points}, found)["q"]
+        points = moves.apply_moves({"q": points}, found)["q"]
         for node in points:
             if node not in lost:
                 segments[node] += 1
@@ -301,7 +303,7 @@ def test_points_are_given_back_also_where_the_database_failed_at_the_plan(plant,
         raise OperationalError("gone")
 
     recover(plant, 14, silent=("n3",))
-    approved = plans.approved
+    approved = plans.record_approval
     monkeypatch.setattr(plans, "approved", away)
     with pytest.raises(OperationalError):
         recover(plant, 9)

@@ -108,7 +108,7 @@ def test_a_pass_to_a_far_node_ends_in_time_and_the_next_goes_on(at, monkeypatch)
     at["n1"].publish(blocks_of(400))
     clock = Clock()
     monkeypatch.setattr(at["n2"], "receive", clock.taking(0.2, at["n2"].receive))
-    done = route(at, {"n2": 1}).run(ALL, deadline=Deadline.after(3.0, clock))
+    done = route(at, {"n2": 1}).run(ALL, deadline=Deadline.start(3.0, clock))
     assert (done.blocks, clock.seconds) == (15, pytest.approx(3.0))
     assert len(ids(at["n2"])) == 60
     # What was marked and has not departed waits for the next pass, wherever that goes to.
@@ -121,7 +121,7 @@ def test_letters_to_a_far_node_end_in_time_and_the_next_pass_goes_on(at, monkeyp
     add_letters(at["n1"], 30)
     clock = Clock()
     monkeypatch.setattr(DeadLetters, "receive", clock.taking(0.2, DeadLetters.receive))
-    done = route(at, {"n2": 1}).letters(ALL, deadline=Deadline.after(3.0, clock))
+    done = route(at, {"n2": 1}).letters(ALL, deadline=Deadline.start(3.0, clock))
     assert (done.letters, clock.seconds) == (15, pytest.approx(3.0))
     route(at, {"n2": 1}).letters(ALL)
     assert sorted(dead_ids(at["n2"])) == names(30)
@@ -132,7 +132,7 @@ def test_a_source_that_takes_longer_than_a_pass_to_answer_gets_on_by_a_block_a_p
     clock = Clock()
     monkeypatch.setattr(at["n1"], "depart", clock.taking(5.0, at["n1"].depart))
     for _ in range(2):
-        assert route(at, {"n2": 1}).run(ALL, deadline=Deadline.after(3.0, clock)).blocks == 1
+        assert route(at, {"n2": 1}).run(ALL, deadline=Deadline.start(3.0, clock)).blocks == 1
     assert sorted(ids(at["n2"])) == names(8)
 
 
@@ -142,7 +142,7 @@ def test_a_target_that_fails_for_all_of_a_pass_keeps_no_block_from_another(at, n
     nodes["n2"].kill()
     clock = Clock()
     monkeypatch.setattr(at["n2"], "receive", clock.taking(5.0, at["n2"].receive))
-    assert route(at).run(ALL, deadline=Deadline.after(3.0, clock)).by_target == {"n3": 1}
+    assert route(at).run(ALL, deadline=Deadline.start(3.0, clock)).by_target == {"n3": 1}
 
 
 def test_a_marked_block_is_given_to_no_worker_however_long_it_waits(at):
@@ -217,7 +217,7 @@ def test_dead_letters_move_with_the_rest_once(at):
     (held,) = at["n1"].claim("w1", 100, MINUTE)
     at["n1"].dead_letter(held, "w1", [(batch_of(2), "no")])
     way = route(at, {"n2": 1})
-    (letter,) = DeadLetters(at["n1"]).stored(10)
+    (letter,) = DeadLetters(at["n1"]).list_stored(10)
     DeadLetters(at["n2"]).receive("n1", *letter)
     assert way.letters(ALL).letters == 1
     assert DeadLetters(at["n1"]).read() == []

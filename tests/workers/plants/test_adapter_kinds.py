@@ -110,7 +110,7 @@ def test_a_kind_without_schemes_takes_no_address(monkeypatch):
 
 def test_what_stands_at_an_address_is_said_in_words_and_its_line_is_closed():
     before = Small.closed
-    found = BROKER.inspected(PlantAddress(name="desk", url="redis://broker.example"))
+    found = BROKER.run_inspection(PlantAddress(name="desk", url="redis://broker.example"))
     assert (found.what, Small.closed) == ("A broker", before + 1)
     assert {part.name: (part.tasks, part.fixed) for part in found.parts}["parse"] == (2, None)
 
@@ -123,7 +123,7 @@ def test_loops_are_made_only_where_something_can_be_set(monkeypatch):
     registration(name="desk").save()
     registration(name="seen", kind="watched", url="http://seen.example").save()
     registration(name="gone", kind="of-last-year", url="http://gone.example").save()
-    assert [row.name for row in adapters.steered()] == ["desk"]
+    assert [row.name for row in adapters.list_steerable_adapters()] == ["desk"]
     assert adapters.title_of("of-last-year") == "of-last-year"
 
 

@@ -16,7 +16,7 @@ from console.accounts.access import create_token
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues import keys
 from queues.errors import BadInput
-from queues.stored_document import decoded, encoded
+from queues.stored_document import decode_document, encode_document
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
@@ -94,7 +94,7 @@ class LocalRig(Rig):
         self.settle()
 
     def settle(self):
-        steered = json.loads(self.control.get(keys.PIPELINE_CONTROLS.of("performance")) or "{}").get(
+        steered = json.loads(self.control.get(keys.PIPELINE_CONTROLS.build("performance")) or "{}").get(
             "tasks", {}
         )
         self.application["controls"]["tasks"] = steered
@@ -110,7 +110,7 @@ class LocalRig(Rig):
         self.settle()
 
     def changes(self):
-        return json.loads(self.control.get(keys.PIPELINE_CONTROLS.of("performance")))["revision"]
+        return json.loads(self.control.get(keys.PIPELINE_CONTROLS.build("performance")))["revision"]
 
 
 class RemoteRig(LocalRig):
@@ -275,7 +275,9 @@ def test_completions_are_said_of_operators_that_can_be_set_where_they_are_said_a
     topology = rig.plant.topology()
     said = rig.plant.completions() if isinstance(rig.plant, Adapter) else {}
     assert all(topology.operators[name].fixed is None for name in said)
-    assert {name: decoded(PoolSamples, encoded(each), "pool") for name, each in said.items()} == said
+    assert {
+        name: decode_document(PoolSamples, encode_document(each), "pool") for name, each in said.items()
+    } == said
 
 
 def test_tasks_that_are_set_are_in_force_soon_and_the_others_stay(rig):

@@ -12,7 +12,7 @@ from workers.control import engine
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
-from workers.plants.registry import seen
+from workers.plants.registry import find_topology
 from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.timeout(390)]
@@ -54,7 +54,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
     def look():
         snapshot = plant.observe()
         row = snapshot.plants.get("flink")
-        return seen(snapshot, "flink") if row and row.state == "seen" else None
+        return find_topology(snapshot, "flink") if row and row.state == "seen" else None
 
     def busy_operator():
         """The one that works, once it has been measured."""

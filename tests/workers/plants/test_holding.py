@@ -35,8 +35,8 @@ def test_plants_are_held_apart(control):
 
 def test_a_controller_that_says_nothing_more_loses_the_plant(control):
     hold(control, "main", "weir-2", NOW, 30.0)
-    assert 0 < control.pttl(keys.HOLDER.of("main")) <= 30_000
-    control.pexpire(keys.HOLDER.of("main"), 0)
+    assert 0 < control.pttl(keys.HOLDER.build("main")) <= 30_000
+    control.pexpire(keys.HOLDER.build("main"), 0)
     assert holder_of(control, "main") is None
     assert hold(control, "main", "weir-3", NOW)
 

@@ -6,7 +6,7 @@ import pytest
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.operators import topology_inputs
@@ -17,10 +17,10 @@ from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.orders import (
     OrderedPlant,
     OrderWatch,
+    explain_unreached,
     forget,
     forget_until,
-    noted_orders,
-    why_unreached,
+    load_orders,
 )
 from workers.plants.plant import PlantSilent
 
@@ -50,7 +50,7 @@ def test_what_is_set_is_noted_with_who_set_it_and_the_last_counts(row):
     plant = MemoryPlant(lambda: NOW, [], {"parse": 2, "sink": 2})
     ordered(row, plant).set_parallelism({"parse": 3, "sink": 4})
     ordered(row, plant, "ada", by_loop=False, now=NOW + 5).set_parallelism({"parse": 5})
-    found = noted_orders()["east"]
+    found = load_orders()["east"]
     assert {name: (each.tasks, each.by, each.by_loop) for name, each in found.items()} == {
         "parse": (5, "ada", False),
         "sink": (4, "loop x", True),
@@ -65,7 +65,7 @@ def test_what_the_plant_refuses_was_not_ordered_and_what_may_have_happened_was(r
         ordered(row, plant).set_parallelism({"parse": 999})
     with pytest.raises(BadInput):
         ordered(row, plant).set_parallelism({"parse": 4, "nobody": 1})
-    assert {name: each.tasks for name, each in noted_orders()["east"].items()} == {"parse": 3}
+    assert {name: each.tasks for name, each in load_orders()["east"].items()} == {"parse": 3}
 
     class Silent(MemoryPlant):
         def set_parallelism(self, tasks):
@@ -73,13 +73,13 @@ def test_what_the_plant_refuses_was_not_ordered_and_what_may_have_happened_was(r
 
     with pytest.raises(PlantSilent):
         ordered(row, Silent(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 6})
-    assert noted_orders()["east"]["parse"].tasks == 6
+    assert load_orders()["east"]["parse"].tasks == 6
 
 
 def course(row, watch, tasks, seconds, begin=1, **more):
     """The plant's row after so many seconds of snapshots."""
     for second in range(begin, begin + seconds):
-        rows = watch.step({"east": changed(status(tasks), **more)}, NOW + second)
+        rows = watch.step({"east": replace_fields(status(tasks), **more)}, NOW + second)
     return rows["east"]
 
 
@@ -89,7 +89,7 @@ def test_an_order_without_effect_makes_the_loop_hold_and_calls_until_a_person_le
     watch = OrderWatch()
     found = course(row, watch, 2, 15)
     said = "parse was ordered 4 tasks by loop x and has 2: no effect so far"
-    assert said in why_unreached(found)
+    assert said in explain_unreached(found)
     snapshot = Snapshot(at=NOW + 16, plants={"east": found})
     measured = topology_inputs({"plant": "east"}, snapshot, NOW + 16)[1]
     assert said in measured.invalid
@@ -98,7 +98,7 @@ def test_an_order_without_effect_makes_the_loop_hold_and_calls_until_a_person_le
 
     assert forget("east") == 1
     found = course(row, watch, 2, 1, begin=17)
-    assert not found.orders and why_unreached(found) is None
+    assert not found.orders and explain_unreached(found) is None
     fresh = Snapshot(at=NOW + 18, plants={"east": found})
     assert topology_inputs({"plant": "east"}, fresh, NOW + 18)[1].invalid is None
 
@@ -111,7 +111,7 @@ def test_a_rollout_undoes_no_order_and_a_second_controller_does(row):
         found = course(row, watch, there, 7, begin, set_to={"parse": set_to})
         states.append(found.orders["parse"].state)
     assert states == ["pending", "reached", "reached", "reached", "undone"]
-    assert "something else set it to 7" in why_unreached(found)
+    assert "something else set it to 7" in explain_unreached(found)
     assert course(row, watch, 4, 70, 100, set_to={"parse": 4}).orders["parse"].state == "reached"
 
 
@@ -161,7 +161,7 @@ def gone(row, watch, seconds, begin):
     """As `course`, while the operator is not there."""
     topology = MeasuredTopology("east", NOW, 10.0, {"in": MeasuredOperator("in", "source", 1)}, ())
     for second in range(begin, begin + seconds):
-        rows = watch.step({"east": changed(status(2), topology=topology.to_document())}, NOW + second)
+        rows = watch.step({"east": replace_fields(status(2), topology=topology.to_document())}, NOW + second)
     return rows["east"]
 
 
@@ -179,7 +179,7 @@ def test_an_operator_that_was_started_anew_owes_nothing_that_was_ordered_before(
     if away_seconds:
         assert not gone(row, watch, away_seconds, begin=6).orders
     found = course(row, watch, 2, 20, begin=70, lives={"parse": NOW + 65})
-    assert not found.orders and why_unreached(found) is None
+    assert not found.orders and explain_unreached(found) is None
     assert not PlantOrder.objects.exists()
     ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2}), now=NOW + 91).set_parallelism({"parse": 3})
     found = course(row, watch, 3, 2, begin=92, lives={"parse": NOW + 65})
@@ -195,7 +195,7 @@ def test_what_is_ordered_of_the_new_one_is_not_forgotten_with_what_was_ordered_o
 
     watch._forget_until = meanwhile
     course(row, watch, 2, 1, begin=71, lives={"parse": NOW + 65})
-    assert noted_orders()["east"]["parse"].tasks == 3
+    assert load_orders()["east"]["parse"].tasks == 3
 
 
 def test_an_operator_that_is_not_seen_for_a_minute_and_lives_on_is_no_new_order(row):
@@ -203,7 +203,7 @@ def test_an_operator_that_is_not_seen_for_a_minute_and_lives_on_is_no_new_order(
     gone(row, watch, 60, begin=6)
     assert course(row, watch, 2, 1, begin=66, lives={"parse": NOW - 500}).orders["parse"].state == "reached"
     found = course(row, watch, 2, 10, begin=67, lives={"parse": NOW - 500})
-    assert "something else set it to 2" in why_unreached(found)
+    assert "something else set it to 2" in explain_unreached(found)
 
 
 def test_an_observer_that_begins_with_a_plant_it_does_not_see_yet_keeps_what_was_published(row):
@@ -219,7 +219,7 @@ def test_an_observer_that_begins_with_a_plant_it_does_not_see_yet_keeps_what_was
 def test_what_was_ordered_of_operators_that_never_come_back_is_not_kept_for_ever(row):
     watch = reached(row)
     found = gone(row, watch, 1, begin=6)
-    assert not found.orders and why_unreached(found) is None
+    assert not found.orders and explain_unreached(found) is None
     gone(row, watch, 1, begin=3_000)
     assert PlantOrder.objects.exists()
     gone(row, watch, 1, begin=3_607)

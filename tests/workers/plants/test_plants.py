@@ -79,7 +79,7 @@ class LocalRig:
         return self.started() - before
 
     def steered(self, application):
-        return json.loads(self.control.get(keys.PIPELINE_CONTROLS.of(application)))
+        return json.loads(self.control.get(keys.PIPELINE_CONTROLS.build(application)))
 
     def host(self):
         document = {"role": "jobs", "slots": 2, "pid": 7, "resizable": True, "busy": 0, "at": time.time()}

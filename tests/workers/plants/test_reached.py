@@ -14,8 +14,8 @@ from workers.plants.reached import (
     WRONG,
     GivenOrder,
     Patience,
-    followed,
-    why_wrong,
+    explain_fault,
+    follow_order,
 )
 
 TICK_SECONDS, OBSERVE_SECONDS = 5, 2
@@ -43,7 +43,7 @@ class Course:
         if second % OBSERVE_SECONDS == 0:
             self.seen = self.tasks
         if self.order and second % OBSERVE_SECONDS == 0:
-            self.status = followed(self.status, self.order, self.tasks, START + second)
+            self.status = follow_order(self.status, self.order, self.tasks, START + second)
             self.states.append(self.status.state)
             if self.status.state in WRONG and self.found_at is None:
                 self.found_at = second
@@ -78,7 +78,7 @@ def test_an_order_without_effect_is_found_by_the_third_tick_however_often_it_is_
     course = Course(wants, lambda second, course: first, first).run(60)
     assert course.states[-1] == MISSED
     assert course.found_at <= 1 + 3 * TICK_SECONDS
-    assert "no effect so far" in why_wrong("parse", course.status)
+    assert "no effect so far" in explain_fault("parse", course.status)
 
 
 @given(COUNTS, st.integers(0, 20), st.integers(1, 4))
@@ -102,85 +102,85 @@ def test_a_plant_that_comes_nearer_is_given_time():
     order = GivenOrder(10, START, "loop x")
     status = None
     for second in range(2, 70, 8):  # a task more each 8 s
-        status = followed(status, order, min(10, 1 + second // 8), START + second)
+        status = follow_order(status, order, min(10, 1 + second // 8), START + second)
         assert status.state == PENDING
-    assert followed(status, order, 10, START + 88).state == REACHED
+    assert follow_order(status, order, 10, START + 88).state == REACHED
 
 
 def test_a_plant_whose_tasks_end_late_is_given_time_for_fewer_and_not_for_more():
     """A pool of Celery: it forks each five seconds, and ends a process only when its task has ended."""
     patience = Patience(more_seconds=30.0, fewer_seconds=3_600.0)
     more, fewer = GivenOrder(8, START, "loop x"), GivenOrder(2, START, "loop x")
-    assert followed(None, more, 4, START + 15, patience).state == PENDING
-    assert followed(None, more, 4, START + 31, patience).state == MISSED
-    assert followed(None, fewer, 4, START + 1_800, patience).state == PENDING
-    assert followed(None, fewer, 4, START + 3_601, patience).state == MISSED
+    assert follow_order(None, more, 4, START + 15, patience).state == PENDING
+    assert follow_order(None, more, 4, START + 31, patience).state == MISSED
+    assert follow_order(None, fewer, 4, START + 1_800, patience).state == PENDING
+    assert follow_order(None, fewer, 4, START + 3_601, patience).state == MISSED
 
 
 def test_who_wants_more_while_fewer_are_pending_is_given_the_time_that_more_takes():
     """Load rises ten minutes after a pool was to shrink, whose tasks take half an hour."""
     patience = Patience(more_seconds=30.0, fewer_seconds=3_600.0)
     fewer, more = GivenOrder(10, START, "loop x"), GivenOrder(14, START + 600, "loop x")
-    status = followed(None, fewer, 12, START + 598, patience)
-    assert followed(status, more, 12, START + 602, patience).state == PENDING
-    assert followed(status, more, 12, START + 620, patience).state == PENDING
-    assert followed(status, more, 12, START + 631, patience).state == MISSED
+    status = follow_order(None, fewer, 12, START + 598, patience)
+    assert follow_order(status, more, 12, START + 602, patience).state == PENDING
+    assert follow_order(status, more, 12, START + 620, patience).state == PENDING
+    assert follow_order(status, more, 12, START + 631, patience).state == MISSED
 
 
 def test_a_proof_that_shows_nothing_is_no_zero():
     order, status = GivenOrder(4, START, "loop x"), None
     for second in range(2, 10, 2):  # it flickers: two, nothing, two …
-        status = followed(status, order, 2 if second % 4 else None, START + second)
+        status = follow_order(status, order, 2 if second % 4 else None, START + second)
         assert (status.state, status.now) == (PENDING, 2)
-    assert followed(status, order, 2, START + 14).state == MISSED
-    unseen = followed(followed(None, order, None, START + 2), order, None, START + 11)
-    assert "nothing shows whether it took effect" in why_wrong("parse", unseen)
-    assert followed(unseen, order, 4, START + 12).state == REACHED
+    assert follow_order(status, order, 2, START + 14).state == MISSED
+    unseen = follow_order(follow_order(None, order, None, START + 2), order, None, START + 11)
+    assert "nothing shows whether it took effect" in explain_fault("parse", unseen)
+    assert follow_order(unseen, order, 4, START + 12).state == REACHED
 
 
 def test_what_differs_for_an_instant_is_not_doubted_and_what_comes_late_is_trusted_again():
     order = GivenOrder(4, START, "loop x")
-    status = followed(None, order, 2, START + 1)
-    status = followed(status, order, 2, START + PATIENCE_SECONDS + 1)
+    status = follow_order(None, order, 2, START + 1)
+    status = follow_order(status, order, 2, START + PATIENCE_SECONDS + 1)
     assert status.state == MISSED
-    status = followed(status, order, 4, START + 30)
+    status = follow_order(status, order, 4, START + 30)
     assert (status.state, status.since, status.waiting_since) == (REACHED, START + 30, None)
-    status = followed(status, order, 3, START + 32)
+    status = follow_order(status, order, 3, START + 32)
     assert status.state == REACHED
-    status = followed(status, order, 4, START + 34)
-    status = followed(status, order, 3, START + 36)
-    status = followed(status, order, 3, START + 36 + CONFIRM_SECONDS)
-    assert status.state == UNDONE and "something else set it to 3" in why_wrong("parse", status)
-    status = followed(status, order, 4, START + 60)
+    status = follow_order(status, order, 4, START + 34)
+    status = follow_order(status, order, 3, START + 36)
+    status = follow_order(status, order, 3, START + 36 + CONFIRM_SECONDS)
+    assert status.state == UNDONE and "something else set it to 3" in explain_fault("parse", status)
+    status = follow_order(status, order, 4, START + 60)
     assert status.state == UNDONE  # it may be taken away again at once
-    assert followed(status, order, 4, START + 60 + TRUSTED_SECONDS).state == REACHED
+    assert follow_order(status, order, 4, START + 60 + TRUSTED_SECONDS).state == REACHED
 
 
 def test_what_a_second_controller_set_is_said_also_after_the_loop_has_ordered_again():
     order = GivenOrder(1, START, "loop x")
-    status = followed(followed(None, order, 1, START + 1), order, 3, START + 5)
+    status = follow_order(follow_order(None, order, 1, START + 1), order, 3, START + 5)
     again = GivenOrder(1, START + 6, "loop x")  # before the change was confirmed
-    status = followed(status, again, 1, START + 8)
+    status = follow_order(status, again, 1, START + 8)
     assert status.state == UNDONE
-    assert why_wrong("parse", status).endswith("; something else set it to 3, and it has 1 again")
-    status = followed(status, again, 4, START + 10)
-    assert why_wrong("parse", status).endswith("; something else set it to 4")
-    status = followed(status, again, 1, START + 12)
-    status = followed(status, again, 1, START + 12 + TRUSTED_SECONDS)
+    assert explain_fault("parse", status).endswith("; something else set it to 3, and it has 1 again")
+    status = follow_order(status, again, 4, START + 10)
+    assert explain_fault("parse", status).endswith("; something else set it to 4")
+    status = follow_order(status, again, 1, START + 12)
+    status = follow_order(status, again, 1, START + 12 + TRUSTED_SECONDS)
     assert (status.state, status.undone_to) == (REACHED, None)
 
 
 def test_a_person_s_order_begins_anew_and_a_loop_s_does_not():
-    wrong = followed(None, GivenOrder(4, START, "loop x"), 2, START + 1)
-    wrong = followed(wrong, GivenOrder(4, START, "loop x"), 2, START + 12)
+    wrong = follow_order(None, GivenOrder(4, START, "loop x"), 2, START + 1)
+    wrong = follow_order(wrong, GivenOrder(4, START, "loop x"), 2, START + 12)
     assert wrong.state == MISSED
-    assert followed(wrong, GivenOrder(5, START + 13, "loop x"), 2, START + 14).state == MISSED
-    hand = followed(wrong, GivenOrder(5, START + 13, "ada", by_loop=False), 2, START + 14)
-    assert (hand.state, hand.by, why_wrong("parse", hand)) == (PENDING, "ada", None)
+    assert follow_order(wrong, GivenOrder(5, START + 13, "loop x"), 2, START + 14).state == MISSED
+    hand = follow_order(wrong, GivenOrder(5, START + 13, "ada", by_loop=False), 2, START + 14)
+    assert (hand.state, hand.by, explain_fault("parse", hand)) == (PENDING, "ada", None)
 
 
 @given(COUNTS, COUNTS, st.floats(0.5, 100))
 def test_the_same_observation_twice_says_the_same_as_once(ordered, has, after):
     order = GivenOrder(ordered, START, "loop x")
-    once = followed(None, order, has, START + after)
-    assert followed(once, order, has, START + after) == once
+    once = follow_order(None, order, has, START + after)
+    assert follow_order(once, order, has, START + after) == once

@@ -5,7 +5,7 @@ import pytest
 from queues.errors import BadInput
 from tests.console.pipeline_sample import sample_application
 from tests.workers.snapshots import snapshot_of
-from workers.plants.topology import of_application, topology_of
+from workers.plants.topology import build_application_topology, topology_of
 
 CONTAINER = {"dead_per_second": 0.5}
 
@@ -99,9 +99,9 @@ def test_a_paths_latency_is_the_watermarks_lag_and_the_work_after_it():
 
 
 def test_an_applications_own_part_holds_its_stages_only():
-    part = of_application(topology_of(snapshot()), "performance")
+    part = build_application_topology(topology_of(snapshot()), "performance")
     assert set(part.operators) == {"replicas/performance", "performance/hosts", "performance/sites"}
-    assert not of_application(topology_of(snapshot()), "gone").operators
+    assert not build_application_topology(topology_of(snapshot()), "gone").operators
 
 
 def test_a_plant_without_a_pipeline_has_only_its_queues():

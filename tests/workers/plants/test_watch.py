@@ -7,7 +7,7 @@ import pytest
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
-from queues.stored_document import changed, encoded, plain
+from queues.stored_document import encode_document, plain, replace_fields
 from tests.waiting import until
 from tests.workers.snapshot.test_local_plant import documented
 from workers.control.parts.operators import topology_inputs
@@ -20,7 +20,7 @@ from workers.plants.foreign.watch import CLOSE_SECONDS, Lookout, PlantWatch
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantConfused, PlantSilent
-from workers.plants.registry import UnknownPlant, seen
+from workers.plants.registry import UnknownPlant, find_topology
 
 NOW = 1_790_000_000.0
 
@@ -66,7 +66,7 @@ def lookout(far, times):
 
 
 def snapshot(status, **more):
-    return Snapshot(plant="main", at=NOW, plants={"east": changed(status, **more)})
+    return Snapshot(plant="main", at=NOW, plants={"east": replace_fields(status, **more)})
 
 
 def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
@@ -75,7 +75,7 @@ def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
     status = lookout.status()
     assert (status.state, status.age_seconds, status.error) == ("seen", 0.0, None)
     assert set(plain(status)) == set(documented()["plants"]["east"])
-    topology = seen(snapshot(status), "east")
+    topology = find_topology(snapshot(status), "east")
     assert (topology.plant, topology.operators["work"].parallelism) == ("east", 2)
     assert (status.tasks, status.in_per_second, status.latency_seconds) == (2, None, None)
 
@@ -93,7 +93,7 @@ def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(look
     assert (status.state, status.age_seconds) == ("stale", 8.0)
     assert status.topology["operators"]["work"]["parallelism"] == 2
     with pytest.raises(PlantSilent, match="8 s ago: east did not answer"):
-        seen(snapshot(status), "east")
+        find_topology(snapshot(status), "east")
 
 
 def test_a_plant_that_is_observed_seldom_is_not_stale_in_between(lookout, far, times, monkeypatch):
@@ -151,7 +151,7 @@ def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, f
     status = lookout.status()
     assert words in status.error and len(status.error) < 600
     assert status.topology is not None and not status.sections
-    Snapshot.from_json(encoded(snapshot(status)))
+    Snapshot.from_json(encode_document(snapshot(status)))
 
 
 def test_a_plant_whose_operators_name_no_ledger_can_store_is_not_decided_on(lookout, far):
@@ -170,7 +170,7 @@ def test_an_error_that_holds_half_of_a_character_ends_the_snapshot_of_no_plant(l
     lookout.observe()
     status = lookout.status()
     assert status.error == "east refuses content of type half ?."
-    Snapshot.from_json(encoded(snapshot(status)))
+    Snapshot.from_json(encode_document(snapshot(status)))
 
 
 def test_tables_that_are_old_say_so_and_why(lookout, far, times):
@@ -201,7 +201,7 @@ def test_a_topology_that_no_page_and_no_loop_can_read_is_an_error_of_its_plant(l
     status = lookout.status()
     assert "inputs: takes a number from 0" in status.error
     assert "inputs" in topology_inputs({"plant": "east"}, snapshot(status), NOW)[1].invalid
-    assert seen(snapshot(status), "east").operators["work"].measure("inputs") is None
+    assert find_topology(snapshot(status), "east").operators["work"].measure("inputs") is None
 
 
 def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(lookout, far):

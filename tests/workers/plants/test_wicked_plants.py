@@ -12,7 +12,7 @@ from queues.errors import BadInput, WeirError
 from tests.waiting import until
 from tests.workers.plants.wicked_server import WAYS, wicked
 from workers.plants.foreign import adapters
-from workers.plants.foreign.bounded import CLOSE_SECONDS, BoundedPlant, within
+from workers.plants.foreign.bounded import CLOSE_SECONDS, BoundedPlant, call_within
 from workers.plants.foreign.kind import Adapter
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.memory import MemoryPlant
@@ -111,7 +111,7 @@ def nothing_comes():
     """As long as it takes here, now, to wait for ORDER_SECONDS and to close: what the others are held to."""
     began = time.monotonic()
     with suppress(PlantSilent):
-        within(ORDER_SECONDS + CLOSE_SECONDS, "nobody", threading.Event().wait, ORDER_SECONDS + 2)
+        call_within(ORDER_SECONDS + CLOSE_SECONDS, "nobody", threading.Event().wait, ORDER_SECONDS + 2)
     return time.monotonic() - began
 
 

@@ -8,7 +8,7 @@ import orjson
 import redis
 
 from queues import keys
-from queues.stored_document import encoded
+from queues.stored_document import encode_document
 from tests.console.conftest import sample_snapshot
 from tests.workers.loops import ensured
 from workers.control.engine import tick_due
@@ -45,7 +45,7 @@ class Plant:
     def work(self, rate_of: Callable[[int], float], samples: int = 40) -> None:
         """Five seconds in which all processes have work; orders are followed first."""
         for host, row in self.rows.items():
-            order = Order.read(self.control.get(keys.POOL.of(host)))
+            order = Order.read(self.control.get(keys.POOL.build(host)))
             wanted = min(row["started_with"] if order is None else order.threads, self.most)
             if wanted != row["slots"]:
                 row["slots"], row["done"]["recent_seconds"] = wanted, []
@@ -59,12 +59,12 @@ class Plant:
         snapshot = sample_snapshot()
         snapshot |= {"at": self.now.timestamp(), "hosts": self.rows}
         snapshot["loops"] = control_record(self.now).loops
-        self.control.set(keys.SNAPSHOT, encoded(snapshot))
+        self.control.set(keys.SNAPSHOT, encode_document(snapshot))
         plant = PublishedPlant(self.control, self.now.timestamp)
         return tick_due(plant, self.now, self.control, laws=("concurrency",))
 
     def order(self, host: str = HOST) -> Order | None:
-        return Order.read(self.control.get(keys.POOL.of(host)))
+        return Order.read(self.control.get(keys.POOL.build(host)))
 
 
 def station(capacity: int) -> Callable[[int], float]:

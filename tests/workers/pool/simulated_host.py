@@ -96,7 +96,7 @@ class SimulatedHost:
 
     def look(self) -> None:
         """What the host does each second with what was noted."""
-        self.departures.resized(len(self.slots), self.now)
+        self.departures.resize(len(self.slots), self.now)
         self.departures.settle(self.now, self.slots)
 
     def _fill(self) -> None:

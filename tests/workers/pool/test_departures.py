@@ -105,7 +105,7 @@ def test_what_was_measured_before_a_change_of_size_is_gone_and_numbers_go_on():
     workers = Workers(1)
     workers.work(1, START, 50, 0.1, 1)
     before = workers.settled(START + 10)
-    workers.departures.resized(2, START + 10)
+    workers.departures.resize(2, START + 10)
     assert workers.settled(START + 11)["recent_seconds"] == []
     workers.slots = (1, 2)
     for slot in workers.slots:
@@ -156,22 +156,22 @@ def test_what_workers_report_to_their_host_is_read_back(control):
     times = iter([10.0, 11.5, 12.0])
     line = CompletionReporter("jobs@here", 77, lambda: next(times))
     line.began(control)
-    line.completed(control, [(10.5, 4), (11.0, 5)])
-    line.completed(control, [])
-    line.ended(control)
-    assert 0 < control.ttl(keys.DONE.of("jobs@here")) <= 3_600
+    line.record_completions(control, [(10.5, 4), (11.0, 5)])
+    line.record_completions(control, [])
+    line.record_end(control)
+    assert 0 < control.ttl(keys.DONE.build("jobs@here")) <= 3_600
     departures = Departures(1, 9.0)
-    for _, fields in control.xrange(keys.DONE.of("jobs@here")):
+    for _, fields in control.xrange(keys.DONE.build("jobs@here")):
         note(departures, fields)
     departures.settle(20.0, [77])
     assert departures.to_json()["full_seconds"] == pytest.approx(2.0 - WARM_UP_SECONDS)
 
 
 def test_a_worker_that_no_host_runs_reports_to_nobody(control):
-    line = CompletionReporter.of(None)
+    line = CompletionReporter.open(None)
     line.began(control)
-    line.completed(control, [(1.0, 1)])
-    line.ended(control)
+    line.record_completions(control, [(1.0, 1)])
+    line.record_end(control)
     assert control.keys("weir:done:*") == []
 
 

@@ -112,7 +112,7 @@ def test_a_host_follows_the_order_for_its_own_life_and_goes_back_when_it_lapses(
     step = HostReport(host)
     step.start(host)
     host.timer.call()
-    key = keys.POOL.of("jobs@here")
+    key = keys.POOL.build("jobs@here")
     orders.order(control, "jobs@here", 6)
     host.timer.call()
     assert len(host.pool._pool._pool) == 6
@@ -133,7 +133,7 @@ def test_what_workers_complete_is_in_the_report_and_each_note_is_read_once(host,
         line.began(control)
         done = [(began + at / 100, 5) for at in range(1, 200)]
         entry = {"p": slot, "d": orjson.dumps(done), "u": began + 2}
-        control.xadd(keys.DONE.of("jobs@here"), entry)
+        control.xadd(keys.DONE.build("jobs@here"), entry)
     for _ in range(2):
         host.timer.call()
     step._departures.settle(began + 5, step._pool.slots)

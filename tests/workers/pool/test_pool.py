@@ -17,7 +17,7 @@ from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import fill
 from workers.consumer.dispatch import send_workers
-from workers.consumer.work_report import waiting_to_run
+from workers.consumer.work_report import count_waiting_workers
 from workers.pool import orders
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -36,7 +36,7 @@ class Busy:
     def feed(self) -> None:
         """More workers wait than can run soon, and events for them."""
         now = float(self.control.time()[0])
-        short = 60 - waiting_to_run(self.control, "alert", "n1", now)
+        short = 60 - count_waiting_workers(self.control, "alert", "n1", now)
         if short > 0:
             fill(self.segment, short * BLOCKS_A_WORKER, BLOCK)
             ids = [f"worker-{next(self.numbers)}" for _ in range(short)]
@@ -107,7 +107,7 @@ def test_a_pool_under_load_grows_and_shrinks_as_it_is_asked_and_cuts_no_work_off
 def test_an_order_that_nobody_keeps_lapses_and_the_pool_is_as_it_was_started(busy: Busy) -> None:
     busy.order(3)
     until(lambda: busy.has(3), WAIT_SECONDS)
-    key = keys.POOL.of(busy.name)
+    key = keys.POOL.build(busy.name)
     assert 0 < busy.control.ttl(key) <= orders.ORDER_SECONDS
     busy.control.delete(key)
     until(lambda: busy.has(1), WAIT_SECONDS)
@@ -124,9 +124,9 @@ def test_a_host_started_again_does_not_follow_what_was_asked_of_the_one_before(b
 
 def test_a_drained_host_finishes_what_it_has_takes_nothing_new_and_returns(busy):
     until(lambda: busy.report()["busy"], WAIT_SECONDS)
-    busy.control.set(keys.DRAIN.of(busy.name), "1", px=120_000)
+    busy.control.set(keys.DRAIN.build(busy.name), "1", px=120_000)
     until(lambda: busy.report()["drained"] and not busy.report()["reserved"], WAIT_SECONDS)
-    waiting = busy.control.zcard(keys.SUBMITTED.of("alert", "n1"))
+    waiting = busy.control.zcard(keys.SUBMITTED.build("alert", "n1"))
     handled = busy.segment.counters()["removed_events"]
     assert waiting > 0 and handled > 0
     busy.feed()
@@ -134,6 +134,6 @@ def test_a_drained_host_finishes_what_it_has_takes_nothing_new_and_returns(busy)
     seen = busy.report()["at"]
     until(lambda: busy.report()["at"] > seen + 2.0, WAIT_SECONDS)
     assert busy.segment.counters()["removed_events"] == handled, "nothing new was begun"
-    busy.control.delete(keys.DRAIN.of(busy.name))
+    busy.control.delete(keys.DRAIN.build(busy.name))
     until(lambda: busy.segment.counters()["removed_events"] > handled, WAIT_SECONDS)
     until(lambda: not busy.report()["drained"], WAIT_SECONDS)

@@ -78,7 +78,7 @@ def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise
     for _ in range(8):
         plant.work(station(6))
         plant.tick()
-    key = keys.POOL.of(HOST)
+    key = keys.POOL.build(HOST)
     for mode, kept in (("auto", True), ("hold", True), ("advise", False)):
         plant.mode(mode)
         control.set(key, orjson.dumps({"threads": plant.rows[HOST]["slots"], "pid": 7}))

@@ -20,7 +20,7 @@ from tests.workers.loops import ensured
 from tests.workers.pool.slow_service import SlowService, serving
 from tests.workers.samples import fill
 from workers.consumer.dispatch import send_workers
-from workers.consumer.work_report import waiting_to_run
+from workers.consumer.work_report import count_waiting_workers
 from workers.control.engine import tick_due
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant
@@ -50,7 +50,7 @@ class Rig:
 
     def feed(self) -> None:
         now = float(self.control.time()[0])
-        short = 60 - waiting_to_run(self.control, "alert", "n1", now)
+        short = 60 - count_waiting_workers(self.control, "alert", "n1", now)
         if short > 0:
             fill(self.segment, short * BLOCKS_A_WORKER, BLOCK)
             ids = [f"worker-{next(self.numbers)}" for _ in range(short)]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
 from workers.consumer.handlers.sink import sink_of
 from workers.control.kinds.registry import display_of
-from workers.snapshot.action_summary import ago, with_action_summary
-from workers.snapshot.states.evaluate import evaluated
+from workers.snapshot.action_summary import add_action_summary, ago
+from workers.snapshot.states.evaluate import evaluate_states
 
 CALM: dict[str, Any] = {
     "at": 1_000.0,
@@ -33,8 +33,8 @@ def deed(law: str, did: str, at: float, points: int = 0) -> dict[str, Any]:
 def sentence(**changes: Any) -> str:
     """The headline's second line; what is wrong stands in the first, and stays as it is."""
     snapshot = snapshot_of({**CALM, **changes})
-    snapshot = changed(snapshot, states=evaluated(snapshot))
-    found = with_action_summary(snapshot)
+    snapshot = replace_fields(snapshot, states=evaluate_states(snapshot))
+    found = add_action_summary(snapshot)
     assert found.sentence == snapshot.health.sentence
     return found.doing
 

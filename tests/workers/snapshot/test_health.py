@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.evaluation.impact import GENERAL, first_step
 from workers.alerts.lifecycle.automaton import Thresholds
 from workers.alerts.rules.shipped import FIRST_RULES
 from workers.documents.snapshot import PlantHealth, Snapshot
-from workers.snapshot.compose import clearing_seconds, longest, wait_seconds
+from workers.snapshot.compose import compute_clearing_seconds, longest, wait_seconds
 from workers.snapshot.health import JUDGED, OF_ALL_LOOPS
 from workers.snapshot.health import health as plant_health
-from workers.snapshot.states.evaluate import evaluated
+from workers.snapshot.states.evaluate import evaluate_states
 from workers.snapshot.states.limits import SHIPPED, Limits, RuleLimit
 
 DRAIN = {"part": "work", "override": 1, "by": "ada", "reason": "a disk."}
@@ -92,10 +92,10 @@ def test_a_wait_is_what_the_oldest_event_has_waited_whatever_the_rate_promises()
 
 
 def test_how_long_what_waits_takes_is_unknown_while_nothing_leaves():
-    assert clearing_seconds(100, 50.0) == 2.0
-    assert clearing_seconds(0, 0.0) == 0.0
-    assert clearing_seconds(100, 0.0) is None
-    assert clearing_seconds(None, 5.0) is None
+    assert compute_clearing_seconds(100, 50.0) == 2.0
+    assert compute_clearing_seconds(0, 0.0) == 0.0
+    assert compute_clearing_seconds(100, 0.0) is None
+    assert compute_clearing_seconds(None, 5.0) is None
 
 
 def test_nobody_says_that_every_queue_keeps_up_while_one_fills():
@@ -247,7 +247,7 @@ def test_what_is_shed_below_the_alerts_limit_is_shed_all_the_same():
         {**SHIPPED.by_condition, "shedding": [RuleLimit("shedding", Thresholds(5, 5), "critical")]}
     )
     snapshot = plant(totals={"worker_slots": 2, "shed_share": 0.03})
-    said = plant_health(changed(snapshot, states=evaluated(snapshot, {}, limits))).sentence
+    said = plant_health(replace_fields(snapshot, states=evaluate_states(snapshot, {}, limits))).sentence
     assert said.endswith("every queue keeps up; 3.00 % of what patterns could use is shed.")
     little = health(plant(totals={"worker_slots": 2, "shed_share": 0.0003})).sentence
     assert little == "Events are shed: 0.03 % of the events that patterns could use."

@@ -19,7 +19,7 @@ from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
 from workers.consumer.latency import Latencies
-from workers.consumer.work_report import Report, WorkReporter, submit, waiting_to_run
+from workers.consumer.work_report import Report, WorkReporter, count_waiting_workers, submit
 from workers.coordination.freshness import Freshness
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
@@ -29,7 +29,7 @@ from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import hold
 from workers.plants.published import NotObserved, PublishedPlant
-from workers.snapshot.compose import bounded
+from workers.snapshot.compose import limit_sample
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.rates import Rates
 
@@ -150,7 +150,7 @@ def renamed(document: Any) -> Any:
 
 def test_a_producer_s_sample_makes_no_large_snapshot_however_much_it_says() -> None:
     many = {f"{number}{'k' * 10_000}": number for number in range(2_000)}
-    sample = bounded(EventSample(events=10, type={"a": 10}, key=many, source={}))
+    sample = limit_sample(EventSample(events=10, type={"a": 10}, key=many, source={}))
     assert sample.type == {"a": 10} and list(sample.key.values()) == list(range(1_999, 1_991, -1))
     assert max(map(len, sample.key)) <= 80
 
@@ -440,7 +440,7 @@ def test_a_submission_that_nobody_took_counts_no_more(
         waiting.append(plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["waiting_to_run"])
         times.pass_by(46.0)
     assert waiting == [3, 3, 0]
-    assert waiting_to_run(control, "alert", "n1", NOW + 61) == 1
+    assert count_waiting_workers(control, "alert", "n1", NOW + 61) == 1
 
 
 def test_who_never_started_and_who_was_killed_leave_nothing_on_the_control_server(
@@ -452,8 +452,8 @@ def test_who_never_started_and_who_was_killed_leave_nothing_on_the_control_serve
     for number in range(50):
         submit(control, "alert", "n1", [f"s{number}"], NOW + 10 * number)
         WorkReporter(control, "alert", "n1", f"k{number}").begin(NOW + 10 * number)
-    assert control.zcard(keys.SUBMITTED.of("alert", "n1")) <= 7
-    assert control.zcard(keys.RUNNING.of("alert", "n1")) <= 2
+    assert control.zcard(keys.SUBMITTED.build("alert", "n1")) <= 7
+    assert control.zcard(keys.RUNNING.build("alert", "n1")) <= 2
     times.pass_by(490.0)
     container = plain(plant.observe())["queues"]["alert"]["containers"]["n1"]
     assert (container["waiting_to_run"], container["workers_busy"]) == (6, 1)
@@ -483,10 +483,10 @@ def test_a_worker_that_was_killed_is_not_busy_for_ever(
 
 
 def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
-    WorkReporter(control, "alert", "n1", "a").end(Report(latencies=Latencies.of([(100.0, 1000)])))
+    WorkReporter(control, "alert", "n1", "a").end(Report(latencies=Latencies.build([(100.0, 1000)])))
     plant.observe()
     times.pass_by(1.0)
-    WorkReporter(control, "alert", "n1", "b").end(Report(latencies=Latencies.of([(0.5, 10)])))
+    WorkReporter(control, "alert", "n1", "b").end(Report(latencies=Latencies.build([(0.5, 10)])))
     snapshot = plain(plant.observe())
     assert snapshot["queues"]["alert"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)
     assert snapshot["totals"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)

@@ -22,14 +22,14 @@ from queues import keys
 from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
 from tests.workers.snapshots import snapshot_of
-from workers.coordination.merge_patch import applied, difference
+from workers.coordination.merge_patch import apply_patch, difference
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
 from workers.plants.foreign.watch import PlantWatch
 from workers.snapshot.console_probe import ConsoleProbe
-from workers.snapshot.observer import OBSERVE_AT_SECONDS, Observer, until_next_observation_seconds
+from workers.snapshot.observer import OBSERVE_AT_SECONDS, Observer, compute_wait_seconds
 
 BASE = Path(__file__).parents[3]
 json_values = st.recursive(
@@ -105,7 +105,7 @@ def test_the_deltas_lead_from_each_snapshot_to_the_next(
     assert "delta" not in seen[0]
     document = seen[0]["snapshot"]
     for message in seen[1:]:
-        document = applied(document, message["delta"])
+        document = apply_patch(document, message["delta"])
         assert document["queues"] == message["snapshot"]["queues"]
         assert document["at"] == message["at"]
     assert json.loads(control.get("weir:snapshot") or b"") == seen[-1]["snapshot"]
@@ -208,7 +208,7 @@ def iter_clock(stop: threading.Event, server: Server) -> Any:
 @hypothesis_settings(deadline=None)
 @given(st.floats(0, 4e9))
 def test_the_next_observation_is_at_a_fifth_of_a_second_whatever_the_clock_says(now: float) -> None:
-    wait_seconds = until_next_observation_seconds(now)
+    wait_seconds = compute_wait_seconds(now)
     assert 0 < wait_seconds <= 1.0
     fraction = (now + wait_seconds) % 1.0
     assert fraction == pytest.approx(OBSERVE_AT_SECONDS, abs=1e-5)
@@ -226,7 +226,7 @@ def without_nulls(document: Any) -> Any:
 
 @given(documents, documents)
 def test_a_patch_leads_from_the_old_to_the_new(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert without_nulls(applied(old, difference(old, new))) == without_nulls(new)
+    assert without_nulls(apply_patch(old, difference(old, new))) == without_nulls(new)
 
 
 @given(documents)

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.workers.snapshots import snapshot_of
-from workers.documents.parts import settling, starting, unready
+from workers.documents.parts import find_settling, find_starting, unready
 from workers.snapshot.parts import (
     SAME_RUN_SECONDS,
     SETTLING_SECONDS,
     STARTING_SECONDS,
     PartsRecord,
-    following,
+    advance_part,
 )
 
 START = 1_790_000_000.0
@@ -52,16 +52,16 @@ def test_a_part_that_never_comes_is_silent_when_its_time_is_over():
 def test_what_fails_at_its_first_tries_may_still_come_up():
     record = PartsRecord()
     failed = walked(record, (0, None), (20, "starting"), (40, "failed"))
-    assert failed.state == "failed" and starting({"pipeline": failed}, ["pipeline"]) == "pipeline"
-    assert starting({"pipeline": walked(record, (STARTING_SECONDS + 1, "failed"))}, ["pipeline"]) is None
+    assert failed.state == "failed" and find_starting({"pipeline": failed}, ["pipeline"]) == "pipeline"
+    assert find_starting({"pipeline": walked(record, (STARTING_SECONDS + 1, "failed"))}, ["pipeline"]) is None
 
 
 def test_after_a_start_it_settles_for_a_bounded_time_and_is_not_listed_any_more():
     record = PartsRecord()
     parts = {"pipeline": walked(record, (0, None), (30, "running"))}
-    assert settling(parts, ["pipeline"]) == "pipeline" and not unready(parts)
+    assert find_settling(parts, ["pipeline"]) == "pipeline" and not unready(parts)
     parts = {"pipeline": walked(record, (31 + SETTLING_SECONDS, "running"))}
-    assert settling(parts, ["pipeline"]) is None
+    assert find_settling(parts, ["pipeline"]) is None
 
 
 @pytest.mark.parametrize("state", [None, "failed", "starting"])
@@ -69,7 +69,7 @@ def test_what_ran_and_dies_gets_no_grace(state):
     record = PartsRecord()
     dead = walked(record, (0, "running"), (600, "running"), (601, state))
     assert dead.grace_until is None and dead.since == START + 601
-    assert settling({"pipeline": dead}, ["pipeline"]) is None
+    assert find_settling({"pipeline": dead}, ["pipeline"]) is None
     back = walked(record, (700, "running"))
     assert (back.state, back.grace_until) == ("running", None)
 
@@ -85,5 +85,5 @@ def test_a_watcher_that_takes_over_goes_on_and_one_of_another_run_begins_anew():
 
 
 def test_a_part_that_is_only_met_again_does_not_settle():
-    first = following(None, "silent", START)
-    assert following(first, "running", START + 2).grace_until is None
+    first = advance_part(None, "silent", START)
+    assert advance_part(first, "running", START + 2).grace_until is None

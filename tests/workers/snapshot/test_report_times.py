@@ -25,7 +25,7 @@ class Watched:
         made, _, events = max((each for each in reports if each[1] <= now), default=(None, None, None))
         if made is None:
             return None
-        at = self.times.of("till", made + self.own_ahead, now)
+        at = self.times.estimate("till", made + self.own_ahead, now)
         return self.rates.last("till") if at is None else self.rates.add("till", events, at)
 
 
@@ -65,8 +65,8 @@ def test_a_clock_that_is_set_makes_no_rate_that_never_was(phase, lags, jump):
 
 def test_a_first_report_is_of_now_and_one_that_stays_says_nothing_until_it_is_overdue():
     times = ReportTimes()
-    assert times.of("till", 5.0, 100.0) == 100.0
-    assert times.of("till", 5.0, 101.0) is None
-    assert times.of("till", 5.0, 102.0) == 102.0 - LATE_SECONDS
+    assert times.estimate("till", 5.0, 100.0) == 100.0
+    assert times.estimate("till", 5.0, 101.0) is None
+    assert times.estimate("till", 5.0, 102.0) == 102.0 - LATE_SECONDS
     times.forget_others({"other"})
-    assert times.of("till", 5.0, 103.0) == 103.0
+    assert times.estimate("till", 5.0, 103.0) == 103.0

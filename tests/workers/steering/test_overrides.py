@@ -59,7 +59,7 @@ def test_an_override_holds_until_it_expires_and_reverts_by_itself(loop, put):
     assert limit_at(loop, START) == 2_000
     assert limit_at(loop, after(seconds=119.9)) == 2_000
     assert limit_at(loop, after(minutes=2)) == 500
-    assert not overrides.in_force(after(minutes=2)).exists()
+    assert not overrides.list_active(after(minutes=2)).exists()
     assert override.instead_of == 500
     assert Override.objects.get().ended_at is None
 
@@ -68,8 +68,8 @@ def test_what_was_set_holds_and_what_has_ended_is_over_also_after_the_clock_was_
     held, ended = put("raise_factor", 2.0, minutes=120), put("upper_limit", 5, minutes=120)
     overrides.end(ended, by=owner, now=after(minutes=1))
     earlier = START - timedelta(hours=1)
-    assert list(overrides.in_force(earlier)) == [held]
-    assert not overrides.in_force_at(earlier).exists(), "pages that show the past ask for what held then"
+    assert list(overrides.list_active(earlier)) == [held]
+    assert not overrides.list_active_at(earlier).exists(), "pages that show the past ask for what held then"
 
 
 def test_a_second_override_of_the_same_value_ends_the_first(loop, put, owner):
@@ -84,7 +84,7 @@ def test_a_second_override_of_the_same_value_ends_the_first(loop, put, owner):
 def test_overrides_of_different_names_hold_together(loop, put):
     put()
     put("raise_factor", 1.5)
-    assert overrides.in_force(START).count() == 2
+    assert overrides.list_active(START).count() == 2
 
 
 def test_ending_an_override_reverts_at_once_and_a_second_end_changes_nothing(loop, put, owner):
@@ -256,7 +256,7 @@ def loops(node, db):
 
 
 def held_on(loops, name, now=START):
-    found = overrides.by_loop(loops.values(), now)
+    found = overrides.group_by_loop(loops.values(), now)
     return {place: overrides.value_of(name, found[loop.pk], now) for place, loop in loops.items()}
 
 
@@ -356,7 +356,7 @@ def test_a_direction_is_of_the_loops_whose_action_is_a_number(loops, put, node):
     put("guard.direction", "up only", loop=None, node=node)
     number, moves = (Loop.objects.get(pk=loops[place].pk) for place in ("alert/n1", "rebalancing"))
     law = catalog.law("worker_rate")
-    held = overrides.effective_guard(law, {}, overrides.on(number, START), START)
+    held = overrides.effective_guard(law, {}, overrides.list_for_loop(number, START), START)
     assert held["direction"] == "up only"
     with pytest.raises(BadInput, match="is not known"):
         put("guard.direction", "up only", loop=moves)
@@ -376,4 +376,4 @@ def test_of_two_who_set_the_same_at_once_the_second_replaces_the_first(loop, own
             until_another_waits()
         second = other.result()
     assert [row["id"] for row in second.replaces] == [first.pk]
-    assert list(overrides.in_force(START)) == [second]
+    assert list(overrides.list_active(START)) == [second]

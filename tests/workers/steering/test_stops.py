@@ -9,7 +9,7 @@ from queues.errors import BadInput
 from queues.models import Queue
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Override
-from workers.snapshot.compose import with_stopped
+from workers.snapshot.compose import add_stops
 from workers.steering import enforcing, override_document, overrides, stopped
 from workers.steering.expiry import time_words
 
@@ -41,13 +41,13 @@ def stop(owner, queue, control):
 
 
 def is_paused(control, part="consumption"):
-    return bool(pausing.paused(control, ["alert"], part))
+    return bool(pausing.load_pauses(control, ["alert"], part))
 
 
 def seen(**parts):
     """A snapshot with the overrides in force now."""
-    rows = [override_document.document(row) for row in overrides.in_force(START)]
-    return with_stopped(
+    rows = [override_document.document(row) for row in overrides.list_active(START)]
+    return add_stops(
         snapshot_of(
             {
                 "at": START.timestamp(),
@@ -63,7 +63,7 @@ def seen(**parts):
 def test_a_pause_is_followed_until_its_end_and_an_early_end_is_too(stop, owner, control):
     made = stop()
     assert is_paused(control) and not is_paused(control, "intake")
-    assert 599_000 < control.pttl(keys.PAUSE.of("alert", "consumption")) <= 600_000
+    assert 599_000 < control.pttl(keys.PAUSE.build("alert", "consumption")) <= 600_000
     overrides.end(made, by=owner, now=START + timedelta(minutes=1), control=control)
     assert not is_paused(control)
 
@@ -72,7 +72,7 @@ def test_a_pause_and_its_end_hold_though_somebody_reconciles_before_their_commit
     stop, owner, control, django_capture_on_commit_callbacks
 ):
     """It reads what the database said before, and made a pause begin, or end, up to 5 s late."""
-    key = keys.PAUSE.of("alert", "consumption")
+    key = keys.PAUSE.build("alert", "consumption")
     with django_capture_on_commit_callbacks(execute=True):
         made = stop()
         control.delete(key)
@@ -88,12 +88,12 @@ def test_a_second_pause_of_the_same_part_takes_the_place_of_the_first(stop, cont
     first, second = stop(), stop(minutes=20)
     first.refresh_from_db()
     assert first.ended_at == START and second.replaces[0]["id"] == first.pk
-    assert control.pttl(keys.PAUSE.of("alert", "consumption")) > 1_100_000
+    assert control.pttl(keys.PAUSE.build("alert", "consumption")) > 1_100_000
 
 
 def test_more_time_reaches_the_key_too(stop, control):
     overrides.extend(stop(), now=START, expires_at=START + timedelta(minutes=30), control=control)
-    assert control.pttl(keys.PAUSE.of("alert", "consumption")) > 1_700_000
+    assert control.pttl(keys.PAUSE.build("alert", "consumption")) > 1_700_000
 
 
 def test_nothing_is_stopped_for_ever_or_by_another_word(stop):
@@ -110,12 +110,12 @@ def test_a_control_server_that_lost_its_keys_gets_them_again_and_keeps_no_others
     control.hset(keys.HOSTS, HOST, "{}")
     stop("work")
     assert enforcing.reconcile(control, START) == 0
-    control.delete(keys.PAUSE.of("alert", "consumption"), keys.DRAIN.of(HOST))
+    control.delete(keys.PAUSE.build("alert", "consumption"), keys.DRAIN.build(HOST))
     pausing.pause(
         control, "alert", "intake", pausing.Pause(START.timestamp() + 60, "", "?"), START.timestamp()
     )
     assert enforcing.reconcile(control, START) == 3
-    assert is_paused(control) and control.exists(keys.DRAIN.of(HOST)) and not is_paused(control, "intake")
+    assert is_paused(control) and control.exists(keys.DRAIN.build(HOST)) and not is_paused(control, "intake")
     assert enforcing.reconcile(control, START + timedelta(minutes=11)) == 2
     assert not is_paused(control), "what has ended is not written again"
 
@@ -146,29 +146,29 @@ def test_the_snapshot_shows_what_is_stopped_and_its_loops_on_hold(stop):
 def test_a_loop_says_what_it_waits_for(stop):
     stop()
     found, end = seen(), time_words(START + timedelta(minutes=10), START)
-    why = stopped.why_held({"queue": "alert", "node": "n1"}, found)
+    why = stopped.explain_hold({"queue": "alert", "node": "n1"}, found)
     assert why == f"consumption of alert is paused until {end}"
-    assert stopped.why_held({"queue": "orders", "node": "n1"}, found) == ""
-    assert stopped.why_held({}, found) == ""
+    assert stopped.explain_hold({"queue": "orders", "node": "n1"}, found) == ""
+    assert stopped.explain_hold({}, found) == ""
 
 
 @pytest.mark.parametrize("queues, held", [(["alert"], True), (["alert", "orders"], False), ([], False)])
 def test_an_applications_loops_hold_when_nothing_of_what_it_reads_may_be_read(stop, queues, held):
     stop()
     found = seen(pipeline={"applications": {"app": {"queues": queues}}})
-    assert bool(stopped.why_held({"application": "app"}, found)) == held
+    assert bool(stopped.explain_hold({"application": "app"}, found)) == held
 
 
 def test_an_applications_loops_hold_while_what_it_found_has_no_room():
     full = {"queues": ["orders"], "outbox": {"alert": 200_000}, "outbox_full": True}
-    why = stopped.why_held({"application": "app"}, seen(pipeline={"applications": {"app": full}}))
+    why = stopped.explain_hold({"application": "app"}, seen(pipeline={"applications": {"app": full}}))
     assert why == "its complex events wait for alert"
 
 
 def test_a_pause_is_no_value_of_a_loop(stop):
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert"})
     stop()
-    assert overrides.on(loop, START) == []
+    assert overrides.list_for_loop(loop, START) == []
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_pause_is_no_value_of_a_loop(stop):
     ],
 )
 def test_why_nobody_works_is_said_as_it_is(hosts, words):
-    assert stopped.why_no_slots(snapshot_of({"hosts": hosts})) == words
+    assert stopped.explain_no_slots(snapshot_of({"hosts": hosts})) == words
 
 
 def test_an_end_on_another_day_is_said_with_its_day():

@@ -36,7 +36,7 @@ def put(owner, now, values, minutes, **scope):
 
 
 def held(now):
-    return {row.name: row.value for row in overrides.in_force(now)}
+    return {row.name: row.value for row in overrides.list_active(now)}
 
 
 def test_the_older_one_is_in_force_again_until_its_own_end_and_under_its_owner(people, loop):
@@ -90,6 +90,6 @@ def test_a_queue_stays_paused_while_one_pause_gives_way_to_the_older(people, con
     resumed = []
     monkeypatch.setattr(overrides, "end", lambda *args, **named: resumed.append(args))
     undoing.undo(newer, by=people["ada"], now=START, control=control)
-    assert not resumed and pausing.paused(control, ["alert"], "consumption")
-    assert control.pttl(keys.PAUSE.of("alert", "consumption")) <= 600_000
+    assert not resumed and pausing.load_pauses(control, ["alert"], "consumption")
+    assert control.pttl(keys.PAUSE.build("alert", "consumption")) <= 600_000
     assert Override.objects.filter(ended_at__isnull=True).count() == 1

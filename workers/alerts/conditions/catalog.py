@@ -30,4 +30,4 @@ INTEGRITY = frozenset(each.name for each in CONDITIONS.values() if each.guards_i
 
 def condition(name: Any) -> Condition:
     """The condition of that name. Raises BadInput naming the known ones."""
-    return CONDITIONS[checks.choice(CONDITIONS).of(name, "condition", end=".")]
+    return CONDITIONS[checks.choice(CONDITIONS).validate(name, "condition", end=".")]

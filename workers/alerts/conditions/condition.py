@@ -59,10 +59,10 @@ class Condition:
     def above(self) -> bool:
         return self.direction == "above"
 
-    def charted(self, labels: Mapping[str, str]) -> list[str]:
+    def list_series(self, labels: Mapping[str, str]) -> list[str]:
         """The names of the series of one subject."""
-        return [name.format(**labels) for name in self.series if _named(name, labels)]
+        return [name.format(**labels) for name in self.series if _name_series(name, labels)]
 
 
-def _named(series: str, labels: Mapping[str, str]) -> bool:
+def _name_series(series: str, labels: Mapping[str, str]) -> bool:
     return all(f"{{{label}}}" not in series or label in labels for label in SERIES_LABELS)

@@ -49,7 +49,7 @@ def _labels(loop: LoopFacts) -> dict[str, str]:
     return {"loop": loop.name, **place}
 
 
-def _reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence: str) -> Reading:
+def _build_reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence: str) -> Reading:
     # What steers the whole plant depends on every node.
     everywhere = list(evidence.plant.nodes)
     nodes = [loop.target["node"]] if "node" in loop.target else everywhere
@@ -74,7 +74,7 @@ def _is_of_jobs(loop: LoopFacts) -> bool:
     return loop.law == worker_rate.LAW.name and "plant" not in loop.target
 
 
-def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
+def _select_window(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
     """The newest of those that are read, which is most of the time but a few."""
     since, until = evidence.now - window_seconds, evidence.now + AHEAD_SECONDS
     newest = takewhile(lambda tick: tick.at > since, reversed(loop.ticks))
@@ -91,39 +91,43 @@ def _minutes(seconds: float) -> str:
 
 def _oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
-        values = [tick.value for tick in _within(loop, evidence, window_seconds) if tick.value is not None]
+        values = [
+            tick.value for tick in _select_window(loop, evidence, window_seconds) if tick.value is not None
+        ]
         count = reversals(values, loop.swing)
         window = _minutes(window_seconds)
         said = (
             f"{_name(loop)}: output reversed {count} times in {window} (swings of at least {loop.swing:g})."
         )
-        yield _reading(evidence, loop, count, said)
+        yield _build_reading(evidence, loop, count, said)
 
 
-def _saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _find_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         found = [
             tick
-            for tick in _within(loop, evidence, window_seconds)
+            for tick in _select_window(loop, evidence, window_seconds)
             if tick.limited_by is not None and tick.limited_by not in NOT_AT_THE_LIMIT
         ]
         # Of the whole window, not of the ticks there are: a young loop is at its limit for a short time only.
         share = 100 * min(1.0, len(found) * loop.interval_seconds / window_seconds)
         limit = f" ({found[-1].limited_by})".replace("_", " ") if found else ""
         said = f"{_name(loop)}: at its limit{limit} for {share:.0f} % of {_minutes(window_seconds)}."
-        yield _reading(evidence, loop, share, said)
+        yield _build_reading(evidence, loop, share, said)
 
 
 def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
-        judged = [tick.verdict for tick in _within(loop, evidence, window_seconds) if tick.verdict in JUDGED]
+        judged = [
+            tick.verdict for tick in _select_window(loop, evidence, window_seconds) if tick.verdict in JUDGED
+        ]
         count = next(
             (at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged)
         )
         what = INEFFECTIVE.get(count, f"its last {count} actions had no effect")
         if count and _is_at_rest(loop, evidence.now):
             count, what = 0, f"{what}, and it has wanted nothing since"
-        yield _reading(evidence, loop, count, f"{_name(loop)}: {what}.")
+        yield _build_reading(evidence, loop, count, f"{_name(loop)}: {what}.")
 
 
 def _is_at_rest(loop: LoopFacts, now: float) -> bool:
@@ -139,7 +143,7 @@ def _is_at_rest(loop: LoopFacts, now: float) -> bool:
         (
             tick
             for tick, before in latest_first
-            if _wanted(tick) and not (lasts_on and _is_the_same(before, tick))
+            if _was_wanted(tick) and not (lasts_on and _is_the_same(before, tick))
         ),
         loop.ticks[0],
     )
@@ -147,7 +151,7 @@ def _is_at_rest(loop: LoopFacts, now: float) -> bool:
     return min(newest, now) - wanted.at >= AT_REST_SECONDS + loop.interval_seconds
 
 
-def _wanted(tick: LedgerTick) -> bool:
+def _was_wanted(tick: LedgerTick) -> bool:
     return tick.acted or tick.limited_by not in WANTS_NOTHING
 
 
@@ -157,10 +161,10 @@ def _is_the_same(before: LedgerTick, tick: LedgerTick) -> bool:
 
 def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
-        count = sum(tick.verdict == "harmful" for tick in _within(loop, evidence, window_seconds))
+        count = sum(tick.verdict == "harmful" for tick in _select_window(loop, evidence, window_seconds))
         actions = f"{counted(count, 'action')} in {_minutes(window_seconds)}"
         said = f"{_name(loop)}: {actions} made the measurement worse."
-        yield _reading(evidence, loop, count, said)
+        yield _build_reading(evidence, loop, count, said)
 
 
 def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -172,7 +176,7 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         ticks = evidence.now - last <= 3 * loop.interval_seconds + 5
         blind = 0.0 if _advises_elsewhere(loop) else _blind_seconds(loop)
         said = f"{_name(loop)}: no valid measurement for {blind:.0f} s."
-        yield _reading(evidence, loop, blind if ticks else None, said)
+        yield _build_reading(evidence, loop, blind if ticks else None, said)
 
 
 def _advises_elsewhere(loop: LoopFacts) -> bool:
@@ -199,17 +203,17 @@ def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         # The distance: a clock set back must not make a loop seem busy for as long as it was set back.
         late = abs(evidence.now - loop.ticked_at) / loop.interval_seconds
         said = f"{_name(loop)}: no tick for {late:.0f} intervals of {loop.interval_seconds:g} s."
-        yield _reading(evidence, loop, late, said)
+        yield _build_reading(evidence, loop, late, said)
 
 
-def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    overdue = _all_overdue_seconds(evidence)
+def _find_stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    overdue = _compute_overdue_seconds(evidence)
     if overdue is not None:
         cause = "beat, the worker of role control or the database does not answer"
         yield Reading({}, overdue, f"No loop ticks, due for {overdue:.0f} s: {cause}.")
 
 
-def _all_overdue_seconds(evidence: Evidence) -> float | None:
+def _compute_overdue_seconds(evidence: Evidence) -> float | None:
     """Since the newest tick of all loops, beyond the shortest interval; None where none ever ticked."""
     # The distance: a clock set back must not make a loop seem at work for as long as it was set back.
     ages = [abs(evidence.now - loop.ticked_at) for loop in evidence.loops if loop.ticked_at is not None]
@@ -227,7 +231,9 @@ def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Read
         return
     silent_seconds = evidence.silent_seconds or 0.0
     unobserved = silent_seconds > UNOBSERVED_SECONDS
-    stopped = (_all_overdue_seconds(evidence) or 0.0) > STOPPED_SECONDS and silent_seconds < OVERDUE_SECONDS
+    stopped = (
+        _compute_overdue_seconds(evidence) or 0.0
+    ) > STOPPED_SECONDS and silent_seconds < OVERDUE_SECONDS
     count = sum(
         load > 1
         and not stopped
@@ -245,11 +251,11 @@ def _is_overdue(loop: LoopFacts, now: float) -> bool:
     return loop.ticked_at is not None and now - loop.ticked_at > 2 * loop.interval_seconds + OVERDUE_SECONDS
 
 
-def _held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _find_held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         if loop.held_since is not None:
             seconds = evidence.now - loop.held_since
-            yield _reading(
+            yield _build_reading(
                 evidence,
                 loop,
                 seconds / 60,
@@ -262,14 +268,14 @@ def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Read
         if row.expires_at is None or row.lasts_seconds <= LEAST_NOTICED_SECONDS:
             continue
         left = row.expires_at - evidence.now
-        what, then = _ending(row)
+        what, then = _describe_end(row)
         said = f"{what} by {row.owner} ends in {max(0, left):.0f} s{then and f'; {then}'}."
         kinds = {"loop": row.loop, "law": row.law, "queue": row.queue, "node": row.node, "host": row.host}
         places = {kind: place for kind, place in kinds.items() if place}
         yield Reading({"override": str(row.id), "what": what, **places}, left, said)
 
 
-def _ending(row: OverrideStatus) -> tuple[str, str]:
+def _describe_end(row: OverrideStatus) -> tuple[str, str]:
     """What ends, and what holds then; "" where nobody knows."""
     if row.name == DRAINING:
         return f"Drain of {row.host}", "the host takes work again"
@@ -281,22 +287,22 @@ def _ending(row: OverrideStatus) -> tuple[str, str]:
     return f"Override of {row.name.replace('_', ' ')} of {row.scope}", back
 
 
-def _ended(
+def _find_ending(
     label: str, noun: str, rows: Sequence[Ended], evidence: Evidence, window: float
 ) -> Iterator[Reading]:
-    for each in rows:
-        if evidence.now - window <= each.at <= evidence.now + window:
-            why = each.why.strip().rstrip(".") or "no reason was recorded"
-            subject = str(each.id) if label == "plan" else each.name
+    for row in rows:
+        if evidence.now - window <= row.at <= evidence.now + window:
+            why = row.why.strip().rstrip(".") or "no reason was recorded"
+            subject = str(row.id) if label == "plan" else row.name
             yield Reading({label: subject}, 1.0, f"{noun} {subject} failed: {why}.")
 
 
 def _plan_failed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    yield from _ended("plan", "Plan", evidence.plans, evidence, window_seconds)
+    yield from _find_ending("plan", "Plan", evidence.plans, evidence, window_seconds)
 
 
 def _run_failed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    yield from _ended("task", "Task", evidence.runs, evidence, window_seconds)
+    yield from _find_ending("task", "Task", evidence.runs, evidence, window_seconds)
 
 
 def _tries(count: int) -> str:
@@ -304,30 +310,34 @@ def _tries(count: int) -> str:
 
 
 def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for each in evidence.failing:
-        tries = [_tries(each.tries)] if each.tries else []
-        given_up = [f"{counted(each.given_up, 'message')} given up"] if each.given_up else []
-        said = f"Messages do not reach {each.receiver}: {', '.join([*tries, *given_up])}. {each.error}"
+    for receiver in evidence.failing:
+        tries = [_tries(receiver.tries)] if receiver.tries else []
+        given_up = [f"{counted(receiver.given_up, 'message')} given up"] if receiver.given_up else []
+        said = (
+            f"Messages do not reach {receiver.receiver}: {', '.join([*tries, *given_up])}. {receiver.error}"
+        )
         # One that was given up had all of its tries.
-        yield Reading({"receiver": each.receiver}, max(each.tries, 10 if each.given_up else 0), said)
+        yield Reading(
+            {"receiver": receiver.receiver}, max(receiver.tries, 10 if receiver.given_up else 0), said
+        )
 
 
 def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """The sentence also says what to do: nobody who reads it has seen this alert before."""
     if evidence.audit is None:
         return
-    found = evidence.audit
-    if not found.findings:
+    facts = evidence.audit
+    if not facts.findings:
         yield Reading({}, 0.0, "The audit is unaltered.")
         return
-    what = " ".join(found.texts[:2])
-    more = f" And {found.findings - 2} more." if found.findings > 2 else ""
+    what = " ".join(facts.texts[:2])
+    more = f" And {facts.findings - 2} more." if facts.findings > 2 else ""
     said = (
         f"The audit was altered: {what}{more} Run manage.py audit verify on the host, compare with the last"
         " backup and find out who can write to the database. When you know the cause, record it: manage.py"
         " audit accept --reason."
     )
-    yield Reading({}, float(found.findings), said)
+    yield Reading({}, float(facts.findings), said)
 
 
 def _audit_unchecked(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -355,7 +365,7 @@ CONDITIONS = (
         "loop_saturated",
         "The share of the window in which a loop was at its limit.",
         "%",
-        _saturated,
+        _find_saturated,
         series=ACTUATOR,
         maximum=100.0,
         waits=True,
@@ -418,7 +428,7 @@ CONDITIONS = (
         "How long no loop has ticked, beyond the shortest interval.",
         "s",
         "",
-        _stopped,
+        _find_stopped,
         source="records",
         waits=True,
         elapses=True,
@@ -434,7 +444,12 @@ CONDITIONS = (
         waits=True,
     ),
     Condition(
-        "loop_held", "How long a loop has been on hold or in manual.", "min", "loop", _held, source="records"
+        "loop_held",
+        "How long a loop has been on hold or in manual.",
+        "min",
+        "loop",
+        _find_held,
+        source="records",
     ),
     Condition(
         "override_ending",

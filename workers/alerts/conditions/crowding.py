@@ -58,7 +58,7 @@ class Crowding:
             for name, (queue, at) in self._crowded.items()
             if name in self._shares and monotonic_seconds - at <= LINGER_SECONDS
         }
-        last = max(self._crowded.values(), key=lambda each: each[1], default=("", 0.0))[0]
+        last = max(self._crowded.values(), key=lambda party: party[1], default=("", 0.0))[0]
         if not (self._crowding or last):
             return None
         return Crowd(self._crowding or last, {name: queue for name, (queue, _) in self._crowded.items()})

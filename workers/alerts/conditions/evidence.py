@@ -172,9 +172,9 @@ class Gatherer:
         fresh = snapshot if silent is not None and silent <= FRESH_SECONDS else None
         self._read_ledger(now, monotonic_seconds)
         loops = facts_of_loops(now, self._ticks, self._blind_since)
-        self._forget_others({each.id for each in loops})
+        self._forget_others({loop.id for loop in loops})
         since = datetime.fromtimestamp(now - LONGEST_WINDOW_SECONDS, UTC)
-        published = self._published(now, monotonic_seconds)
+        published = self._load_publish_ages(now, monotonic_seconds)
         silent_for = {name: min(ages.values()) for name, ages in published.items()}
         return Evidence(
             now=now,
@@ -188,10 +188,10 @@ class Gatherer:
                 for name, ages in published.items()
             },
             unheard=self._unheard(fresh, monotonic_seconds),
-            throttled=self._throttled(snapshot),
-            plans=failed_plans(since),
-            runs=failed_runs(since),
-            failing=failing_receivers(since),
+            throttled=self._list_throttled(snapshot),
+            plans=list_failed_plans(since),
+            runs=list_failed_runs(since),
+            failing=list_failing_receivers(since),
             audit=self._audit(now, monotonic_seconds),
             load_per_core=os.getloadavg()[0] / (os.cpu_count() or 1),
             crowd=self._crowding.follow(fresh, monotonic_seconds),
@@ -202,7 +202,7 @@ class Gatherer:
         if verdict is None:
             return AuditFacts(self._freshness.age_seconds("audit", "none yet", monotonic_seconds))
         age = self._freshness.age_seconds("audit", verdict.at, monotonic_seconds, now - verdict.at)
-        return AuditFacts(age, verdict.findings_count, [each.text for each in verdict.findings])
+        return AuditFacts(age, verdict.findings_count, [finding.text for finding in verdict.findings])
 
     def _silent_seconds(
         self, snapshot: Snapshot | None, now: float, monotonic_seconds: float
@@ -261,7 +261,7 @@ class Gatherer:
                 if tick.id in verdicts:
                     ticks[at] = replace(tick, verdict=verdicts[tick.id])
 
-    def _published(self, now: float, monotonic_seconds: float) -> dict[str, dict[str, float]]:
+    def _load_publish_ages(self, now: float, monotonic_seconds: float) -> dict[str, dict[str, float]]:
         """Producer → queue → seconds since it published anything there."""
         found: dict[str, dict[str, float]] = {}
         rows = cast(Fields, self._control.hgetall(keys.PRODUCERS))
@@ -288,13 +288,13 @@ class Gatherer:
                 ages[name] = age
         return ages
 
-    def _throttled(self, snapshot: Snapshot | None) -> list[str]:
+    def _list_throttled(self, snapshot: Snapshot | None) -> list[str]:
         queues = sorted(snapshot.queues if snapshot else ())
         if not queues:
             return []
         with self._control.pipeline(transaction=False) as pipe:
             for queue in queues:
-                pipe.exists(keys.THROTTLE.of(queue))
+                pipe.exists(keys.THROTTLE.build(queue))
             found = pipe.execute()
         return [queue for queue, there in zip(queues, found, strict=True) if there]
 
@@ -323,7 +323,7 @@ def facts_of_loops(
     blind_since: Mapping[int, float] = MappingProxyType({}),
 ) -> list[LoopFacts]:
     loops = list(active_loops())
-    held = overrides.by_loop(loops, datetime.fromtimestamp(now, UTC))
+    held = overrides.group_by_loop(loops, datetime.fromtimestamp(now, UTC))
     modes = {number: row for number, rows in held.items() for row in rows if row.name == "mode"}
     causes = _causes(ticks)
     return [
@@ -340,8 +340,8 @@ def _causes(ticks: Mapping[int, Sequence[LedgerTick]]) -> dict[int, dict[str, An
     newest = {rows[-1].id: loop for loop, rows in ticks.items() if rows and rows[-1].limited_by == STALE}
     if not newest:
         return {}
-    found: Any = LedgerEntry.objects.filter(pk__in=newest).values_list("pk", "observation")
-    return {newest[entry]: observation or {} for entry, observation in found}
+    observations: Any = LedgerEntry.objects.filter(pk__in=newest).values_list("pk", "observation")
+    return {newest[entry]: observation or {} for entry, observation in observations}
 
 
 def loop_facts(
@@ -358,7 +358,7 @@ def loop_facts(
         law=loop.law,
         target=loop.target,
         interval_seconds=loop.interval_seconds,
-        swing=_swing(loop),
+        swing=_read_swing(loop),
         ticked_at=loop.ticked_at.timestamp() if loop.ticked_at else None,
         held_since=mode_override.created_at.timestamp() if handed_over else None,
         mode=mode,
@@ -368,7 +368,7 @@ def loop_facts(
     )
 
 
-def _swing(loop: Loop) -> float:
+def _read_swing(loop: Loop) -> float:
     """What the loop's own guard calls a swing; a loop with invalid settings has the general one."""
     try:
         settings = guard.read_settings(catalog.law(loop.law), loop.guard)
@@ -377,21 +377,19 @@ def _swing(loop: Loop) -> float:
     return float(settings["oscillation_swing"])
 
 
-def failed_plans(since: datetime) -> list[Ended]:
+def list_failed_plans(since: datetime) -> list[Ended]:
     rows = Plan.objects.filter(state=Plan.State.FAILED, ended_at__gte=since).order_by("pk")
-    return [
-        Ended(each.pk, each.title, each.ended_at.timestamp(), each.note) for each in rows if each.ended_at
-    ]
+    return [Ended(row.pk, row.title, row.ended_at.timestamp(), row.note) for row in rows if row.ended_at]
 
 
-def failed_runs(since: datetime) -> list[Ended]:
+def list_failed_runs(since: datetime) -> list[Ended]:
     """The newest failed run of each task that has not succeeded since."""
     done = Run.objects.filter(state=Run.State.DONE, ended_at__gte=since - timedelta(days=1))
     succeeded = dict(done.values_list("task_id").annotate(last=Max("ended_at")))
     rows = (
         Run.objects.filter(state=Run.State.FAILED, ended_at__gte=since).select_related("task").order_by("pk")
     )
-    newest = {each.task_id: each for each in rows}
+    newest = {row.task_id: row for row in rows}
     return [
         Ended(each.pk, each.task.name, each.ended_at.timestamp(), each.error)
         for each in newest.values()
@@ -399,7 +397,7 @@ def failed_runs(since: datetime) -> list[Ended]:
     ]
 
 
-def failing_receivers(since: datetime) -> list[Failing]:
+def list_failing_receivers(since: datetime) -> list[Failing]:
     """Receivers that are switched on, with a message that has failed and waits for another try, or was given
     up lately, when none has arrived since.
     """
@@ -409,7 +407,9 @@ def failing_receivers(since: datetime) -> list[Failing]:
     ).exclude(error__in=Message.NO_FAULT)
     # What they bring is not read: each check does this, and thousands may wait.
     found = list(trouble.select_related("receiver").defer("content").order_by("pk"))
-    reached = _reached_at({each.receiver_id for each in found if each.state == Message.State.FAILED})
+    reached = _load_last_deliveries(
+        {each.receiver_id for each in found if each.state == Message.State.FAILED}
+    )
     grouped: dict[str, list[Message]] = {}
     for message in found:
         arrived_at = reached.get(message.receiver_id)
@@ -418,15 +418,15 @@ def failing_receivers(since: datetime) -> list[Failing]:
     return [
         Failing(
             name,
-            max((each.tries for each in rows if each.state == Message.State.WAITING), default=0),
-            sum(each.state == Message.State.FAILED for each in rows),
+            max((row.tries for row in rows if row.state == Message.State.WAITING), default=0),
+            sum(row.state == Message.State.FAILED for row in rows),
             rows[-1].error,
         )
         for name, rows in grouped.items()
     ]
 
 
-def _reached_at(receivers: set[int]) -> dict[int, datetime]:
+def _load_last_deliveries(receivers: set[int]) -> dict[int, datetime]:
     """When a message arrived last at each of them; what lies ahead did before the clock was set back."""
     arrived = Message.objects.filter(
         receiver__in=receivers, state=Message.State.SENT, sent_at__lte=timezone.now()

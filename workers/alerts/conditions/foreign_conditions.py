@@ -28,10 +28,12 @@ def _workers_missed(evidence: Evidence, window_seconds: float) -> Iterator[Readi
     """Of a plant one alert: a host that ends takes many workers with it."""
     for plant, row in evidence.plant.plants.items():
         longest = max(row.missed_workers.values(), default=0.0)
-        yield Reading({"plant": plant}, longest if row.state == SEEN else None, _missed(plant, row))
+        yield Reading(
+            {"plant": plant}, longest if row.state == SEEN else None, _list_missed_workers(plant, row)
+        )
 
 
-def _missed(plant: str, row: PlantStatus) -> str:
+def _list_missed_workers(plant: str, row: PlantStatus) -> str:
     """Those that answered last first."""
     if row.state != SEEN:
         return f"Workers of {plant}: not known, as it is not observed."
@@ -60,10 +62,10 @@ def _consumer_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading
             if group.lag_events is None:  # nothing that it reads counts
                 continue
             lag = group.lag_seconds if row.state == SEEN else None
-            yield Reading({"plant": plant, "group": name}, lag, _said(name, plant, group, lag))
+            yield Reading({"plant": plant, "group": name}, lag, _describe_lag(name, plant, group, lag))
 
 
-def _said(name: str, plant: str, group: ConsumerGroup, lag: float | None) -> str:
+def _describe_lag(name: str, plant: str, group: ConsumerGroup, lag: float | None) -> str:
     """How far behind, and whether it gets better."""
     if lag is None:
         return f"Group {name} of {plant}: its lag is not known."

@@ -24,12 +24,12 @@ def _burn(pair: BurnPair, evidence: Evidence, window_seconds: float) -> Iterator
     for name, objective in evidence.plant.objectives.items():
         rate = objective.burn.get(pair.name)
         speed = "at an unknown rate" if rate is None else f"at {rate:.1f} times the rate it may"
-        left = _left(objective)
+        left = _compute_left_share(objective)
         said = f"Objective {name}: its error budget burns {speed} over {_windows(pair)}. {left}"
         yield Reading(_labels(name, objective), rate, said)
 
 
-def _left(objective: ObjectiveStatus) -> str:
+def _compute_left_share(objective: ObjectiveStatus) -> str:
     if objective.window_left_share is None:
         return "Nothing has been counted yet."
     days = f"{objective.window_days:g} days"
@@ -38,11 +38,11 @@ def _left(objective: ObjectiveStatus) -> str:
     return f"{100 * objective.window_left_share:.0f} % of the budget of {days} is left."
 
 
-def _spent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _find_spent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, objective in evidence.plant.objectives.items():
         share = objective.window_left_share
         spent = None if share is None else 100 * (1 - share)
-        said = f"Objective {name}: {100 * objective.target:g} % is promised. {_left(objective)}"
+        said = f"Objective {name}: {100 * objective.target:g} % is promised. {_compute_left_share(objective)}"
         yield Reading(_labels(name, objective), spent, said)
 
 
@@ -67,7 +67,7 @@ CONDITIONS = (
         "The share of an error budget that is used up.",
         "%",
         "objective",
-        _spent,
+        _find_spent,
         waits=True,
     ),
 )

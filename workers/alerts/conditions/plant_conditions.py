@@ -10,7 +10,7 @@ from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.quality import HOST, most_nodes_are_late
 from workers.documents.pipeline import FAILED, STALLED, STARTING, UNHEARD, PipelineStatus
-from workers.plants.reached import why_wrong
+from workers.plants.reached import explain_fault
 from workers.steering import stopped
 
 KNOWN_DAYS = 1.0
@@ -20,7 +20,7 @@ def _seconds(value: float | None) -> str:
     return "an unknown time" if value is None else f"{value:,.0f} s"
 
 
-def _touched(evidence: Evidence, name: str) -> dict[str, Any]:
+def _list_related_subjects(evidence: Evidence, name: str) -> dict[str, Any]:
     """The nodes that hold the queue's points or what is left of its events, who consumes it, and the queue
     because of whose workers it waits.
     """
@@ -35,7 +35,7 @@ def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in evidence.plant.queues.items():
         wait = queue.wait_seconds
         said = f"Queue {name}: its oldest event has waited {_seconds(wait)}."
-        yield Reading({"queue": name}, wait, said, _touched(evidence, name))
+        yield Reading({"queue": name}, wait, said, _list_related_subjects(evidence, name))
 
 
 def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -45,7 +45,7 @@ def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Readin
         if latency is None and not queue.waiting_events:
             continue
         said = f"Queue {name}: 5 % of the events take longer than {_seconds(latency)} (95th percentile)."
-        yield Reading({"queue": name}, latency, said, _touched(evidence, name))
+        yield Reading({"queue": name}, latency, said, _list_related_subjects(evidence, name))
 
 
 def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -70,7 +70,7 @@ def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading
         count = queue.dead_letters
         verb = "waits" if count == 1 else "wait"
         said = f"Queue {name}: {counted(count or 0, 'dead letter')} {verb} for a person."
-        yield Reading({"queue": name}, count, said, _touched(evidence, name))
+        yield Reading({"queue": name}, count, said, _list_related_subjects(evidence, name))
 
 
 def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -117,7 +117,7 @@ def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Read
     if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
         slots = evidence.snapshot.totals.worker_slots
         free = f"{slots or 0:.0f} worker slots are available for the jobs queues."
-        none = f"No worker takes events of the jobs queues: {stopped.why_no_slots(evidence.snapshot)}."
+        none = f"No worker takes events of the jobs queues: {stopped.explain_no_slots(evidence.snapshot)}."
         yield Reading({}, slots, free if slots else none)
 
 
@@ -146,7 +146,7 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
     if age is None:  # it has been silent since its time to start was over
         said, age = "The pipeline has never reported.", _seconds_in("silent", evidence)
     if pipeline.state == FAILED:
-        said, age = f"The pipeline failed: {pipeline.error}", _failed_seconds(evidence)
+        said, age = f"The pipeline failed: {pipeline.error}", _compute_failed_seconds(evidence)
     yield Reading({"pipeline": "main"}, age, said, _read_by_the_pipeline(evidence))
 
 
@@ -155,10 +155,12 @@ def _read_by_the_pipeline(evidence: Evidence) -> dict[str, Any]:
     silent while it starts anew.
     """
     names = [name for name, queue in evidence.plant.queues.items() if queue.kind == "pipeline"]
-    return {"nodes": sorted({node for name in names for node in _touched(evidence, name)["nodes"]})}
+    return {
+        "nodes": sorted({node for name in names for node in _list_related_subjects(evidence, name)["nodes"]})
+    }
 
 
-def _failed_seconds(evidence: Evidence) -> float:
+def _compute_failed_seconds(evidence: Evidence) -> float:
     """For how long it has been down, as its state says; unknown counts from now."""
     state = evidence.plant.states.get("pipeline/main")
     since = state.since if state is not None and state.severity == "critical" else None
@@ -203,7 +205,7 @@ def _needs_pipeline(evidence: Evidence) -> bool:
     return any(queue.kind == "pipeline" for _, queue in evidence.plant.queues.items())
 
 
-def _throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _find_throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name in evidence.throttled:
         yield Reading(
             {"queue": name}, 1.0, f"Queue {name}: admission is throttled, its producers have to wait."
@@ -212,13 +214,13 @@ def _throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 def _order_unreached(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, plant in evidence.plant.plants.items():
-        wrong = [each for each in map(why_wrong, plant.orders, plant.orders.values()) if each]
+        wrong = [each for each in map(explain_fault, plant.orders, plant.orders.values()) if each]
         more = f" ({len(wrong)} operators)" if len(wrong) > 1 else ""
         said = f"Plant {name}: {wrong[0]}{more}." if wrong else f"Plant {name}: its tasks are as ordered."
         yield Reading({"plant": name}, float(len(wrong)) if plant.state == "seen" else None, said)
 
 
-def _shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _find_shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Unknown while a pipeline that is needed says nothing."""
     if evidence.snapshot is None:
         return
@@ -369,7 +371,7 @@ CONDITIONS = (
         "Whether the remedy ladder throttles a queue's admission.",
         "",
         "queue",
-        _throttled,
+        _find_throttled,
         source="records",
     ),
     Condition(
@@ -384,7 +386,7 @@ CONDITIONS = (
         "The share of the events that patterns could use that is shed.",
         "%",
         "",
-        _shedding,
+        _find_shedding,
         series=("totals.shed_share",),
         scale=100.0,
     ),

@@ -15,17 +15,17 @@ from workers.documents import parts
 PLANT_SECONDS = 120.0  # from the first observation on
 
 
-def excused(condition: Condition, reading: Reading, evidence: Evidence) -> Reading:
+def excuse_start(condition: Condition, reading: Reading, evidence: Evidence) -> Reading:
     """The reading; without its value while that says only that something starts."""
     if not condition.waits:
         return reading
     is_new = condition.source == "records" and evidence.started_seconds < PLANT_SECONDS
-    if is_new or parts.settling(evidence.plant.parts, _needed(condition, reading)):
+    if is_new or parts.find_settling(evidence.plant.parts, _list_needed_parts(condition, reading)):
         return replace(reading, value=None)
     return reading
 
 
-def _needed(condition: Condition, reading: Reading) -> Iterator[str]:
+def _list_needed_parts(condition: Condition, reading: Reading) -> Iterator[str]:
     """The parts that a subject depends on."""
     yield from (parts.node_part(name) for name in reading.touches.get("nodes", ()))
     if "node" in reading.labels:

@@ -16,22 +16,22 @@ ROUND_SECONDS = 1.0
 Send = Callable[[Message, float], str | None]  # who of a receiver was left out, in a sentence
 
 
-def shown_by_browsers(message: Message, now_seconds: float) -> None:
+def skip_browser_message(message: Message, now_seconds: float) -> None:
     """Nothing to send: the announcement is in the snapshot, and every open console shows it."""
 
 
-def sent_to_people(message: Message, now_seconds: float) -> None:
+def refuse_schedule_message(message: Message, now_seconds: float) -> None:
     """A schedule gets no message: whoever is on call does. Only a test comes here."""
     raise Failed("A schedule gets no message; test the receivers of the people it names.", for_good=True)
 
 
 CHANNELS: Mapping[str, Send] = {
-    Receiver.Channel.BROWSER: shown_by_browsers,
+    Receiver.Channel.BROWSER: skip_browser_message,
     Receiver.Channel.EMAIL: email.send,
     Receiver.Channel.WEBHOOK: webhook.send,
     Receiver.Channel.ALERTMANAGER: alertmanager.send,
     Receiver.Channel.APPRISE: apprise.send,
-    Receiver.Channel.SCHEDULE: sent_to_people,
+    Receiver.Channel.SCHEDULE: refuse_schedule_message,
 }
 
 
@@ -57,19 +57,19 @@ def deliver(
                     break
                 ended, _ = wait(on_way, ROUND_SECONDS, FIRST_COMPLETED)
                 # The database is this thread's alone: the others only send.
-                arrived += _noted_each({call: on_way.pop(call) for call in ended}, clock())
+                arrived += _record_results({call: on_way.pop(call) for call in ended}, clock())
     finally:
         # Also of a round that failed: what was sent and is not noted is sent again.
-        arrived += _noted_each(on_way, clock())
+        arrived += _record_results(on_way, clock())
     return arrived
 
 
-def _noted_each(calls: Mapping[Future[str | None], Message], now: datetime) -> int:
+def _record_results(calls: Mapping[Future[str | None], Message], now: datetime) -> int:
     """How many arrived. One that can't be noted keeps no other from it; then its error is raised."""
     arrived, failure = 0, None
     for call, message in calls.items():
         try:
-            arrived += _noted(message, call, now)
+            arrived += _record_result(message, call, now)
         except Exception as error:
             failure = failure or error
     if failure is not None:
@@ -77,13 +77,13 @@ def _noted_each(calls: Mapping[Future[str | None], Message], now: datetime) -> i
     return arrived
 
 
-def _noted(message: Message, call: Future[str | None], now: datetime) -> bool:
+def _record_result(message: Message, call: Future[str | None], now: datetime) -> bool:
     error = call.exception()
     if error is None:
-        outbox.sent(message, now, call.result() or "")
+        outbox.mark_delivered(message, now, call.result() or "")
         return True
     if isinstance(error, Failed):
-        outbox.failed(message, str(error), now, error.for_good, error.reached)
+        outbox.mark_failed(message, str(error), now, error.for_good, error.reached)
     else:
-        outbox.failed(message, repr(error), now)
+        outbox.mark_failed(message, repr(error), now)
     return False

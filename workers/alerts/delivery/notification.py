@@ -90,9 +90,9 @@ class Notification:
 def notification_of(alert: Alert) -> Notification:
     """Read what is known, and say it."""
     rows = alert.deliveries.select_related("receiver", "message").order_by("pk")
-    channels = {each.name: each.channel for each in Receiver.objects.filter(enabled=True)}
+    channels = {receiver.name: receiver.channel for receiver in Receiver.objects.filter(enabled=True)}
     off = dict(Receiver.objects.filter(enabled=False).values_list("name", "channel"))
-    return notification(_facts(alert), channels, off, [_delivery(each) for each in rows])
+    return notification(_facts(alert), channels, off, [_delivery(row) for row in rows])
 
 
 def notification(
@@ -103,23 +103,29 @@ def notification(
 ) -> Notification:
     """channels: {receiver: its channel} of those that are switched on; switched_off: of the others."""
     named = [name for step in alert.steps for name in step["receivers"]]
-    names = list(dict.fromkeys([*named, *(each.receiver for each in deliveries)]))
+    names = list(dict.fromkeys([*named, *(delivery.receiver for delivery in deliveries)]))
     known = {**channels, **switched_off}
-    steps = {each.step for each in deliveries if each.kind == Delivery.Kind.FIRING}
+    steps = {delivery.step for delivery in deliveries if delivery.kind == Delivery.Kind.FIRING}
     notices = []
     for name in names:
-        own = [each for each in deliveries if each.receiver == name and each.kind == Delivery.Kind.FIRING]
+        own = [
+            delivery
+            for delivery in deliveries
+            if delivery.receiver == name and delivery.kind == Delivery.Kind.FIRING
+        ]
         end = _end(deliveries, name, alert.now)
         is_over_for_it = bool(end) and alert.resolved_at is None  # it came back since
-        heard = None if is_over_for_it else _heard(own, alert.now)
-        unheard = _unheard(own, alert) or _unowed(alert, name, channels, switched_off, steps)
+        heard = None if is_over_for_it else _find_notified_time(own, alert.now)
+        unheard = _unheard(own, alert) or _explain_missing_notification(
+            alert, name, channels, switched_off, steps
+        )
         state, words, at = heard or unheard
         notices.append(Notice(name, known.get(name, ""), state, f"{words} {end}".rstrip(), at))
-    somebody = any(each.state == "notified" for each in notices)
+    somebody = any(notice.state == "notified" for notice in notices)
     return Notification(notices, [] if somebody else list(_reasons(alert, notices)))
 
 
-def _heard(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWords | None:
+def _find_notified_time(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWords | None:
     """When it got a beginning; None where it got none."""
     sent = [each for each in own if each.message == "sent" and each.sent_at is not None]
     if not sent:
@@ -130,24 +136,24 @@ def _heard(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWords | None:
 
 def _unheard(own: Sequence[DeliveryFacts], alert: AlertFacts) -> NoticeWords | None:
     """By what it is owed of the beginning and has not got; None where that is nothing."""
-    for each in reversed(own):
-        if each.message == "failed":
-            given_up = f", given up after {_tries(each.tries)}" if each.tries else ""
-            words = f"Not delivered{given_up}: {each.error}"
+    for delivery in reversed(own):
+        if delivery.message == "failed":
+            given_up = f", given up after {_tries(delivery.tries)}" if delivery.tries else ""
+            words = f"Not delivered{given_up}: {delivery.error}"
             return "failed", words, None
-        if each.message == "waiting" and each.tries:
-            again = _clock(each.due_at, alert.now)
-            words = f"Not delivered in {_tries(each.tries)}, tried again at {again}: {each.error}"
-            return "on its way", words, each.due_at
-        if each.message == "waiting" or each.state == Delivery.State.WAITING:
-            return "on its way", "Its message is on its way.", each.created_at
+        if delivery.message == "waiting" and delivery.tries:
+            again = _clock(delivery.due_at, alert.now)
+            words = f"Not delivered in {_tries(delivery.tries)}, tried again at {again}: {delivery.error}"
+            return "on its way", words, delivery.due_at
+        if delivery.message == "waiting" or delivery.state == Delivery.State.WAITING:
+            return "on its way", "Its message is on its way.", delivery.created_at
     # What was dropped before the alert came back says nothing of now: its step may be due yet.
     if own and alert.resolved_at is not None:
         return "never", "The alert ended before its message was sent.", None
     return None
 
 
-def _unowed(
+def _explain_missing_notification(
     alert: AlertFacts,
     name: str,
     channels: Mapping[str, str],
@@ -185,7 +191,7 @@ def _unowed(
 
 def _end(deliveries: Sequence[DeliveryFacts], name: str, now: datetime) -> str:
     """What it got last, where that is an end: an alert that came back since is not over for it."""
-    sent = [each for each in deliveries if each.receiver == name and each.message == "sent"]
+    sent = [delivery for delivery in deliveries if delivery.receiver == name and delivery.message == "sent"]
     is_end = bool(sent) and sent[-1].kind == Delivery.Kind.RESOLVED
     return f"Notified of the end at {_clock(sent[-1].sent_at, now)}." if is_end else ""
 
@@ -193,23 +199,25 @@ def _end(deliveries: Sequence[DeliveryFacts], name: str, now: datetime) -> str:
 def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
     """Why nobody was notified: always at least one sentence."""
     if alert.suppression is not None:
-        yield _suppressed(alert)
+        yield _explain_suppression(alert)
     if not notices:
         yield f"No receiver covers it: the rule {alert.rule} names none."
         return
-    for each in notices:
-        if each.state in ("failed", "on its way"):
-            yield f"{each.receiver}: {each.words}"
-    if all(each.state == "never" for each in notices):
-        for each in notices:
-            yield f"{each.receiver}: {each.words}"
-    elif alert.suppression is None and not any(each.state in ("failed", "on its way") for each in notices):
-        waits = [each for each in notices if each.state == "not yet"]
-        first = min(waits, key=lambda each: (each.at is None, each.at or alert.fired_at))
+    for notice in notices:
+        if notice.state in ("failed", "on its way"):
+            yield f"{notice.receiver}: {notice.words}"
+    if all(notice.state == "never" for notice in notices):
+        for notice in notices:
+            yield f"{notice.receiver}: {notice.words}"
+    elif alert.suppression is None and not any(
+        notice.state in ("failed", "on its way") for notice in notices
+    ):
+        waits = [notice for notice in notices if notice.state == "not yet"]
+        first = min(waits, key=lambda notice: (notice.at is None, notice.at or alert.fired_at))
         yield f"{first.receiver}: {first.words}"
 
 
-def _suppressed(alert: AlertFacts) -> str:
+def _explain_suppression(alert: AlertFacts) -> str:
     until = f" until {_clock(alert.until, alert.now)}" if alert.until else ""
     reason = f": {alert.said}" if alert.said else "."
     by = alert.who or "somebody"
@@ -254,9 +262,9 @@ def _facts(alert: Alert) -> AlertFacts:
 
 def _delivery(row: Delivery) -> DeliveryFacts:
     message = row.message
-    found = DeliveryFacts(row.receiver.name, row.kind, row.state, row.created_at, step=row.step)
+    facts = DeliveryFacts(row.receiver.name, row.kind, row.state, row.created_at, step=row.step)
     if message is None:
-        return found
+        return facts
     return DeliveryFacts(
         row.receiver.name,
         row.kind,

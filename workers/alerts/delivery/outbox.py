@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Max, Min, Q, QuerySet
 
 from workers.alerts.delivery.channels.plain_text import one_line
-from workers.alerts.delivery.schedule_feed import notified_by
+from workers.alerts.delivery.schedule_feed import resolve_recipients
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
 from workers.alerts.rules import runbook
 from workers.consumer.backoff import Backoff
@@ -43,12 +43,12 @@ def owe(
         receiver = able.get(name)
         if receiver is None:
             continue
-        for each in notified_by(receiver, able, now):
-            owed.append(_owed(alert, each.pk, Delivery.Kind.FIRING, step, now))
-            if each.channel == Receiver.Channel.BROWSER:
+        for recipient_ in resolve_recipients(receiver, able, now):
+            owed.append(_queue_message(alert, recipient_.pk, Delivery.Kind.FIRING, step, now))
+            if recipient_.channel == Receiver.Channel.BROWSER:
                 alert.announcement = f"{alert.round}.{step}"
     # Of one step a receiver is notified once, also where a schedule means it, too.
-    return list({each.receiver_id: each for each in owed}.values())
+    return list({recipient.receiver_id: recipient for recipient in owed}.values())
 
 
 def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
@@ -63,7 +63,9 @@ def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
     # One that waits may be dropped at this very instant, since its alert was open until now.
     ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED, state=Delivery.State.BUNDLED))
     open_for = [pair for pair, at in began.items() if at > ended.get(pair, 0)]
-    return [_owed(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in open_for]
+    return [
+        _queue_message(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in open_for
+    ]
 
 
 def _newest(deliveries: QuerySet[Delivery]) -> dict[tuple[int, int], int]:
@@ -72,7 +74,7 @@ def _newest(deliveries: QuerySet[Delivery]) -> dict[tuple[int, int], int]:
     return {(alert, receiver): newest for alert, receiver, newest in found}
 
 
-def _owed(alert: Alert, receiver: int, kind: str, step: int, now: datetime) -> Delivery:
+def _queue_message(alert: Alert, receiver: int, kind: str, step: int, now: datetime) -> Delivery:
     return Delivery(
         alert=alert,
         receiver_id=receiver,
@@ -100,7 +102,7 @@ def bundle(now: datetime) -> list[Message]:
     ripe = waiting.filter(Q(created_at__lte=now - timedelta(seconds=GROUP_SECONDS)) | Q(created_at__gt=now))
     # Beginnings first: an end is judged by what became of them.
     groups = ripe.values_list("receiver_id", "group", "kind").order_by("kind").distinct()
-    made = [_bundled(receiver, group, kind, now) for receiver, group, kind in groups]
+    made = [_find_open_bundle(receiver, group, kind, now) for receiver, group, kind in groups]
     return [message for message in made if message is not None]
 
 
@@ -135,14 +137,14 @@ def _take_back_ends(now: datetime) -> None:
 
 
 @transaction.atomic
-def _bundled(receiver: int, group: str, kind: str, now: datetime) -> Message | None:
+def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Message | None:
     rows = Delivery.objects.select_for_update(of=("self",)).filter(
         receiver_id=receiver, group=group, kind=kind, state=Delivery.State.WAITING
     )
     found = list(rows.select_related("alert__rule", "receiver").order_by("pk"))
     if found and found[0].receiver.channel == Receiver.Channel.ALERTMANAGER:
         found = found[:MOST_DETAILED]  # it needs each of them; the others make the next message
-    heard = _heard(found) if kind == Delivery.Kind.RESOLVED else {}
+    heard = _load_beginning_states(found) if kind == Delivery.Kind.RESOLVED else {}
     dropped = [each for each in found if _is_void(each, heard.get(each.alert_id, set()))]
     Delivery.objects.filter(pk__in=[each.pk for each in dropped]).update(state=Delivery.State.DROPPED)
     # Nobody is notified of an end before the beginning: what is on its way comes first.
@@ -173,9 +175,9 @@ def _thread(receiver: int, alerts: Sequence[Alert]) -> str:
     return earlier.order_by("pk").values_list("key", flat=True).first() or ""
 
 
-def _heard(ends: Sequence[Delivery]) -> dict[int, set[str]]:
+def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
     """{alert: states of the messages on its beginning to their receiver, since the end that it last got}."""
-    receivers, alerts = {each.receiver_id for each in ends}, {each.alert_id for each in ends}
+    receivers, alerts = {end.receiver_id for end in ends}, {end.alert_id for end in ends}
     rows = Delivery.objects.filter(receiver__in=receivers, alert__in=alerts, state=Delivery.State.BUNDLED)
     ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED))
     firing = rows.filter(kind=Delivery.Kind.FIRING)
@@ -199,7 +201,7 @@ def _is_void(delivery: Delivery, heard: set[str]) -> bool:
 def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
     """What a message says, frozen: the alerts as they are now, the most severe first."""
     order = {name: at for at, name in enumerate(("critical", "warning", "notice"))}
-    rows = sorted(alerts, key=lambda each: (order[each.severity], each.pk))
+    rows = sorted(alerts, key=lambda alert: (order[alert.severity], alert.pk))
     first = rows[0]
     others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     resolved = "Resolved: " if kind == Delivery.Kind.RESOLVED else ""
@@ -208,11 +210,11 @@ def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
         "severity": first.severity,
         "title": f"{resolved}{first.title}{others}",
         "sentence": first.sentence,
-        "alerts": [_detailed(each) for each in rows[:MOST_DETAILED]],
+        "alerts": [_describe_alert(row) for row in rows[:MOST_DETAILED]],
     }
 
 
-def _detailed(alert: Alert) -> dict[str, Any]:
+def _describe_alert(alert: Alert) -> dict[str, Any]:
     times = {"fired_at": alert.fired_at, "resolved_at": alert.resolved_at}
     return {
         "id": alert.pk,
@@ -274,7 +276,7 @@ def due(now: datetime, busy: Collection[int] = ()) -> list[Message]:
 
 
 @transaction.atomic
-def sent(message: Message, now: datetime, left_out: str = "") -> None:
+def mark_delivered(message: Message, now: datetime, left_out: str = "") -> None:
     """It has arrived; each of its alerts says so, and who of the receiver was left out."""
     still = Message.objects.filter(pk=message.pk, state=Waiting)
     error = one_line(left_out)[:500]
@@ -292,10 +294,12 @@ def _brings_what_goes_on(message: Message) -> bool:
 
 def _note(alerts: Iterable[int], text: str, now: datetime) -> None:
     kind = AlertEvent.Kind.NOTIFIED
-    AlertEvent.objects.bulk_create(AlertEvent(alert_id=each, at=now, kind=kind, text=text) for each in alerts)
+    AlertEvent.objects.bulk_create(
+        AlertEvent(alert_id=alert, at=now, kind=kind, text=text) for alert in alerts
+    )
 
 
-def failed(
+def mark_failed(
     message: Message, error: str, now: datetime, for_good: bool = False, reached: Sequence[str] = ()
 ) -> None:
     """It has not arrived: tried again later; given up at once when a repetition can't help, else after
@@ -304,7 +308,7 @@ def failed(
     """
     tries, have = message.tries + 1, list(reached) or message.reached
     if have and tries >= TRIES_OF_REST:
-        sent(message, now, error)
+        mark_delivered(message, now, error)
         return
     given_up = for_good or (tries >= MOST_TRIES and not _brings_what_goes_on(message))
     delay = 0.0 if given_up else BACKOFF.delay_seconds(message.key, tries)

@@ -41,9 +41,9 @@ def define(
     """Make a receiver, or change the one of that name; what waits for one that is switched off is given up.
     Raises BadInput naming the field.
     """
-    checks.name().of(name, "name", end=".")
+    checks.name().validate(name, "name", end=".")
     channels = Receiver.Channel.values
-    checks.choice(channels, ", ".join(channels)).of(channel, "channel", end=".")
+    checks.choice(channels, ", ".join(channels)).validate(channel, "channel", end=".")
     unknown = f"is not known to {channel}; its settings: {{known}}."
     checks.refuse_unknown(settings, SETTINGS[channel], "", message=unknown)
     if channel == Receiver.Channel.ALERTMANAGER and not tells_resolved:
@@ -74,7 +74,7 @@ def _calendar(receiver: Receiver) -> str | None:
     return receiver.settings.get("secret_environment") if is_schedule else None
 
 
-def used_by(receiver: Receiver) -> list[str]:
+def list_rules_using(receiver: Receiver) -> list[str]:
     """The rules whose escalation names it."""
     return [
         rule.name
@@ -86,12 +86,12 @@ def used_by(receiver: Receiver) -> list[str]:
 def schedules_of(receiver: Receiver) -> list[str]:
     """The schedules that name it for when nobody is on call."""
     schedules = Receiver.objects.filter(channel=Receiver.Channel.SCHEDULE).order_by("name")
-    return [each.name for each in schedules if each.settings.get("otherwise") == receiver.name]
+    return [schedule.name for schedule in schedules if schedule.settings.get("otherwise") == receiver.name]
 
 
 def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabled: bool) -> None:
     """Whom a schedule in use names for when nobody is on call is there: switched on, and no schedule."""
-    named = [each for each in schedules_of(Receiver(name=name)) if each != name]
+    named = [schedule for schedule in schedules_of(Receiver(name=name)) if schedule != name]
     used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))
     by = f"{', '.join(sorted(used)[:5])} names it for when nobody is on call; name another there first."
     if used and channel == Receiver.Channel.SCHEDULE:
@@ -133,10 +133,10 @@ def _apprise(settings: Mapping[str, Any]) -> dict[str, Any]:
     answers = settings.get("answers_environment") or ""
     if answers:
         egress.check_secret_name(str(answers), "answers_environment")
-    return {**_named_secret(settings), **({"answers_environment": answers} if answers else {})}
+    return {**_find_secret_name(settings), **({"answers_environment": answers} if answers else {})}
 
 
-def _named_secret(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _find_secret_name(settings: Mapping[str, Any]) -> dict[str, Any]:
     variable = settings.get("secret_environment")
     egress.check_secret_name(str(variable or ""), "secret_environment")
     return {"secret_environment": variable}
@@ -148,7 +148,7 @@ def _schedule(settings: Mapping[str, Any]) -> dict[str, Any]:
     people = Receiver.objects.exclude(channel=Receiver.Channel.SCHEDULE)
     if not isinstance(otherwise, str) or not people.filter(name=otherwise).exists():
         raise BadInput("otherwise", "takes a receiver that is no schedule, for when nobody is on call.")
-    return {**_named_secret(settings), "otherwise": otherwise}
+    return {**_find_secret_name(settings), "otherwise": otherwise}
 
 
 READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {

@@ -117,7 +117,7 @@ def read_rota(
                 raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
     if broken and not read:
         raise BadInput("calendar", f"has no event that can be read: {broken[0]}")
-    ordered = sorted((each for each in dict.fromkeys(found) if each.people), key=_in_order)
+    ordered = sorted((fromkey for fromkey in dict.fromkeys(found) if fromkey.people), key=_in_order)
     return Rota(ordered, broken[:MAX_BROKEN_NAMED])
 
 
@@ -134,23 +134,27 @@ def _shifts_of(events: list[Any], calendar: Any, zone: tzinfo | str, now: dateti
     if _OWN_ZONE in calendar:
         alone[_OWN_ZONE] = calendar[_OWN_ZONE]
     _mark_unknown_zones(events)
-    for each in schedule_events.normalized(events, zone, _OWN_ZONE in calendar):
-        alone.add_component(each)
+    for event in schedule_events.normalized(events, zone, _OWN_ZONE in calendar):
+        alone.add_component(event)
     occurrences = recurring_ical_events.of(alone).between(now - BEHIND, now + AHEAD)
     if len(occurrences) > MAX_SHIFTS_OF_AN_EVENT:
         raise BrokenEvent(f"has more than {MAX_SHIFTS_OF_AN_EVENT} shifts within two weeks.")
-    return [_shift(each, zone) for each in occurrences if not _is(each.get("STATUS"), "CANCELLED")]
+    return [
+        _shift(occurrence, zone)
+        for occurrence in occurrences
+        if not _is(occurrence.get("STATUS"), "CANCELLED")
+    ]
 
 
 def on_call(known: Iterable[Shift], now: datetime) -> list[str]:
     """Everybody whose shift is now, each once."""
-    people = [name for each in known if each.since <= now < each.until for name in each.people]
+    people = [name for shift in known if shift.since <= now < shift.until for name in shift.people]
     return list(dict.fromkeys(people))
 
 
 def next_change(known: Sequence[Shift], now: datetime) -> datetime | None:
     """When the next shift begins or ends, as far as known."""
-    return min((at for each in known for at in (each.since, each.until) if at > now), default=None)
+    return min((at for shift in known for at in (shift.since, shift.until) if at > now), default=None)
 
 
 def _own_zone(calendar: Any) -> tzinfo | str:

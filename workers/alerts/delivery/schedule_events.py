@@ -61,10 +61,10 @@ def _check_rules(event: Any) -> None:
     for rule in rules_of(event):
         if not rule.get("FREQ"):
             raise BrokenEvent("has an RRULE without FREQ.")
-        often = {str(each).upper() for each in rule["FREQ"]} & _TOO_OFTEN
+        often = {str(frequency).upper() for frequency in rule["FREQ"]} & _TOO_OFTEN
         if often or any(name in rule for name in _WITHIN_A_DAY):
             raise BrokenEvent("has a rule that recurs within a day; a shift recurs daily at most.")
-        if any(each < 1 for each in rule.get("INTERVAL", [])):
+        if any(interval < 1 for interval in rule.get("INTERVAL", [])):
             raise BrokenEvent("has an RRULE with an INTERVAL below 1.")
 
 
@@ -97,8 +97,8 @@ def split_series(members: Sequence[tuple[int, Any]]) -> list[list[tuple[int, Any
     The highest SEQUENCE replaces the others. Several events of the same UID and SEQUENCE are several events:
     calendars that were merged have them.
     """
-    exceptions = [each for each in members if "RECURRENCE-ID" in each[1]]
-    events = [each for each in members if "RECURRENCE-ID" not in each[1]]
+    exceptions = [member for member in members if "RECURRENCE-ID" in member[1]]
+    events = [member for member in members if "RECURRENCE-ID" not in member[1]]
     newest = max((_sequence(event) for _, event in events), default=-1)
     current = [each for each in events if _sequence(each[1]) == newest]
     return [[each, *exceptions] for each in current] or [exceptions]

@@ -29,14 +29,16 @@ VALID_FOR = timedelta(hours=24)
 MOST_BYTES = 2_000_000
 
 
-def notified_by(named: Receiver, receivers: Mapping[str, Receiver], now: datetime) -> Sequence[Receiver]:
+def resolve_recipients(
+    named: Receiver, receivers: Mapping[str, Receiver], now: datetime
+) -> Sequence[Receiver]:
     """Whom a receiver means now: itself, or whoever is on call by its schedule: the receivers of their names,
     or of their e-mail addresses; the one for other times where that is nobody. receivers: those switched on.
     """
     if named.channel != Receiver.Channel.SCHEDULE:
         return [named]
     feed = OnCallFeed.objects.filter(receiver=named).first()
-    found = list(_matched(people_on_call(feed, now), receivers))
+    found = list(_match_receivers(people_on_call(feed, now), receivers))
     otherwise = receivers.get(named.settings.get("otherwise", ""))
     return found or ([otherwise] if otherwise else [])
 
@@ -48,14 +50,14 @@ def people_on_call(feed: OnCallFeed | None, now: datetime) -> list[str]:
     return schedule.on_call(map(schedule.shift_of, feed.shifts), now)
 
 
-def _matched(people: Sequence[str], receivers: Mapping[str, Receiver]) -> Iterator[Receiver]:
+def _match_receivers(people: Sequence[str], receivers: Mapping[str, Receiver]) -> Iterator[Receiver]:
     for person in people:
-        for each in receivers.values():
-            addresses = [str(address).lower() for address in each.settings.get("addresses", ())]
-            if each.channel == Receiver.Channel.SCHEDULE:
+        for receiver in receivers.values():
+            addresses = [str(address).lower() for address in receiver.settings.get("addresses", ())]
+            if receiver.channel == Receiver.Channel.SCHEDULE:
                 continue
-            if person.lower() == each.name.lower() or person.lower() in addresses:
-                yield each
+            if person.lower() == receiver.name.lower() or person.lower() in addresses:
+                yield receiver
 
 
 class FeedReader:
@@ -78,7 +80,7 @@ class FeedReader:
                 continue
             try:
                 rota = self._read(self._text(receiver), now)
-                shifts = [each.document() for each in rota.shifts]
+                shifts = [shift.document() for shift in rota.shifts]
                 kept: dict[str, Any] = {
                     "shifts": shifts,
                     "broken": rota.broken,

@@ -17,9 +17,9 @@ def people_of(event: Any) -> tuple[str, ...]:
     attendees = event.get("ATTENDEE", [])
     people = [
         name
-        for each in (attendees if isinstance(attendees, list) else [attendees])
-        if _parameter(each, "PARTSTAT").upper() != "DECLINED"
-        for name in _names_of(each)
+        for attendee in (attendees if isinstance(attendees, list) else [attendees])
+        if _parameter(attendee, "PARTSTAT").upper() != "DECLINED"
+        for name in _names_of(attendee)
     ]
     people += re.split(r"\s*[,;&]\s*", str(event.get("SUMMARY", "")).strip())
     named = dict.fromkeys(filter(None, (one_line(name)[:MAX_NAME_LENGTH] for name in people)))

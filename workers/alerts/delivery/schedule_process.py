@@ -39,7 +39,7 @@ def read(text: bytes, now: datetime) -> Rota:
         raise BadInput("calendar", f"can't be read: the process that reads it {error}.") from None
     if answer["error"]:
         raise BadInput("calendar", answer["error"])
-    return Rota([schedule.shift_of(each) for each in answer["shifts"]], answer["broken"])
+    return Rota([schedule.shift_of(shift) for shift in answer["shifts"]], answer["broken"])
 
 
 def _answer(order: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _answer(order: dict[str, Any]) -> dict[str, Any]:
         rota = schedule.read_rota(order["calendar"].encode(), now, _core_time_bounds())
     except BadInput as error:
         return {"shifts": [], "broken": [], "error": error.message}
-    return {"shifts": [each.document() for each in rota.shifts], "broken": rota.broken, "error": ""}
+    return {"shifts": [shift.document() for shift in rota.shifts], "broken": rota.broken, "error": ""}
 
 
 def _core_time_bounds() -> Callable[[], AbstractContextManager[None]]:

@@ -19,7 +19,7 @@ from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.conditions.foreign_conditions import UNSEEN
-from workers.alerts.conditions.starting import excused
+from workers.alerts.conditions.starting import excuse_start
 from workers.alerts.evaluation import notifying
 from workers.alerts.evaluation.check import AlertCheck
 from workers.alerts.lifecycle import automaton
@@ -60,7 +60,7 @@ def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
         condition = CONDITIONS[rule.condition]
         for reading in map(_storable, condition.read(evidence, rule.window_seconds)):
             if matching.matches(rule.matchers, {**reading.labels, **own}):
-                yield Subject(rule, excused(condition, reading, evidence))
+                yield Subject(rule, excuse_start(condition, reading, evidence))
 
 
 def _storable(reading: Reading) -> Reading:
@@ -85,9 +85,12 @@ def claim(fence: int) -> bool:
 @transaction.atomic
 def check(evidence: Evidence, fence: int) -> AlertCheck:
     """Move every alert on by the evidence. Raises Overtaken, and then nothing was written."""
-    this = _begun(evidence.now, fence)
+    this = _begin_check(evidence.now, fence)
     enabled = [rule for rule in AlertRule.objects.filter(enabled=True) if rule.condition in CONDITIONS]
-    seen = {fingerprint(each.rule.name, each.reading.labels): each for each in subjects(evidence, enabled)}
+    seen = {
+        fingerprint(subject.rule.name, subject.reading.labels): subject
+        for subject in subjects(evidence, enabled)
+    }
     _move_known(this, seen, {rule.pk: rule for rule in enabled}, evidence)
     _begin_new(this, seen)
     notifying.notify(this, evidence)
@@ -95,7 +98,7 @@ def check(evidence: Evidence, fence: int) -> AlertCheck:
     return this
 
 
-def _begun(now: float, fence: int) -> AlertCheck:
+def _begin_check(now: float, fence: int) -> AlertCheck:
     """The check that begins, unless a greater number was there."""
     watch = AlertWatch.objects.select_for_update().get_or_create(pk=1)[0]
     if watch.fence > fence:
@@ -115,7 +118,7 @@ def _move_known(
 ) -> None:
     known = Alert.objects.select_for_update(of=("self",)).filter(resolved_at__isnull=True).order_by("pk")
     for alert in known:
-        alert.loaded = _compared(alert)
+        alert.loaded = _compare_alert(alert)
         rule = enabled.get(alert.rule_id) if alert.rule_id else None
         subject = seen.get(alert.fingerprint)
         if rule is not None:
@@ -148,13 +151,13 @@ def _is_unseen(labels: Mapping[str, str], evidence: Evidence) -> bool:
 
 def _move(this: AlertCheck, alert: Alert, signal: automaton.Signal, terms: automaton.Terms) -> None:
     before = episode_of(alert)
-    after = automaton.advanced(before, signal, terms, this.now, this.elapsed_seconds)
+    after = automaton.advance(before, signal, terms, this.now, this.elapsed_seconds)
     if after is None:
         alert.delete()
         return
     keep(alert, after)
     if before.state == automaton.PENDING and after.state == automaton.FIRING:
-        alert = _fired(this, alert)
+        alert = _fire_alert(this, alert)
     elif before.state == automaton.ACKNOWLEDGED and after.state == automaton.FIRING:
         this.note(alert, Kind.FIRED_AGAIN, "The acknowledgement expired, and the condition still holds.")
     elif before.snoozed_until is not None and after.snoozed_until is None and after.state == automaton.FIRING:
@@ -166,22 +169,22 @@ def _move(this: AlertCheck, alert: Alert, signal: automaton.Signal, terms: autom
 
 def _begin_new(this: AlertCheck, seen: Mapping[str, Subject]) -> None:
     known = {alert.fingerprint for alert in this.alerts if alert.resolved_at is None}
-    found = []
+    started = []
     for key, subject in seen.items():
         signal = rules.thresholds(subject.rule).signal(subject.reading.value)
         if key in known or signal != "on":
             continue
-        episode = automaton.advanced(None, signal, rules.terms(subject.rule), this.now, this.elapsed_seconds)
+        episode = automaton.advance(None, signal, rules.terms(subject.rule), this.now, this.elapsed_seconds)
         assert episode is not None
         alert = Alert(rule=subject.rule, fingerprint=key, began_at=timestamp(episode.began_at))
         _show(alert, subject.rule, subject.reading)
         keep(alert, episode)
-        found.append(_fired(this, alert) if episode.state == automaton.FIRING else alert)
-    Alert.objects.bulk_create([alert for alert in found if alert.pk is None], batch_size=MOST_MEASURED)
-    this.alerts += found
+        started.append(_fire_alert(this, alert) if episode.state == automaton.FIRING else alert)
+    Alert.objects.bulk_create([alert for alert in started if alert.pk is None], batch_size=MOST_MEASURED)
+    this.alerts += started
 
 
-def _fired(this: AlertCheck, alert: Alert) -> Alert:
+def _fire_alert(this: AlertCheck, alert: Alert) -> Alert:
     """It fires: as the episode that ended recently, if there is one, else as a new one."""
     ended = this.lately.get(alert.fingerprint)
     if ended is None or not automaton.is_same(episode_of(ended), this.now):
@@ -191,7 +194,7 @@ def _fired(this: AlertCheck, alert: Alert) -> Alert:
         alert.delete()
     for name in (*SHOWN, "value", "sentence"):
         setattr(ended, name, getattr(alert, name))
-    keep(ended, automaton.returned(episode_of(ended), this.now))
+    keep(ended, automaton.reopen(episode_of(ended), this.now))
     this.note(ended, Kind.CAME_BACK, ended.sentence)
     return ended
 
@@ -200,7 +203,7 @@ def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
     """What is known of the subject now, as the page says it."""
     alert.rule_name, alert.condition, alert.severity = rule.name, rule.condition, rule.severity
     alert.labels, alert.touches = dict(reading.labels), dict(reading.touches)
-    alert.title = rules.titled(rule.title, reading.labels)
+    alert.title = rules.format_title(rule.title, reading.labels)
     alert.threshold = rule.threshold
     if reading.value is None:
         return
@@ -213,7 +216,7 @@ def _write(this: AlertCheck) -> None:
     """What changed, and some of those whose figures alone changed."""
     others = []
     for alert in this.alerts:
-        if alert.loaded == _compared(alert):
+        if alert.loaded == _compare_alert(alert):
             others.append(alert)
         else:
             # One by one: a thousand rows in one statement take twenty times as long to compile.
@@ -228,5 +231,5 @@ _META: Any = Alert._meta
 _ATTRIBUTES = [_META.get_field(name).attname for name in COMPARED]
 
 
-def _compared(alert: Alert) -> list[Any]:
+def _compare_alert(alert: Alert) -> list[Any]:
     return [getattr(alert, name) for name in _ATTRIBUTES]

@@ -10,7 +10,7 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
-from workers.steering.stopped import paused
+from workers.steering.stopped import find_pause
 
 BAD = ("warning", "critical")
 SAFE = "Nothing acknowledged is lost."
@@ -22,21 +22,21 @@ class Impacts:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, self._queues, self._nodes = snapshot, snapshot.queues, snapshot.nodes
-        self._paused = [name for name in self._queues if paused(name, CONSUMPTION, snapshot)]
+        self._paused = [name for name in self._queues if find_pause(name, CONSUMPTION, snapshot)]
         states = snapshot.states.values()
-        self._behind = [each.name for each in states if falls_behind(each)]
+        self._behind = [state.name for state in states if falls_behind(state)]
 
-    def of(self, alert: Alert, *, with_others: bool = True) -> str:
+    def collect(self, alert: Alert, *, with_others: bool = True) -> str:
         """with_others: what the other queues do, too."""
         if "node" in alert.labels and alert.condition.startswith("node_"):
-            return self._of_node(alert.labels["node"])
-        if alert.condition.startswith(BURN) and (said := self._of_budget(alert)):
+            return self._describe_node(alert.labels["node"])
+        if alert.condition.startswith(BURN) and (said := self._describe_budget(alert)):
             return said
         if "queue" in alert.labels and alert.condition not in GENERAL:
-            return self._of_queue(alert.labels["queue"], alert.condition, with_others)
+            return self._describe_queue(alert.labels["queue"], alert.condition, with_others)
         return GENERAL.get(alert.condition, "")
 
-    def _of_budget(self, alert: Alert) -> str:
+    def _describe_budget(self, alert: Alert) -> str:
         """How long a budget would last, which depends on its window; "" where that is not known."""
         objective = self._snapshot.objectives.get(alert.labels.get("objective", ""))
         rate = objective.burn.get(alert.condition.removeprefix(BURN)) if objective else None
@@ -45,29 +45,29 @@ class Impacts:
         lasts = _length(24 * objective.window_days / rate)
         return f"At this rate the whole error budget of {objective.window_days:g} days lasts {lasts}."
 
-    def _of_node(self, name: str) -> str:
+    def _describe_node(self, name: str) -> str:
         node = self._nodes.get(name)
         if node is None:
             return "The node is no longer part of the plant."
         queues = [queue for queue, row in self._queues.items() if _container(row, name).points]
         held = "It holds no points, so no new events go to it."
         if queues:
-            held = f"It holds {counted(node.points or 0, 'point')} of {joined(queues)}."
+            held = f"It holds {counted(node.points or 0, 'point')} of {join_names(queues)}."
         if node.state != OFFLINE:
             return f"{held} Its events wait longer. {SAFE}"
         waiting = sum(_container(row, name).waiting_events or 0 for row in self._queues.values())
         verb = "waits" if waiting == 1 else "wait"
         left = f" {counted(waiting, 'event')} {verb} there until it returns." if waiting else ""
-        served = f" {self._served(name)}." if queues else ""
+        served = f" {self._list_served_applications(name)}." if queues else ""
         return f"{held}{served}{left} {SAFE}"
 
-    def _served(self, lost: str) -> str:
+    def _list_served_applications(self, lost: str) -> str:
         others = takers(self._snapshot, lost)
         if not others:
             return "No other node takes its new events"
-        return f"{joined(others)} take{'s' if len(others) == 1 else ''} new events"
+        return f"{join_names(others)} take{'s' if len(others) == 1 else ''} new events"
 
-    def _of_queue(self, name: str, condition: str, with_others: bool) -> str:
+    def _describe_queue(self, name: str, condition: str, with_others: bool) -> str:
         queue = self._queues.get(name)
         if queue is None:
             return "The queue is no longer part of the plant."
@@ -84,15 +84,15 @@ class Impacts:
 
     def _others(self, name: str) -> str:
         """What the other queues do; nothing where there is none."""
-        others = [each for each in self._queues if each != name]
-        behind = [each for each in self._behind if each != name]
+        others = [queue for queue in self._queues if queue != name]
+        behind = [queue for queue in self._behind if queue != name]
         if behind:
-            return f"{joined(behind)} {'waits' if len(behind) == 1 else 'wait'} too. "
-        stopped = [each for each in self._paused if each != name]
+            return f"{join_names(behind)} {'waits' if len(behind) == 1 else 'wait'} too. "
+        stopped = [queue for queue in self._paused if queue != name]
         if stopped:
             verb = "is" if len(stopped) == 1 else "are"
             rest = "; the others keep up" if len(stopped) < len(others) else ""
-            return f"{joined(stopped)} {verb} paused{rest}. "
+            return f"{join_names(stopped)} {verb} paused{rest}. "
         return "The other queues keep up. " if others else ""
 
 
@@ -128,7 +128,7 @@ def _takes(node: NodeStatus) -> bool:
 MOST_NAMES = 4
 
 
-def joined(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """a, b and c; of many only some are named."""
     shown = names[:MOST_NAMES]
     if len(names) > MOST_NAMES:
@@ -136,7 +136,7 @@ def joined(names: Sequence[str]) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
 
 
-def recorded(alert: Alert) -> str:
+def read_recorded_impact(alert: Alert) -> str:
     """What was affected as the evaluator noted it: now, or of an alert that is over at its worst."""
     noted = alert.impact if alert.resolved_at is None else alert.worst_impact or alert.impact
     return noted or GENERAL.get(alert.condition, "")

@@ -25,14 +25,14 @@ def notify(this: AlertCheck, evidence: Evidence) -> None:
     _mark_stopped(this, shown, evidence)
     _explain(this, shown)
     _silence(this, shown)
-    receivers = {each.name: each for each in Receiver.objects.filter(enabled=True)}
+    receivers = {receiver.name: receiver for receiver in Receiver.objects.filter(enabled=True)}
     impacts = None if evidence.snapshot is None else impact.Impacts(evidence.snapshot)
     for alert in shown:
         if impacts is not None and alert.resolved_at is None:
-            alert.impact = impacts.of(alert)
+            alert.impact = impacts.collect(alert)
             if alert.value == alert.worst or not alert.worst_sentence:
                 # The others are worst at other times, and have alerts of their own.
-                alert.worst_impact = impacts.of(alert, with_others=False)
+                alert.worst_impact = impacts.collect(alert, with_others=False)
                 alert.worst_sentence = alert.sentence
         _take_steps(this, alert, receivers)
     this.owed += outbox.ends([alert for alert in shown if alert.resolved_at == this.at], this.at)
@@ -61,9 +61,9 @@ def _explain(this: AlertCheck, shown: Sequence[Alert]) -> None:
         | Q(resolved_at__range=(long_since, this.at), condition__in=inhibition.LONG_CAUSES)
     )
     known = {alert.pk: alert for alert in (*over, *shown)}
-    found = inhibition.causes([_party(alert, this.now) for alert in known.values()])
+    causes = inhibition.causes([_party(alert, this.now) for alert in known.values()])
     for alert in shown:
-        cause = found.get(alert.pk)
+        cause = causes.get(alert.pk)
         if cause != alert.under_id and alert.resolved_at is None:
             this.note(alert, Kind.UNEXPLAINED if cause is None else Kind.EXPLAINED)
             alert.under_id = cause
@@ -97,13 +97,13 @@ def _party(alert: Alert, now: float) -> Party:
 
 
 def _silence(this: AlertCheck, shown: Sequence[Alert]) -> None:
-    in_force = list(silences.in_force(this.at))
+    in_force = list(silences.list_active_silences(this.at))
     for alert in shown:
-        found = next((each for each in in_force if silences.covers(each, alert)), None)
-        if alert.resolved_at is not None or (found and found.pk) == alert.silence_id:
+        silence = next((silence_ for silence_ in in_force if silences.covers(silence_, alert)), None)
+        if alert.resolved_at is not None or (silence and silence.pk) == alert.silence_id:
             continue
-        if found is None:
+        if silence is None:
             this.note(alert, Kind.SILENCE_ENDED)
         else:
-            this.note(alert, Kind.SILENCED, found.reason)
-        alert.silence = found
+            this.note(alert, Kind.SILENCED, silence.reason)
+        alert.silence = silence

@@ -22,8 +22,8 @@ from workers.alerts.conditions.condition import Condition
 from workers.alerts.conditions.evidence import (
     Evidence,
     LedgerTick,
-    failed_plans,
-    failed_runs,
+    list_failed_plans,
+    list_failed_runs,
     loop_facts,
 )
 from workers.alerts.lifecycle import automaton
@@ -88,7 +88,7 @@ def _times(count: int) -> str:
 def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Preview:
     """What this rule, saved or not, would have done. Raises what the control server raises."""
     try:
-        return _judged(rule, _checks(rule, control, data, now))
+        return _evaluate_rule(rule, _checks(rule, control, data, now))
     except NothingStored as nothing:
         return Preview([], 0.0, str(nothing))
 
@@ -126,7 +126,7 @@ class _Subject:
 
     def step(self, signal: automaton.Signal, terms: automaton.Terms, now: float, elapsed: float) -> None:
         before = self.episode
-        after = automaton.advanced(before, signal, terms, now, elapsed)
+        after = automaton.advance(before, signal, terms, now, elapsed)
         began = after is not None and after.state == automaton.FIRING
         if began and (before is None or before.state == automaton.PENDING):
             self._begin(now)
@@ -143,7 +143,7 @@ class _Subject:
             self.fired.append(Fired(self.labels, now, None))
 
 
-def _judged(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
+def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
     subjects: dict[tuple[tuple[str, str], ...], _Subject] = {}
     thresholds, terms = rules.thresholds(rule), rules.terms(rule)
     before, stored = None, 0.0
@@ -189,7 +189,7 @@ def _metric_checks(
     for at, now in enumerate(columns.pop("at")):
         assert now is not None
         values = {name: column[at] for name, column in columns.items()}
-        yield Evidence(now=now, snapshot=_stored(topology, values))
+        yield Evidence(now=now, snapshot=_build_snapshot(topology, values))
 
 
 def _sensors(control: redis.Redis) -> list[tuple[str, str]]:
@@ -199,7 +199,7 @@ def _sensors(control: redis.Redis) -> list[tuple[str, str]]:
     return [(name, sensor) for name, plant in plants.items() for sensor in plant.sensors]
 
 
-def _stored(topology: Topology, values: Mapping[str, float | None]) -> Snapshot:
+def _build_snapshot(topology: Topology, values: Mapping[str, float | None]) -> Snapshot:
     """A snapshot in which nothing else is measured than these series, each at its place:
     queues.alert.wait_seconds. A name in the middle may hold dots itself.
     """
@@ -221,11 +221,11 @@ def _stored(topology: Topology, values: Mapping[str, float | None]) -> Snapshot:
             )
             for name, spec in topology.nodes.items()
         },
-        plants=_stored_plants(places),
+        plants=_build_plants(places),
     )
 
 
-def _stored_plants(places: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, PlantStatus]:
+def _build_plants(places: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, PlantStatus]:
     """Of plants.shop.sensors.requests.value, …"""
     found: dict[str, dict[str, SensorStatus]] = {}
     for (part, name), values in places.items():
@@ -242,12 +242,12 @@ def _ledger_tick(entry: LedgerEntry) -> LedgerTick:
 
 def _ledger_checks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
     """The ledger as it stood each minute."""
-    found: dict[int, list[LedgerTick]] = {}
+    checks: dict[int, list[LedgerTick]] = {}
     span = _instant(since - window_seconds), _instant(until)
     for entry in folds.ticks(LedgerEntry.objects.all(), *span, only=TICK_FIELDS):
-        found.setdefault(entry.loop_id, []).append(_ledger_tick(entry))
-    first = min((ticks[0].at for ticks in found.values()), default=until)
-    loops = [(loop, found.get(loop.pk, [])) for loop in active_loops()]
+        checks.setdefault(entry.loop_id, []).append(_ledger_tick(entry))
+    first = min((ticks[0].at for ticks in checks.values()), default=until)
+    loops = [(loop, checks.get(loop.pk, [])) for loop in active_loops()]
     times = {loop.pk: [tick.at for tick in ticks] for loop, ticks in loops}
     now = max(since, first)
     while now <= until:
@@ -261,13 +261,13 @@ def _ledger_checks(since: float, until: float, window_seconds: float) -> Iterato
 
 
 def _record_checks(since: float, until: float) -> Iterator[Evidence]:
-    plans, runs = failed_plans(_instant(since)), failed_runs(_instant(since))
+    plans, runs = list_failed_plans(_instant(since)), list_failed_runs(_instant(since))
     now = since
     while now <= until:
         yield Evidence(
             now=now,
-            plans=[each for each in plans if each.at <= now],
-            runs=[each for each in runs if each.at <= now],
+            plans=[plan for plan in plans if plan.at <= now],
+            runs=[run for run in runs if run.at <= now],
         )
         now += LEDGER_STEP_SECONDS
 

@@ -74,7 +74,7 @@ class Thresholds:
         return "off" if sign * value < sign * self.clear or self.beyond == self.clear else "between"
 
 
-def advanced(
+def advance(
     episode: Episode | None, signal: Signal, terms: Terms, now: float, elapsed_seconds: float
 ) -> Episode | None:
     """The episode after this check, `elapsed_seconds` after the one before; None when there is none.
@@ -82,16 +82,16 @@ def advanced(
     An episode that has ended is not for this function: see `returned`.
     """
     if episode is None:
-        return _fired(Episode(PENDING, now), terms, now) if signal == "on" else None
-    episode = _in_order(episode, terms, now, _unwatched(signal, elapsed_seconds))
+        return _fire(Episode(PENDING, now), terms, now) if signal == "on" else None
+    episode = _adjust_clocks(episode, terms, now, _count_unwatched_seconds(signal, elapsed_seconds))
     if episode.state == PENDING:
         if signal in ("between", "off"):
             return None
-        return _fired(episode, terms, now) if signal == "on" else episode
+        return _fire(episode, terms, now) if signal == "on" else episode
     return _open(episode, signal, terms, now)
 
 
-def returned(ended: Episode, now: float) -> Episode:
+def reopen(ended: Episode, now: float) -> Episode:
     """One that ended recently and fires anew: the same episode in a new round, which has an end of its own.
     Who had acknowledged it was notified of its end, so nobody has it any more. When it flaps, its steps
     count only after a calm time, so that what ends within it notifies nobody.
@@ -116,13 +116,13 @@ def is_same(ended: Episode, now: float) -> bool:
     return ended.resolved_at is not None and now - ended.resolved_at <= SAME_SECONDS
 
 
-def acknowledged(episode: Episode, terms: Terms, now: float) -> Episode:
+def acknowledge(episode: Episode, terms: Terms, now: float) -> Episode:
     """A person has it: nobody else is notified until the time-out."""
     until = now + terms.acknowledge_seconds
     return replace(episode, state=ACKNOWLEDGED, acknowledged_until=until, snoozed_until=None, told_from=None)
 
 
-def snoozed(episode: Episode, until: float) -> Episode:
+def snooze(episode: Episode, until: float) -> Episode:
     """Nobody is notified until then; an acknowledgement ends, since nobody has it."""
     return replace(episode, state=FIRING, acknowledged_until=None, snoozed_until=until, told_from=None)
 
@@ -147,31 +147,31 @@ def due_steps(
     return replace(episode, next_step=max([episode.next_step, *(at + 1 for at in due)])), due
 
 
-def _unwatched(signal: Signal, elapsed_seconds: float) -> float:
+def _count_unwatched_seconds(signal: Signal, elapsed_seconds: float) -> float:
     if signal == "unknown":
         return max(0.0, elapsed_seconds)
     is_late = elapsed_seconds > LONGEST_CHECK_SECONDS
     return elapsed_seconds - CHECK_SECONDS if is_late else 0.0
 
 
-def _in_order(episode: Episode, terms: Terms, now: float, unwatched: float) -> Episode:
+def _adjust_clocks(episode: Episode, terms: Terms, now: float, unwatched: float) -> Episode:
     """The clocks that count what is watched moved on by what was not, and none of them in the future."""
     pending, cleared, since = episode.state == PENDING, episode.cleared_since, episode.told_from
     return replace(
         episode,
         began_at=min(now, episode.began_at + unwatched) if pending else episode.began_at,
         cleared_since=None if cleared is None else min(now, cleared + unwatched),
-        acknowledged_until=_at_most(episode.acknowledged_until, now + terms.acknowledge_seconds),
-        snoozed_until=_at_most(episode.snoozed_until, now + MOST_SNOOZE_SECONDS),
-        told_from=_at_most(since, now + (CALM_SECONDS if episode.came_back >= FLAPS else 0.0)),
+        acknowledged_until=_clip_time(episode.acknowledged_until, now + terms.acknowledge_seconds),
+        snoozed_until=_clip_time(episode.snoozed_until, now + MOST_SNOOZE_SECONDS),
+        told_from=_clip_time(since, now + (CALM_SECONDS if episode.came_back >= FLAPS else 0.0)),
     )
 
 
-def _at_most(at: float | None, limit: float) -> float | None:
+def _clip_time(at: float | None, limit: float) -> float | None:
     return None if at is None else min(at, limit)
 
 
-def _fired(episode: Episode, terms: Terms, now: float) -> Episode:
+def _fire(episode: Episode, terms: Terms, now: float) -> Episode:
     if now - episode.began_at < terms.for_seconds:
         return episode
     return replace(episode, state=FIRING, fired_at=now, round=1)
@@ -186,10 +186,10 @@ def _open(episode: Episode, signal: Signal, terms: Terms, now: float) -> Episode
         return replace(episode, cleared_since=since)
     if signal != "unknown":
         episode = replace(episode, cleared_since=None)
-    return _timed_out(episode, now)
+    return _expire_acknowledgment(episode, now)
 
 
-def _timed_out(episode: Episode, now: float) -> Episode:
+def _expire_acknowledgment(episode: Episode, now: float) -> Episode:
     if episode.acknowledged_until is not None and now >= episode.acknowledged_until:
         episode = replace(episode, state=FIRING, acknowledged_until=None)
     if episode.snoozed_until is not None and now >= episode.snoozed_until:

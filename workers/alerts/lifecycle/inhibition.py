@@ -101,9 +101,9 @@ class Party:
 def causes(parties: Iterable[Party]) -> dict[int, int]:
     """{explained: its cause} of the open ones. A cause that is explained itself hands over to its own."""
     known = list(parties)
-    able = [each for each in known if each.condition in RANK and not each.is_stopped]
-    found = {each.id: _cause(each, able) for each in known if each.ended_seconds is None}
-    direct = {each: cause for each, cause in found.items() if cause is not None}
+    able = [party for party in known if party.condition in RANK and not party.is_stopped]
+    cause_by_id = {party.id: _cause(party, able) for party in known if party.ended_seconds is None}
+    direct = {each: cause for each, cause in cause_by_id.items() if cause is not None}
     return {each: _root(cause, direct) for each, cause in direct.items()}
 
 
@@ -148,11 +148,15 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
     if how.startswith("cause "):
         return party.touches.get("cause") == how.removeprefix("cause ")
     if how == CROWD:
-        return _crowding(cause) is None and _crowding(party) is not None and _crowding(party) == _queue(cause)
+        return (
+            _explain_crowding(cause) is None
+            and _explain_crowding(party) is not None
+            and _explain_crowding(party) == _queue(cause)
+        )
     if how == "queue":
         same = _queue(cause) is not None and _queue(cause) == _queue(party)
         # What was noted of one may be older than of the other: no circle of queues that crowd one another.
-        return same and (_crowding(cause) is None or _crowding(party) is not None)
+        return same and (_explain_crowding(cause) is None or _explain_crowding(party) is not None)
     if how in OF_A_LABEL:
         name = cause.labels.get(how)
         return name is not None and party.labels.get(how) == name
@@ -164,7 +168,7 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
     return party.touches.get("kind") == how
 
 
-def _crowding(party: Party) -> str | None:
+def _explain_crowding(party: Party) -> str | None:
     crowding: str | None = party.touches.get("crowded_by")
     return crowding
 

@@ -45,15 +45,15 @@ def situation(alert: Alert) -> AlertSituation:
         return AlertSituation("Notifies nobody: another alert explains it.")
     if suppression == "paused":
         return AlertSituation(f"Notifies nobody: {alert.explanation}")
-    return _notifying(alert)
+    return _lists_as_notifying(alert)
 
 
-def _notifying(alert: Alert) -> AlertSituation:
+def _lists_as_notifying(alert: Alert) -> AlertSituation:
     steps: list[dict[str, Any]] = alert.rule.escalation if alert.rule else []
     if not steps:
         return AlertSituation("Not acknowledged; its rule notifies nobody.")
     if alert.next_step >= len(steps):
-        return AlertSituation(f"Not acknowledged; no further step. {_notified(alert)}")
+        return AlertSituation(f"Not acknowledged; no further step. {_list_notified(alert)}")
     names = " and ".join(steps[alert.next_step]["receivers"])
     due = next_step_at(alert)
     if due is None:
@@ -75,7 +75,7 @@ def _age(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _notified(alert: Alert) -> str:
+def _list_notified(alert: Alert) -> str:
     """Who was reached, and not who was named: a receiver may be switched off, or its messages fail. Who was
     notified of the end since does not know that it came back.
     """

@@ -13,8 +13,8 @@ OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 def open_alerts() -> list[AlertStatus]:
     """One query. Of very many the most severe: who has 200 needs no more on each page."""
-    found = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
-    rows = [status(each) for each in found]
+    alerts = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
+    rows = [status(alert) for alert in alerts]
     return sorted(rows, key=_order)[:MOST_SHOWN]
 
 

@@ -47,7 +47,7 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
     one out. Raises BadInput naming the field, where none of them can be read.
     """
     version = checks.choice((VERSION,), f"{VERSION!r}, Alertmanager's")
-    version.of(document.get("version"), "version", end=".")
+    version.validate(document.get("version"), "version", end=".")
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > MOST_ALERTS:
         raise BadInput(
@@ -67,7 +67,9 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
     return StoredReport(len(distinct), len(rows) - len(kept), tuple(refused))
 
 
-def beside(alert: Alert, since: datetime, until: datetime, now: datetime) -> list[ReportedAlert]:
+def list_concurrent_reports(
+    alert: Alert, since: datetime, until: datetime, now: datetime
+) -> list[ReportedAlert]:
     """Those that were firing in this time, the ones that share a label's value with ours first, then the
     oldest.
     """
@@ -123,7 +125,7 @@ def _is_firing(alert: Mapping[str, Any], ended: str) -> bool:
 
 def _texts(given: Any, where: str) -> dict[str, str]:
     """Labels or annotations; what is too long is cut, what is too many is left out."""
-    read = checks.mapping_of(checks.text(), "an object of texts").of(given, where, end=".")
+    read = checks.mapping_of(checks.text(), "an object of texts").validate(given, where, end=".")
     texts: Sequence[tuple[str, str]] = sorted(read.items())[:MOST_LABELS]
     longest = LONGEST_LABEL if where.endswith("labels") else LONGEST_TEXT
     return {name[:LONGEST_LABEL]: text[:longest] for name, text in texts}

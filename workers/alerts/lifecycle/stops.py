@@ -36,16 +36,16 @@ def explanation(
         return ""
     if condition in OF_LOOPS:
         loop = snapshot.loops.get(labels.get("loop", ""))
-        why = stopped.why_held(loop.target, snapshot) if loop else ""
-        return f"The loop holds: {why}." if why else _emptied(labels, snapshot)
+        why = stopped.explain_hold(loop.target, snapshot) if loop else ""
+        return f"The loop holds: {why}." if why else _was_emptied(labels, snapshot)
     if condition in OF_HOSTS:
-        return _drained(labels, snapshot)
+        return _was_drained(labels, snapshot)
     if condition in OF_NODES:
-        return _emptied(labels, snapshot)
+        return _was_emptied(labels, snapshot)
     part = pausing.CONSUMPTION if condition in OF_CONSUMPTION else pausing.INTAKE
     is_of_queues = condition in OF_CONSUMPTION | OF_INTAKE
     queues = _queues_of(condition, labels, touches, snapshot) if is_of_queues else []
-    found = [(queue, stopped.paused(queue, part, snapshot)) for queue in queues]
+    found = [(queue, stopped.find_pause(queue, part, snapshot)) for queue in queues]
     words = [stopped.pause_in_words(queue, pause) for queue, pause in found if pause is not None]
     # Of several queues all have to be paused: one that is not should move.
     return words[0] if words and len(words) == len(found) else ""
@@ -63,14 +63,14 @@ def _queues_of(
     return sorted({queue for row in rows for queue in row.queues})
 
 
-def _emptied(labels: Mapping[str, str], snapshot: Snapshot) -> str:
+def _was_emptied(labels: Mapping[str, str], snapshot: Snapshot) -> str:
     """Of the node itself, or of a loop that steers what was there."""
     node = labels.get("node", "")
     return f"Node {node} is drained and empty." if stopped.is_emptied(node, snapshot) else ""
 
 
-def _drained(labels: Mapping[str, str], snapshot: Snapshot) -> str:
+def _was_drained(labels: Mapping[str, str], snapshot: Snapshot) -> str:
     hosts: dict[str, Any] = {name: row.draining for name, row in snapshot.hosts.items() if row.draining}
     name = labels.get("host") or next(iter(hosts), "")
     found = hosts.get(name)
-    return f"Worker host {name} is drained ({stopped.who_and_why(found)})." if found else ""
+    return f"Worker host {name} is drained ({stopped.format_who_and_why(found)})." if found else ""

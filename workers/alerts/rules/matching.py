@@ -40,7 +40,7 @@ Matcher = Mapping[str, str]
 
 def matches(matchers: Sequence[Matcher], labels: Mapping[str, str]) -> bool:
     """Whether all of them hold; of none at all, every one does."""
-    return all(_holds(each, labels.get(each["label"])) for each in matchers)
+    return all(_holds(matcher, labels.get(matcher["label"])) for matcher in matchers)
 
 
 def _holds(matcher: Matcher, value: str | None) -> bool:
@@ -62,12 +62,12 @@ def _read(matcher: Any, where: str) -> dict[str, str]:
     if not isinstance(matcher, Mapping) or set(matcher) != KEYS:
         raise BadInput(where, "takes label, is and value.")
     label, operator, value = (matcher[key] for key in ("label", "is", "value"))
-    checks.choice(LABELS).of(label, f"{where}.label", end=".")
-    checks.choice(OPERATORS, f"one of {' '.join(OPERATORS)}").of(operator, f"{where}.is", end=".")
-    text = checks.filled(MOST_VALUE).of(value, f"{where}.value", end=".")
+    checks.choice(LABELS).validate(label, f"{where}.label", end=".")
+    checks.choice(OPERATORS, f"one of {' '.join(OPERATORS)}").validate(operator, f"{where}.is", end=".")
+    text = checks.non_empty_text(MOST_VALUE).validate(value, f"{where}.value", end=".")
     return {"label": label, "is": operator, "value": text}
 
 
-def in_words(matchers: Sequence[Matcher]) -> str:
+def format_matchers(matchers: Sequence[Matcher]) -> str:
     """queue = alert and severity != critical; every alert when there are none."""
     return " and ".join(f"{m['label']} {m['is']} {m['value']}" for m in matchers) or "every alert"

@@ -44,7 +44,7 @@ FIELDS = (
     "escalation",
     "enabled",
     *TEXTS,
-    *(each.name for each in NUMBERS),
+    *(number.name for number in NUMBERS),
 )
 
 
@@ -73,12 +73,12 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     `revision`: the one that the change was made from; when somebody else has changed the rule meanwhile, it
     is refused. None overwrites. Raises BadInput.
     """
-    checks.name().of(name, "name", end=".")
+    checks.name().validate(name, "name", end=".")
     found = AlertRule.objects.select_for_update().filter(name=name).first()
     if found is not None and revision is not None and found.revision != revision:
         raise BadInput("revision", "is outdated: somebody has changed the rule meanwhile; open it again.")
     rule = found or AlertRule(name=name)
-    for field, value in checked(fields, None if found is None else document(found)).items():
+    for field, value in validate_fields(fields, None if found is None else document(found)).items():
         setattr(rule, field, value)
     rule.revision = 1 if found is None else found.revision + 1
     rule.changed_at = now
@@ -86,7 +86,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     return rule
 
 
-def checked(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """All fields of a rule, the given ones in the place of those before. Raises BadInput."""
     checks.refuse_unknown(fields, FIELDS, "", message="is not known; a rule has {known}.")
     given = {**(before or {}), **fields}
@@ -125,10 +125,10 @@ def _check_order(threshold: float, clear: float, above: bool) -> None:
 
 
 def _title(title: Any) -> str:
-    return str(checks.filled(LONGEST_TITLE).of(title, "title", end="."))
+    return str(checks.non_empty_text(LONGEST_TITLE).validate(title, "title", end="."))
 
 
-def titled(title: str, labels: Mapping[str, str]) -> str:
+def format_title(title: str, labels: Mapping[str, str]) -> str:
     """A title with its labels filled in; what this subject doesn't have is left out."""
     begins_with_loop = title.startswith("{loop}")
     for label in matching.LABELS:
@@ -157,34 +157,34 @@ def _is_of_the_web(text: str) -> bool:
 
 def _severity(severity: Any) -> str:
     known = AlertRule.Severity.values
-    return str(checks.choice(known, ", ".join(known)).of(severity, "severity", end="."))
+    return str(checks.choice(known, ", ".join(known)).validate(severity, "severity", end="."))
 
 
 def _flag(value: Any) -> bool:
-    return bool(checks.FLAG.of(value, "enabled", end="."))
+    return bool(checks.FLAG.validate(value, "enabled", end="."))
 
 
 def _labels(labels: Any) -> list[str]:
     known = checks.list_of(checks.choice(matching.LABELS), f"a list of {', '.join(matching.LABELS)}")
-    known.of(labels, "group_by", end=".")
+    known.validate(labels, "group_by", end=".")
     return list(dict.fromkeys(labels))
 
 
 def _escalation(steps: Any) -> list[dict[str, Any]]:
     if not isinstance(steps, list) or len(steps) > MOST_STEPS:
         raise BadInput("escalation", f"takes at most {MOST_STEPS} steps of after_minutes and receivers.")
-    found = [_step(each, f"escalation[{at}]") for at, each in enumerate(steps)]
-    delays = [each["after_minutes"] for each in found]
+    escalation = [_step(each, f"escalation[{at}]") for at, each in enumerate(steps)]
+    delays = [step["after_minutes"] for step in escalation]
     if delays != sorted(set(delays)):
         raise BadInput("escalation", "takes delays that grow from step to step.")
-    return found
+    return escalation
 
 
 def _step(step: Any, where: str) -> dict[str, Any]:
     if not isinstance(step, Mapping) or set(step) != {"after_minutes", "receivers"}:
         raise BadInput(where, "takes after_minutes and receivers.")
     minutes, names = step["after_minutes"], step["receivers"]
-    checks.number(0, LONGEST_DELAY_MINUTES, "minutes").of(minutes, f"{where}.after_minutes", end=".")
+    checks.number(0, LONGEST_DELAY_MINUTES, "minutes").validate(minutes, f"{where}.after_minutes", end=".")
     return {"after_minutes": minutes, "receivers": _receivers(names, f"{where}.receivers")}
 
 

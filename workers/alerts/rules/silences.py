@@ -36,7 +36,7 @@ def covers(silence: Silence, alert: Alert) -> bool:
     return is_matched(silence.matchers, alert, covers_integrity=silence.covers_integrity)
 
 
-def in_force(now: datetime) -> Any:
+def list_active_silences(now: datetime) -> Any:
     """The silences that hold at this instant, the longest first; also where the clock was set back since one
     was made.
     """
@@ -44,14 +44,16 @@ def in_force(now: datetime) -> Any:
     return standing.order_by("-expires_at", "pk")
 
 
-def hidden(matchers: Sequence[Mapping[str, str]], now: datetime, *, covers_integrity: bool) -> dict[str, Any]:
+def preview_hidden_alerts(
+    matchers: Sequence[Mapping[str, str]], now: datetime, *, covers_integrity: bool
+) -> dict[str, Any]:
     """What a silence would hide: the open alerts it matches now, and how many it would have matched in the
     last week, of how many.
     """
     lately = Alert.objects.filter(fired_at__gte=now - LATELY)
     open_now = Alert.objects.filter(state__in=OPEN).order_by("-fired_at")
     matched, open_matched = (
-        [each for each in alerts if is_matched(matchers, each, covers_integrity=covers_integrity)]
+        [alert for alert in alerts if is_matched(matchers, alert, covers_integrity=covers_integrity)]
         for alerts in (lately, open_now)
     )
     return {
@@ -65,7 +67,7 @@ def integrity_rules(matchers: Any) -> list[str]:
     """Return the rules of Weir's own integrity that these matchers ask for, and no other rule: an operator's
     silence of them would hide nothing. Raises BadInput.
     """
-    of_rule = [each for each in matching.read(matchers, least=1) if each["label"] == "rule"]
+    of_rule = [matcher for matcher in matching.read(matchers, least=1) if matcher["label"] == "rule"]
     known = dict(AlertRule.objects.values_list("name", "condition"))
     named = [name for name in sorted(known) if of_rule and matching.matches(of_rule, {"rule": name})]
     return named if all(known[name] in INTEGRITY for name in named) else []

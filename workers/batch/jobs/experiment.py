@@ -18,7 +18,7 @@ from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
-from workers.host.environment import needed, python_path
+from workers.host.environment import python_path, select_needed
 from workers.host.process_limits import BYTES_PER_MEGABYTE, ProcessLimits, was_over_cpu
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import series_file
@@ -65,7 +65,7 @@ def check_cost(scenario: Scenario, settings: Values, laws: int) -> None:
 
 def _most_unusual(scenario: Scenario, names: Sequence[str], settings: Values) -> str:
     """The setting among these that is the furthest from its default."""
-    defaults = {each.name: each.default for each in scenario.settings}
+    defaults = {setting.name: setting.default for setting in scenario.settings}
     return max(names, key=lambda name: abs(math.log(settings[name] / defaults[name])))
 
 
@@ -75,7 +75,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
         yield Piece(f"law={law}", {"law": law})
 
 
-def opened(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: Surroundings) -> nullcontext[Work]:
     return nullcontext(work)
 
 
@@ -83,7 +83,7 @@ def work(lease: Any) -> Made:
     """Simulate one law. Raises BadInput, also for a law over LIMITS; SimulationFailed, Overtaken."""
     experiment, law = _experiment(lease.parameters), lease.content["law"]
     final = series_file(experiment.pk, law)
-    temporary = files.hidden(final, lease.token)
+    temporary = files.build_hidden_path(final, lease.token)
     request = {
         "scenario": experiment.scenario,
         "law": law,
@@ -96,7 +96,7 @@ def work(lease: Any) -> Made:
         "limits": asdict(LIMITS),
     }
     began = time.monotonic()
-    answer = _answered(request, lease)
+    answer = _run_in_process(request, lease)
     with lease.guarded():
         noted = {"metrics": answer["metrics"], "seconds": time.monotonic() - began}
         ExperimentResult.objects.update_or_create(experiment=experiment, law=law, defaults=noted)
@@ -104,17 +104,17 @@ def work(lease: Any) -> Made:
 
 
 def _experiment(values: Mapping[str, Any]) -> Experiment:
-    found = Experiment.objects.filter(pk=values["experiment"]).first()
-    if found is None:
+    experiment = Experiment.objects.filter(pk=values["experiment"]).first()
+    if experiment is None:
         raise BadInput("experiment", f"{values['experiment']} is not known; begin it on the Lab page.")
-    return found
+    return experiment
 
 
-def _answered(request: dict[str, Any], lease: Any) -> dict[str, Any]:
+def _run_in_process(request: dict[str, Any], lease: Any) -> dict[str, Any]:
     """The answer of a process of its own, which ends when the lease is lost."""
     # One core: the lab is a guest beside consumers and Spark.
     environment = {
-        **needed(variables.PROCESS),
+        **select_needed(variables.PROCESS),
         variables.PYTHONPATH: python_path(str(ROOT)),
         "OMP_NUM_THREADS": "1",
     }
@@ -122,7 +122,7 @@ def _answered(request: dict[str, Any], lease: Any) -> dict[str, Any]:
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )
     try:
-        answer = _awaited(process, request, lease)
+        answer = _await_process(process, request, lease)
         if was_over_cpu(process.returncode):
             raise _over(LIMITS.cpu_words(), request)
         return _read(answer, request)
@@ -135,7 +135,7 @@ def _answered(request: dict[str, Any], lease: Any) -> dict[str, Any]:
                     pipe.close()
 
 
-def _awaited(process: subprocess.Popen[str], request: dict[str, Any], lease: Any) -> str:
+def _await_process(process: subprocess.Popen[str], request: dict[str, Any], lease: Any) -> str:
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError):
         process.stdin.write(json.dumps(request) + "\n")

@@ -30,7 +30,7 @@ def output_path(data: Path, name: str) -> Path:
     return path_inside(data / root, inside, "outputs")
 
 
-def hidden(final: str, token: str) -> str:
+def build_hidden_path(final: str, token: str) -> str:
     """Where the file at `final` is written first; both are relative to the data folder."""
     path = Path(final)
     return str(path.with_name(f".{path.name}.{token}{SUFFIX}"))
@@ -38,7 +38,7 @@ def hidden(final: str, token: str) -> str:
 
 def write_table(data: Path, final: str, token: str, table: pa.Table) -> dict[str, str]:
     """Write a Parquet file that isn't shown yet; answers {final: temporary}."""
-    temporary = hidden(final, token)
+    temporary = build_hidden_path(final, token)
     path = output_path(data, temporary)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:

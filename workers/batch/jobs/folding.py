@@ -30,7 +30,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield Piece("ledger", {"since": since.isoformat(), "before": before.isoformat()})
 
 
-def opened(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: Surroundings) -> nullcontext[Work]:
     return nullcontext(work)
 
 

@@ -57,9 +57,9 @@ def file_bytes(data: Path) -> int:
     return (data / FILE).stat().st_size
 
 
-def measured(data: Path, sizes: RowSizes) -> Iterator[int]:
+def measure_rows(data: Path, sizes: RowSizes) -> Iterator[int]:
     """Add to the sizes what the rows take: how many were seen, after each of many short reads."""
-    with closing(_opened(data)) as database:
+    with closing(_open_database(data)) as database:
         for table in _tables(database):
             size = _size_of(_columns(database, table))
             after: Place | None = BEGINNING
@@ -69,11 +69,13 @@ def measured(data: Path, sizes: RowSizes) -> Iterator[int]:
                 yield len(rows)
 
 
-def deleted(data: Path, before_us: int, guarded: Callable[[], AbstractContextManager[None]]) -> Iterator[int]:
+def delete_rows(
+    data: Path, before_us: int, guarded: Callable[[], AbstractContextManager[None]]
+) -> Iterator[int]:
     """Delete older events but those in a kept range: how many, after each of many short transactions, each
     under the guard. The file's lock is waited for before: under the guard nobody should have to wait.
     """
-    with closing(_opened(data)) as database:
+    with closing(_open_database(data)) as database:
         for table in _tables(database):
             after: Place | None = BEGINNING
             while after is not None:
@@ -84,7 +86,7 @@ def deleted(data: Path, before_us: int, guarded: Callable[[], AbstractContextMan
 
 
 def _add(rows: Sequence[Row], sizes: RowSizes) -> None:
-    kept = _kept()
+    kept = _list_kept_ranges()
     for row in rows:
         if _is_kept(row, kept):
             sizes.retained_bytes += row[3]
@@ -95,7 +97,7 @@ def _add(rows: Sequence[Row], sizes: RowSizes) -> None:
 def _step(database: sqlite3.Connection, table: str, after: Place, before_us: int) -> tuple[int, Place | None]:
     """Of the next rows those that are due go; how many, and the last that was seen (None: it was the end)."""
     rows, last = _next_rows(database, table, after, "queue, id, time")
-    kept = _kept()
+    kept = _list_kept_ranges()
     due = [row[:2] for row in rows if row[2] < before_us and not _is_kept(row, kept)]
     database.executemany(f"DELETE FROM {table} WHERE queue = ? AND id = ?", due)
     return len(due), last
@@ -112,7 +114,7 @@ def _next_rows(
     return rows, rows[-1][:2] if len(rows) == STEP_ROWS else None
 
 
-def _kept() -> list[tuple[int, int, str]]:
+def _list_kept_ranges() -> list[tuple[int, int, str]]:
     ranges = Keep.objects.values_list("since", "until", "queue")
     return [(us(since), us(until), queue) for since, until, queue in ranges]
 
@@ -125,7 +127,7 @@ def _is_kept(row: Row, ranges: Sequence[tuple[int, int, str]]) -> bool:
 def _tables(database: sqlite3.Connection) -> list[str]:
     """Tables that the handler has made: another program's in the same file are left alone."""
     names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-    tables = [_quoted(name) for (name,) in names.fetchall()]
+    tables = [_quote_name(name) for (name,) in names.fetchall()]
     return [table for table in tables if _columns(database, table) >= COLUMNS]
 
 
@@ -135,14 +137,14 @@ def _columns(database: sqlite3.Connection, table: str) -> set[str]:
 
 def _size_of(columns: Iterable[str]) -> str:
     """The bytes of these columns of a row, in SQL; a number counts as many as it has digits."""
-    return " + ".join(f"coalesce(length(CAST({_quoted(name)} AS BLOB)), 0)" for name in sorted(columns))
+    return " + ".join(f"coalesce(length(CAST({_quote_name(name)} AS BLOB)), 0)" for name in sorted(columns))
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _opened(data: Path) -> sqlite3.Connection:
+def _open_database(data: Path) -> sqlite3.Connection:
     return sqlite3.connect(data / FILE, timeout=LOCK_SECONDS)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from workers.batch.jobs.job import Made, Piece, Surroundings
-from workers.batch.jobs.present_files import written_before
+from workers.batch.jobs.present_files import list_files_written_before
 from workers.history import extract_files
 from workers.lab.models import Experiment
 from workers.lab.series import folder_of
@@ -19,7 +19,7 @@ EXTRACTS, EXPERIMENTS = "extracts", "experiments"
 def pieces(where: Surroundings, extract_days: int, experiment_days: int) -> Iterator[Piece]:
     """One chunk for the files and one for the experiments, where any is due. 0 days: nothing ever is."""
     before = where.now - timedelta(days=extract_days)
-    if extract_days and written_before(before, extract_files.kept_files(where.data)):
+    if extract_days and list_files_written_before(before, extract_files.kept_files(where.data)):
         yield Piece(EXTRACTS, {"kind": EXTRACTS, "before": before.isoformat()})
     before = where.now - timedelta(days=experiment_days)
     if experiment_days and _due_experiments(before).exists():
@@ -33,7 +33,7 @@ def _due_experiments(before: datetime) -> QuerySet[Experiment]:
 
 def _delete_extracts(lease: Any) -> Made:
     before = datetime.fromisoformat(lease.content["before"])
-    due = written_before(before, extract_files.kept_files(lease.surroundings.data))
+    due = list_files_written_before(before, extract_files.kept_files(lease.surroundings.data))
     for path in due:
         with lease.guarded():
             path.unlink(missing_ok=True)

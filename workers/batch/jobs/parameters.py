@@ -31,7 +31,7 @@ class JobParameter:
             if self.default is ...:
                 raise BadInput(self.name, f"is missing: {self.help}.")
             return self.default
-        return self.check().of(value, self.name, end=".")
+        return self.check().validate(value, self.name, end=".")
 
     def check(self) -> checks.Check:
         """What it takes. A number may be given as text: commands and forms have nothing else."""
@@ -42,8 +42,8 @@ class JobParameter:
             "names": checks.Check("names separated by commas", _names),
             "text": checks.text(),
             "choice": checks.choice(self.choices, " or ".join(self.choices)),
-            "day": _within_events(checks.DAY),
-            "moment": _within_events(checks.TIMESTAMP),
+            "day": _limit_to_event_times(checks.DAY),
+            "moment": _limit_to_event_times(checks.TIMESTAMP),
         }[self.kind]
 
     def takes(self) -> str:
@@ -59,7 +59,7 @@ def read_parameters(job: str, declared: Iterable[JobParameter], values: Mapping[
     return {name: parameter.read(values.get(name)) for name, parameter in known.items()}
 
 
-def _within_events(check: checks.Check) -> checks.Check:
+def _limit_to_event_times(check: checks.Check) -> checks.Check:
     """The same, of the years that events may be of: a day before the first of all days is none, nor is one
     behind the last.
     """
@@ -73,7 +73,7 @@ def _within_events(check: checks.Check) -> checks.Check:
     return checks.Check(f"{check.takes}, from 1970 to 2199", read)
 
 
-_NAMED = checks.named(checks.NAME, "letters, digits, dot, - and _")
+_NAMED = checks.matching_text(checks.NAME, "letters, digits, dot, - and _")
 
 
 def _names(value: Any) -> list[str]:

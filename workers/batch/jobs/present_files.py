@@ -17,7 +17,7 @@ def bytes_in(folder: Path) -> int:
     return size_bytes
 
 
-def written_before(before: datetime, paths: Iterable[Path]) -> list[Path]:
+def list_files_written_before(before: datetime, paths: Iterable[Path]) -> list[Path]:
     """Those of these files that were written last before a time."""
     found = []
     for path in paths:

@@ -21,9 +21,9 @@ from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows, lab_retention, old_records
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
-from workers.batch.jobs.present_files import bytes_in, written_before
+from workers.batch.jobs.present_files import bytes_in, list_files_written_before
 from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts, training_sets
-from workers.history.days import named_days
+from workers.history.days import list_days
 from workers.models import Keep, LedgerEntry, Loop, Plan, Run
 from workers.placement import give_back
 from workers.placement.plans import OPEN
@@ -100,15 +100,15 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids; each once. What
     is both old and too large goes by its size: by its age a part of it might stay.
     """
-    found = {piece.identifier: piece for piece in [*_old(values, where), *_large(values, where)]}
-    yield from found.values()
-    yield from _handled_pieces(values, where)
+    pieces_by_id = {piece.identifier: piece for piece in [*_old(values, where), *_large(values, where)]}
+    yield from pieces_by_id.values()
+    yield from _plan_row_deletion(values, where)
 
 
 def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     """What is older than it may be."""
     yield from _archive_pieces(values["archive_days"], where)
-    yield from _training_pieces(values["archive_days"], where)
+    yield from _plan_training_deletion(values["archive_days"], where)
     for step in ("raw", *metric_files.STEPS):
         yield from _metric_pieces(step, values[f"{step}_days"], where)
     yield from _snapshot_pieces(values["snapshot_days"], where)
@@ -142,9 +142,11 @@ def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
 def _excess_partitions(
     sizes_bytes: Mapping[event_archive.Partition, int], most_megabytes: int, now: datetime
 ) -> list[event_archive.Partition]:
-    newest = newest_days((each.day for each in sizes_bytes), now)
+    newest = newest_days((partition.day for partition in sizes_bytes), now)
     return excess(
-        sizes_bytes, most_megabytes, lambda each: each.day in newest or is_retained(each.day, each.queue)
+        sizes_bytes,
+        most_megabytes,
+        lambda partition: partition.day in newest or is_retained(partition.day, partition.queue),
     )
 
 
@@ -163,16 +165,16 @@ def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T
     all the same, so that more of the other goes.
     """
     over = sum(sizes_bytes.values()) - most_megabytes * BYTES_PER_MEGABYTE
-    found: list[T] = []
+    surplus: list[T] = []
     if most_megabytes == FOREVER:
-        return found
+        return surplus
     for each, size_bytes in sizes_bytes.items():
         if over <= 0:
             break
         if not stays(each):
-            found.append(each)
+            surplus.append(each)
             over -= size_bytes
-    return found
+    return surplus
 
 
 def _many_entries(most: int, where: Surroundings) -> Iterator[Piece]:
@@ -189,7 +191,7 @@ def work(lease: Any) -> Made:
     return _WORK[lease.content["kind"]](lease)
 
 
-def opened(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: Surroundings) -> nullcontext[Work]:
     return nullcontext(work)
 
 
@@ -218,7 +220,7 @@ def _archive_piece(partition: event_archive.Partition, days: int) -> Piece:
     return Piece(f"archive/{partition.identifier}", content)
 
 
-def _training_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+def _plan_training_deletion(days: int, where: Surroundings) -> Iterator[Piece]:
     """Of archived events, and as long here as they are there."""
     before = cutoff(days, where.now)
     if days != FOREVER and _old_training(where.data, before):
@@ -238,7 +240,7 @@ def _metric_folder(step: str, where: Surroundings) -> Path:
 
 
 def _metric_days(step: str, where: Surroundings) -> list[str]:
-    return named_days(_metric_folder(step, where).glob("day=*"), ".parquet")
+    return list_days(_metric_folder(step, where).glob("day=*"), ".parquet")
 
 
 def _metric_piece(step: str, day: str) -> Piece:
@@ -307,7 +309,7 @@ def _record_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield Piece("records", {"kind": "records", "before": before.isoformat()})
 
 
-def _handled_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def _plan_row_deletion(values: Values, where: Surroundings) -> Iterator[Piece]:
     """One, whatever is due: to know that takes reading all rows, which its worker does."""
     days, most = values["handled_days"], values["handled_megabytes"]
     if (days == FOREVER and most == FOREVER) or not handled_rows.exists(where.data):
@@ -326,7 +328,7 @@ def _delete_archive(lease: Any) -> Made:
     oldest = cutoff(lease.content["days"], now).timestamp()
     due = [path for path in event_archive.parquet_files(folder) if path.stat().st_mtime < oldest]
     for batch in _batches(due, FILE_BATCH):
-        with _indexed(data / event_archive.ROOT) as index, lease.guarded():
+        with _open_index(data / event_archive.ROOT) as index, lease.guarded():
             # Asked again: somebody may have had a reason since the run was planned.
             if is_retained(day, queue):
                 break
@@ -339,7 +341,7 @@ def _delete_archive(lease: Any) -> Made:
 
 
 @contextmanager
-def _indexed(root: Path) -> Iterator[sqlite3.Connection | None]:
+def _open_index(root: Path) -> Iterator[sqlite3.Connection | None]:
     """The archive's index, its write lock held; None where there is none. Workers hold it while they write a
     file: who waits for it under the lease's guard has all loops wait, where the database is SQLite's.
     """
@@ -437,7 +439,7 @@ def _delete_plans(lease: Any) -> Made:
             if not ids:
                 return Made(deleted)
             # First: once the rows are gone nobody knows the keys. A lease needs no number before its own.
-            lease.surroundings.control.delete(*(keys.FENCE.of(f"plan:{number}") for number in ids))
+            lease.surroundings.control.delete(*(keys.FENCE.build(f"plan:{number}") for number in ids))
             Plan.objects.filter(pk__in=ids).delete()
             deleted += len(ids)
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
@@ -479,7 +481,7 @@ def _delete_loops(lease: Any) -> Made:
             ids = list(due_loops(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             if not ids:
                 return Made(deleted)
-            lease.surroundings.control.delete(*(keys.FENCE.of(f"loop:{number}") for number in ids))
+            lease.surroundings.control.delete(*(keys.FENCE.build(f"loop:{number}") for number in ids))
             Loop.objects.filter(pk__in=ids).delete()
             deleted += len(ids)
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
@@ -495,7 +497,7 @@ def _delete_handled(lease: Any) -> Made:
     if before_us <= handled_rows.LONG_AGO_US:
         return Made(0)
     rows = 0
-    for count in handled_rows.deleted(lease.surroundings.data, before_us, lease.guarded):
+    for count in handled_rows.delete_rows(lease.surroundings.data, before_us, lease.guarded):
         rows += count
         lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
     return Made(rows)
@@ -507,19 +509,19 @@ def _excess_handled_us(lease: Any) -> int:
     if most == FOREVER or handled_rows.file_bytes(data) <= most:
         return handled_rows.LONG_AGO_US
     sizes = handled_rows.RowSizes()
-    for _ in handled_rows.measured(data, sizes):
+    for _ in handled_rows.measure_rows(data, sizes):
         lease.check()
     return sizes.excess_before_us(most, lease.clock())
 
 
 def _old_comparisons(data: Path, before: datetime) -> list[Path]:
     """Files of comparisons that were made before that."""
-    return written_before(before, (data / stretch_counts.ROOT).glob("*/*.parquet"))
+    return list_files_written_before(before, (data / stretch_counts.ROOT).glob("*/*.parquet"))
 
 
 def _old_training(data: Path, before: datetime) -> list[Path]:
     """Sets to forecast by that were made before that; the newest two weeks of days are all that is read."""
-    return written_before(before, (data / training_sets.ROOT).glob("queue=*/day=*.parquet"))
+    return list_files_written_before(before, (data / training_sets.ROOT).glob("queue=*/day=*.parquet"))
 
 
 def due_alerts(before: datetime) -> QuerySet[Alert]:
@@ -551,7 +553,7 @@ def due_plans(before: datetime) -> QuerySet[Plan]:
     """
     by_loops = Plan.objects.filter(owner=None).exclude(law="").values("law", "kind")
     newest = by_loops.annotate(newest=Max("pk")).values_list("newest", flat=True)
-    restoring = [plan.pk for plan in give_back.restoring()]
+    restoring = [plan.pk for plan in give_back.list_restoring_plans()]
     due = Plan.objects.filter(ended_at__lt=before, undone_by__isnull=True).exclude(state__in=OPEN)
     due = due.exclude(pk__in=[*newest, *restoring]).exclude(undoes__in=restoring)
     for since, until in Keep.objects.values_list("since", "until"):

@@ -29,14 +29,14 @@ def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece 
     """The next rows of one day, after those that are spilled; None when there are none."""
     spilled = metric_files.last_spilled(where.data)
     # Two ids have the form ms-n. What the chunk before took may not be shown yet when the next is asked for.
-    begun = max([each for each in (spilled, after and after.split("_")[1]) if each], key=_order, default=None)
+    begun = max([when for when in (spilled, after and after.split("_")[1]) if when], key=_order, default=None)
     end = str(round((where.now.timestamp() - SETTLED_SECONDS) * 1000))
     pages = _pages(where.control, f"({begun}" if begun else "-", end, CHUNK_ROWS)
     ids = [entry_id.decode() for entries in pages for entry_id, _ in entries]
     if not ids:
         return None
     day = day_of(ids[0])
-    last = [each for each in ids if day_of(each) == day][-1]
+    last = [row_id for row_id in ids if day_of(row_id) == day][-1]
     return Piece(f"{ids[0]}_{last}", {"first": ids[0], "last": last, "day": day})
 
 
@@ -86,7 +86,7 @@ def day_of(entry_id: str) -> str:
     return datetime.fromtimestamp(int(entry_id.split("-")[0]) / 1000, UTC).date().isoformat()
 
 
-def opened(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: Surroundings) -> nullcontext[Work]:
     return nullcontext(work)
 
 

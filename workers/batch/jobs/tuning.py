@@ -28,7 +28,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
         yield Piece(f"loop={name}", {"loop": loops[name].pk, "days": values["days"]})
 
 
-def opened(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: Surroundings) -> nullcontext[Work]:
     return nullcontext(work)
 
 

@@ -52,7 +52,7 @@ class Delivery:
         rows = _row_numbers(self.first_row, self.first_row + self.events)
         return pc.coalesce(own, pc.binary_join_element_wise(self.block_id, rows, ":"))
 
-    def identified(self) -> pa.RecordBatch:
+    def fill_ids(self) -> pa.RecordBatch:
         """The rows with the id column filled."""
         return self.batch.set_column(self.batch.schema.get_field_index("id"), "id", self.ids())
 
@@ -64,4 +64,4 @@ class Delivery:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The events as dictionaries: `time` an aware datetime, `attributes` the JSON text or None."""
-        yield from self.identified().to_pylist()
+        yield from self.fill_ids().to_pylist()

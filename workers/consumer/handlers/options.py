@@ -14,30 +14,30 @@ class Options:
 
     def __init__(self, handler: str, document: Mapping[str, Any]) -> None:
         if not isinstance(document, Mapping):
-            raise BadInput(WHERE, f"takes an object, not {checks.shown(document)}.")
+            raise BadInput(WHERE, f"takes an object, not {checks.shorten_for_message(document)}.")
         self._handler = handler
         self._document = dict(document)
         self._known: set[str] = set()
 
     def number(self, name: str, default: float, minimum: float, maximum: float) -> float:
         """A finite number in [minimum, maximum]."""
-        return float(self._checked(name, self._take(name, default), checks.number(minimum, maximum)))
+        return float(self._check_option(name, self._take(name, default), checks.number(minimum, maximum)))
 
     def text(self, name: str, default: str | None = None) -> str:
         """A text that is not empty; required without a default."""
         value = self._take(name, default)
         if value is None:
             raise self._fault(name, f"is missing: the {self._handler} handler needs it.")
-        return str(self._checked(name, value, checks.text(blank=value == default)))
+        return str(self._check_option(name, value, checks.text(blank=value == default)))
 
     def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
         """One of the allowed words."""
-        return str(self._checked(name, self.text(name, default), checks.choice(sorted(allowed))))
+        return str(self._check_option(name, self.text(name, default), checks.choice(sorted(allowed))))
 
     def texts(self, name: str) -> dict[str, str]:
         """An object of texts, empty by default."""
         check = checks.mapping_of(checks.text(), "an object of texts")
-        return dict(self._checked(name, self._take(name, {}), check))
+        return dict(self._check_option(name, self._take(name, {}), check))
 
     def finish(self) -> None:
         """Refuse what no reading asked for."""
@@ -48,8 +48,8 @@ class Options:
         self._known.add(name)
         return self._document.get(name, default)
 
-    def _checked(self, name: str, value: Any, check: checks.Check) -> Any:
-        return check.of(value, f"{WHERE}.{name}", end=".")
+    def _check_option(self, name: str, value: Any, check: checks.Check) -> Any:
+        return check.validate(value, f"{WHERE}.{name}", end=".")
 
     def _fault(self, name: str, message: str) -> BadInput:
         return BadInput(f"{WHERE}.{name}", message)

@@ -26,7 +26,7 @@ def is_away(error: Exception) -> bool:
     return isinstance(error, OSError)
 
 
-def nothing_handled(blocks: int, error: Exception) -> Outcome:
+def fail_all_blocks(blocks: int, error: Exception) -> Outcome:
     """What a call answers: each of its blocks failed. Raises the error where the events may be to blame."""
     if not is_away(error):
         raise error

@@ -39,7 +39,7 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
-from workers.consumer.handlers.outage import nothing_handled
+from workers.consumer.handlers.outage import fail_all_blocks
 
 WAIT_FOR_LOCK_SECONDS = 20.0
 LEFTOVER_AGE_SECONDS = 86_400.0
@@ -51,7 +51,7 @@ def day_of(delivery: Delivery) -> str:
     return datetime.fromtimestamp(newest // 1_000_000, UTC).date().isoformat()
 
 
-def hidden(path: Path) -> Path:
+def build_hidden_path(path: Path) -> Path:
     """Where a file is written before it is shown; Spark and Arrow skip names that begin with a dot."""
     return path.with_name(f".{path.name}.tmp")
 
@@ -59,13 +59,13 @@ def hidden(path: Path) -> Path:
 def reveal(path: Path) -> None:
     """Show a written file. Somebody else may have done so already: then it is there, and that is fine."""
     try:
-        hidden(path).replace(path)
+        build_hidden_path(path).replace(path)
     except FileNotFoundError:
         if not path.exists():
             raise
 
 
-def _without(delivery: Delivery, known: Iterable[str]) -> list[Delivery]:
+def _remove_known_rows(delivery: Delivery, known: Iterable[str]) -> list[Delivery]:
     """What of a delivery is not written yet, given the keys that are. A separation of poison that ended half
     way has written parts of a block that comes again whole.
     """
@@ -94,11 +94,11 @@ class Parquet:
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         try:
-            return self._archived(deliveries)
+            return self._archive_deliveries(deliveries)
         except (sqlite3.Error, OSError) as error:
-            return nothing_handled(len(deliveries), error)
+            return fail_all_blocks(len(deliveries), error)
 
-    def _archived(self, deliveries: Sequence[Delivery]) -> Outcome:
+    def _archive_deliveries(self, deliveries: Sequence[Delivery]) -> Outcome:
         index = self._index = self._index or self._open()
         with index:
             # The write lock from the start: two workers holding the same block decide one after the other.
@@ -106,10 +106,10 @@ class Parquet:
             files: set[Path] = set()
             new: list[Delivery] = []
             for delivery in {d.key: d for d in deliveries}.values():
-                known = self._known(index, delivery.block_id)
+                known = self._find_archived_files(index, delivery.block_id)
                 files.update(known.values())
-                new += _without(delivery, known)
-            files.update(self._write(index, day, blocks) for day, blocks in self._by_day(new).items())
+                new += _remove_known_rows(delivery, known)
+            files.update(self._write(index, day, blocks) for day, blocks in self._group_by_day(new).items())
         for path in files:
             reveal(path)
         effects = sum(delivery.events for delivery in new)
@@ -131,8 +131,8 @@ class Parquet:
         name = hashlib.sha256(" ".join(sorted(d.key for d in blocks)).encode()).hexdigest()[:32]
         path = self.folder / f"day={day}" / f"{name}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        table = pa.Table.from_batches([delivery.identified() for delivery in blocks])
-        with hidden(path).open("wb") as file:
+        table = pa.Table.from_batches([delivery.fill_ids() for delivery in blocks])
+        with build_hidden_path(path).open("wb") as file:
             pq.write_table(table, file, compression=self.compression)
             file.flush()
             os.fsync(file.fileno())
@@ -140,7 +140,7 @@ class Parquet:
         index.executemany("INSERT INTO blocks VALUES (?, ?, ?)", rows)
         return path
 
-    def _known(self, index: sqlite3.Connection, block_id: str) -> dict[str, Path]:
+    def _find_archived_files(self, index: sqlite3.Connection, block_id: str) -> dict[str, Path]:
         """What the index has of a block: the key of the whole, or those of its parts, and their files."""
         query = "SELECT block, file FROM blocks WHERE queue = ? AND (block = ? OR block >= ? AND block < ?)"
         found = index.execute(query, [self.folder.name, block_id, f"{block_id}:", f"{block_id};"])
@@ -150,7 +150,7 @@ class Parquet:
         return str(path.relative_to(self.root))
 
     @staticmethod
-    def _by_day(deliveries: list[Delivery]) -> dict[str, list[Delivery]]:
+    def _group_by_day(deliveries: list[Delivery]) -> dict[str, list[Delivery]]:
         days: dict[str, list[Delivery]] = {}
         for delivery in deliveries:
             days.setdefault(day_of(delivery), []).append(delivery)

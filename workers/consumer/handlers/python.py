@@ -25,14 +25,14 @@ def load_callable(path: str) -> Callable[[Any], Any]:
     if not module_name:
         raise BadInput("handler", f"python:{path} names no module; write python:package.module.name.")
     try:
-        found = getattr(importlib.import_module(module_name), name)
+        attribute = getattr(importlib.import_module(module_name), name)
     except AttributeError:
         raise BadInput("handler", f"python:{path}: module {module_name} has no {name}.") from None
     except Exception as error:  # importing runs the module's own code, which may raise anything
         raise BadInput("handler", f"python:{path}: importing {module_name} failed: {error!r}.") from error
-    if not callable(found):
-        raise BadInput("handler", f"python:{path} is not callable but a {type(found).__name__}.")
-    return found  # type: ignore[no-any-return]
+    if not callable(attribute):
+        raise BadInput("handler", f"python:{path} is not callable but a {type(attribute).__name__}.")
+    return attribute  # type: ignore[no-any-return]
 
 
 class Python:
@@ -48,12 +48,12 @@ class Python:
         if self.takes == "events":
             events = [event for delivery in deliveries for event in delivery.rows()]
             done = self._outcome(self._call(events), len(events))
-            return replace(done, failures=_failed_at(range(len(deliveries)), done))
+            return replace(done, failures=_fail_rows(range(len(deliveries)), done))
         outcome = Outcome()
         failures: list[Failure] = []
         for place, delivery in enumerate(deliveries):
             done = self._outcome(self._call(delivery), delivery.events)
-            failures += _failed_at([place], done)
+            failures += _fail_rows([place], done)
             completion = (time.monotonic(), done.effects + done.duplicates)
             outcome = outcome.plus(replace(done, completions=(completion,)))
         return replace(outcome, failures=tuple(failures))
@@ -63,6 +63,6 @@ class Python:
         return answer if isinstance(answer, Outcome) else Outcome(effects=events)
 
 
-def _failed_at(places: Iterable[int], done: Outcome) -> tuple[Failure, ...]:
+def _fail_rows(places: Iterable[int], done: Outcome) -> tuple[Failure, ...]:
     """What a callable says has failed is all that it was given: it knows no places among the blocks."""
     return tuple(replace(done.failures[0], block=place) for place in places if done.failures)

@@ -41,9 +41,9 @@ def build(name: str, options: Mapping[str, Any], place: Place) -> Handler:
 
 def handler_for(queue: str, name: str, options: Mapping[str, Any], data: Path) -> Handler:
     """The same, kept for the life of the process, for its connections; changed options make a new one."""
-    return _kept(queue, name, json.dumps(options, sort_keys=True), data)
+    return _load_handler(queue, name, json.dumps(options, sort_keys=True), data)
 
 
 @lru_cache(maxsize=64)
-def _kept(queue: str, name: str, options: str, data: Path) -> Handler:
+def _load_handler(queue: str, name: str, options: str, data: Path) -> Handler:
     return build(name, json.loads(options), Place(queue, data))

@@ -27,7 +27,7 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
-from workers.consumer.handlers.outage import nothing_handled
+from workers.consumer.handlers.outage import fail_all_blocks
 from workers.host import egress
 
 COLUMNS = ("time", "type", "source", "key", "value", "attributes")
@@ -115,7 +115,7 @@ class PostgresStore:
 
     def insert(self, queue: str, columns: list[list[Any]]) -> int:
         with self._never_left_busy():
-            database = self._connected()
+            database = self._open_connection()
             with database.transaction(), closing(database.cursor()) as cursor:
                 cursor.execute(
                     f"INSERT INTO {self._table} SELECT %s, r.id, to_timestamp(r.us / 1e6), "
@@ -151,7 +151,7 @@ class PostgresStore:
                 self.close()
             raise
 
-    def _connected(self) -> psycopg.Connection:
+    def _open_connection(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
             try:
@@ -212,7 +212,7 @@ class Sql:
         try:
             inserted = self._store.insert(self.queue, columns)
         except (psycopg.Error, sqlite3.Error, OSError) as error:
-            return nothing_handled(len(deliveries), error)
+            return fail_all_blocks(len(deliveries), error)
         return Outcome(effects=inserted, duplicates=len(columns[0]) - inserted)
 
     def close(self) -> None:

@@ -118,8 +118,8 @@ def connect(url: str, addresses_of: Callable[..., list[str]] = egress.addresses_
                 _check_socket(host)
                 allowed.append((host, port, ""))
             else:
-                found = addresses_of(hostaddr or host, port, ports=frozenset({PORT}))
-                allowed += [(host or address, port, address) for address in found]
+                resolved = addresses_of(hostaddr or host, port, ports=frozenset({PORT}))
+                allowed += [(host or address, port, address) for address in resolved]
         except egress.AddressRefused as error:
             refused.append(error)
     if not allowed:
@@ -163,9 +163,9 @@ def _servers_of(parameters: Mapping[str, str]) -> list[tuple[str, str, int]]:
     hosts, addresses, ports = (parameters.get(key, "").split(",") for key in ("host", "hostaddr", "port"))
     count = max(len(hosts), len(addresses))
     ports = ports * count if len(ports) == 1 else ports
-    if any(len(each) not in (count, 1) for each in (hosts, addresses, ports)):
+    if any(len(values) not in (count, 1) for values in (hosts, addresses, ports)):
         raise psycopg.OperationalError(UNREADABLE)
-    hosts, addresses = (each if len(each) == count else each * count for each in (hosts, addresses))
+    hosts, addresses = (values if len(values) == count else values * count for values in (hosts, addresses))
     try:
         return [
             (host, address, int(port or PORT))

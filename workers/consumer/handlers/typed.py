@@ -6,7 +6,7 @@ from typing import Any
 
 from workers.consumer.handlers import sql_address
 from workers.host import own_code
-from workers.host.shown_address import HIDDEN, shown_address
+from workers.host.shown_address import HIDDEN, mask_address
 
 PYTHON = "python:"
 PLAIN = frozenset({"table", "takes", "per", "distribution", "compression"})  # texts that are no secret
@@ -22,14 +22,14 @@ def check(handler: str, options: Any, data: Path) -> None:
         sql_address.check_typed(options["url"], data)
 
 
-def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+def remove_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options for the audit: of an address its host, of what may be a secret the name alone."""
-    return {name: _shown(name, value) for name, value in options.items()}
+    return {name: _mask_option(name, value) for name, value in options.items()}
 
 
-def _shown(name: str, value: Any) -> Any:
+def _mask_option(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict.fromkeys(value, HIDDEN)
     if not isinstance(value, str) or name in PLAIN or name.endswith("_environment"):
         return HIDDEN if isinstance(value, list) else value
-    return shown_address(value) if name == "url" else HIDDEN
+    return mask_address(value) if name == "url" else HIDDEN

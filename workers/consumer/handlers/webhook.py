@@ -82,7 +82,7 @@ class Webhook:
     ) -> None:
         self._monotonic = monotonic
         self.queue = place.queue
-        self.url = self._checked_url(options.text("url"))
+        self.url = self._validate_url(options.text("url"))
         # What an error says of it: the rest of an address may be a secret, and dead letters are read by many.
         self._host = urlsplit(self.url).hostname
         timeout_seconds = options.number("timeout_seconds", 10.0, 0.1, 600.0)
@@ -148,7 +148,7 @@ class Webhook:
         return min(float(checks.digits(told) or 0), LONGEST_RETRY_AFTER_SECONDS)
 
     @staticmethod
-    def _checked_url(url: str) -> str:
+    def _validate_url(url: str) -> str:
         egress.check_url(url, "handler_options.url")
         return url
 

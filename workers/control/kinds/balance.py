@@ -7,7 +7,7 @@ from typing import Any
 from controllers.flow.balance import LAW
 from controllers.flow.prediction import of_balance
 from controllers.framework.sensed import Counters, Sensed
-from workers.control.parts.applications import application, measured, per_application
+from workers.control.parts.applications import application, check_measurement, list_application_targets
 from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import Present
 from workers.documents.pipeline import ReplicaStatus
@@ -43,9 +43,9 @@ def sensor(
         "events_per_second": found.in_per_second if found else None,
         "utilisation": max((row.utilisation for row in rows.values()), default=None),
         "incomparable": _incomparable(rows),
-        "starved": _starved(rows, found.in_per_second if found else None),
+        "starved": _list_starved_replicas(rows, found.in_per_second if found else None),
     }
-    return Sensed(observation, measured(target, snapshot, now_seconds), {})
+    return Sensed(observation, check_measurement(target, snapshot, now_seconds), {})
 
 
 def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, ReplicaStatus]:
@@ -63,7 +63,7 @@ def _incomparable(rows: Mapping[str, ReplicaStatus]) -> str | None:
     return None
 
 
-def _starved(rows: Mapping[str, ReplicaStatus], events_per_second: float | None) -> str | None:
+def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second: float | None) -> str | None:
     """A dispatch leaves no piece for so small a share: the replica gets a whole one now and then, and is
     silent for longer than the status goes back.
     """
@@ -102,7 +102,7 @@ def share(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 def targets(present: Present) -> Targets:
     """Each application at work."""
-    return per_application(LAW.name, present)
+    return list_application_targets(LAW.name, present)
 
 
 KIND = LoopKind(

@@ -43,14 +43,14 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
     of attached plants explore each by itself.
     """
     if "plant" in target:
-        return _sensed_elsewhere(target, snapshot, before, now_seconds)
+        return _observe_attached(target, snapshot, before, now_seconds)
     row = snapshot.hosts.get(target.get("host", ""))
     done = (row.done if row else None) or PoolWork()
     loops = [loop for loop in snapshot.loops.values() if loop.law == LAW.name and "host" in loop.target]
     observation = {
         "threads": row.slots if row else 0,
-        **_since(before, done, {"pid": row.pid if row else None}),
-        **_if_known(
+        **_select_samples(before, done, {"pid": row.pid if row else None}),
+        **_list_optional_inputs(
             epoch=_newest(loops, target),
             mean_threads=_mean_threads(loops, target, snapshot),
             trouble=(row.trouble or None) if row else None,
@@ -58,29 +58,29 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
     }
     # Of a host that is silent for a time nothing is new when it is heard again: its samples were taken.
     kept = _counters(done, {"pid": row.pid}) if row else dict(before or {})
-    return Sensed(observation, measured(target, snapshot, row, now_seconds), kept)
+    return Sensed(observation, check_measurement(target, snapshot, row, now_seconds), kept)
 
 
-def _sensed_elsewhere(
+def _observe_attached(
     target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    pool = attached_pools.seen_pool(target, snapshot)
+    pool = attached_pools.find_pool(target, snapshot)
     done = pool.row.completions.get(target["operator"]) if pool else None
     life = {"since": done.since if done else None}
     observation = {
         "threads": pool.tasks if pool else 0,
-        **_since(before, done or PoolWork(), life),
-        **_if_known(trouble=_why_not_fewer(target, pool)),
+        **_select_samples(before, done or PoolWork(), life),
+        **_list_optional_inputs(trouble=_explain_no_decrease(target, pool)),
     }
     if pool and pool.ends_idle:
         observation["ends_idle"] = True
-    seen = attached_pools.measured(LAW.name, target, snapshot, now_seconds)
+    seen = attached_pools.check_measurement(LAW.name, target, snapshot, now_seconds)
     if seen.invalid is None and done is None:
         seen = Measured(seen.age_seconds, idle=f"no completion of {target['operator']} is heard of")
     return Sensed(observation, seen, _counters(done, life) if done else dict(before or {}))
 
 
-def _why_not_fewer(target: Document, pool: attached_pools.SeenPool | None) -> str | None:
+def _explain_no_decrease(target: Document, pool: attached_pools.SeenPool | None) -> str | None:
     order = pool.row.orders.get(target["operator"]) if pool else None
     is_less = pool is not None and order is not None and order.tasks < pool.tasks
     return "only idle processes end" if is_less and pool is not None and pool.ends_idle else None
@@ -91,7 +91,7 @@ def _counters(done: PoolWork, life: Document) -> dict[str, float]:
     return {key: value for key, value in counters.items() if value is not None}
 
 
-def _since(before: Counters | None, done: PoolWork, life: Document) -> dict[str, Any]:
+def _select_samples(before: Counters | None, done: PoolWork, life: Document) -> dict[str, Any]:
     """The samples since, as far as they are of the present size of the pool and not too many to be kept.
     life: what has another value where the pool is another one."""
     seq, full_seconds, recent = done.seq or 0, done.full_seconds or 0.0, done.recent_seconds
@@ -109,7 +109,7 @@ def _newest(loops: list[LoopStatus], target: Document) -> int | None:
     """The newest exploration of another host that is steered, too."""
     others = [loop for loop in loops if not _is_of(loop, target) and loop.mode == Loop.Mode.AUTO]
     epochs = [loop.terms.get("epoch") for loop in others]
-    return max((each for each in epochs if each is not None), default=None)
+    return max((epoch for epoch in epochs if epoch is not None), default=None)
 
 
 def _mean_threads(loops: list[LoopStatus], target: Document, snapshot: Snapshot) -> float | None:
@@ -124,7 +124,7 @@ def _is_of(loop: LoopStatus, target: Document) -> bool:
     return bool(loop.target.get("host") == target.get("host"))
 
 
-def _if_known(**values: Any) -> dict[str, Any]:
+def _list_optional_inputs(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -140,7 +140,7 @@ def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
 
 
 def _readings_elsewhere(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
-    pool = attached_pools.seen_pool(target, snapshot)
+    pool = attached_pools.find_pool(target, snapshot)
     if pool is None:
         return None
     done = pool.row.completions.get(target["operator"])
@@ -148,7 +148,9 @@ def _readings_elsewhere(target: Document, snapshot: Snapshot) -> dict[str, Any] 
     return {"throughput_per_second": per_second, "threads": pool.tasks, "node_state": None}
 
 
-def measured(target: Document, snapshot: Snapshot, row: HostStatus | None, now_seconds: float) -> Measured:
+def check_measurement(
+    target: Document, snapshot: Snapshot, row: HostStatus | None, now_seconds: float
+) -> Measured:
     """The age of the host's report; and why it is invalid."""
     at_seconds, host = snapshot.at, target.get("host")
     age = None if at_seconds is None else abs(now_seconds - at_seconds)
@@ -181,7 +183,7 @@ def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 def targets(present: Present) -> Targets:
     """Each worker host of role jobs that reports, and each pool of an attached plant that says completions,
     from the size that it has."""
-    found = {
+    starts = {
         f"{LAW.name}/{name}": _start(name, report.slots)
         for name, report in present.hosts.items()
         if report.role == ROLE
@@ -192,7 +194,7 @@ def targets(present: Present) -> Targets:
             LAW.name, present, lambda kind: kind.completes
         )
     }
-    return Targets({**found, **elsewhere}, f"its worker host does not report, or {attached_pools.GONE}")
+    return Targets({**starts, **elsewhere}, f"its worker host does not report, or {attached_pools.GONE}")
 
 
 def _start(host: str, slots: int) -> LoopStart:
@@ -203,10 +205,10 @@ def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Pres
     """In the range that all loops of such a plant begin with."""
     pool = attached_pools.pool_of(plant, operator, present)
     usual_most = kind.pace.maximum if kind.pace else MOST_PROCESSES
-    found = _values(pool.tasks if pool else 1, *attached_pools.limits(pool, usual_most))
+    values = _values(pool.tasks if pool else 1, *attached_pools.limits(pool, usual_most))
     patience = max(1, int(PATIENT_SHARE * kind.patience.fewer_seconds / INTERVAL_SECONDS))
-    found["parameters"]["patience"] = patience
-    return attached_pools.start_of(plant, operator, **found, interval_seconds=INTERVAL_SECONDS)
+    values["parameters"]["patience"] = patience
+    return attached_pools.start_of(plant, operator, **values, interval_seconds=INTERVAL_SECONDS)
 
 
 def _values(slots: int, least: int, most: int) -> dict[str, Any]:

@@ -10,7 +10,12 @@ from controllers.framework import guard
 from controllers.framework.sensed import Counters, Sensed, since
 from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
-from workers.control.parts.applications import application, is_idle, measured, per_application
+from workers.control.parts.applications import (
+    application,
+    check_measurement,
+    is_idle,
+    list_application_targets,
+)
 from workers.control.parts.kind import MEBIBYTES, Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import Present
 from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
@@ -38,24 +43,26 @@ def sensor(
 ) -> Sensed:
     """{measured: free bytes of the result queue, applied: events dispatched in one interval, lately}."""
     row = application(target, snapshot)
-    admitted, said_at = row.admitted_events if row else None, _said_at(snapshot)
+    admitted, said_at = row.admitted_events if row else None, _read_status_time(snapshot)
     counters: dict[str, float] = {}
     if admitted is not None and said_at is not None:
         counters = {"admitted_events": admitted, "said_at": said_at}
     observation = {
         "measured": (row.result_queue.free_bytes if row else None) or 0,
-        "applied": _admitted(before or {}, counters),
+        "applied": _compute_admitted(before or {}, counters),
     }
-    return Sensed(observation, measured(target, snapshot, now_seconds), {**(before or {}), **counters})
+    return Sensed(
+        observation, check_measurement(target, snapshot, now_seconds), {**(before or {}), **counters}
+    )
 
 
-def _said_at(snapshot: Snapshot) -> float | None:
+def _read_status_time(snapshot: Snapshot) -> float | None:
     """When the pipeline said what the snapshot has of it, s since 1970."""
     age_seconds = snapshot.pipeline.age_seconds
     return None if snapshot.at is None or age_seconds is None else snapshot.at - age_seconds
 
 
-def _admitted(before: Counters, now: Counters) -> float | None:
+def _compute_admitted(before: Counters, now: Counters) -> float | None:
     """Events of an interval, out of those since the observation before, however long ago that was: a tick may
     be left out, or come early. None where the pipeline has said nothing new, or was not heard for long.
     """
@@ -81,7 +88,7 @@ def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """
     rate = entry.action["admit"] / loop.interval_seconds
     changes = {"admit_events_per_second": rate, "reserve_bytes": float(entry.parameters["setpoint"])}
-    plant.steer_pipeline(loop.target["application"], {**changes, **_lasting(entry, loop)})
+    plant.steer_pipeline(loop.target["application"], {**changes, **_is_latched(entry, loop)})
 
 
 def keep_admission(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
@@ -91,16 +98,16 @@ def keep_admission(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     law = (entry.state_before or {}).get("law") or {}
     if entry.limited_by in guard.UNASKED or law.get("limit") is None:
         return
-    plant.steer_pipeline(loop.target["application"], _lasting(entry, loop))
+    plant.steer_pipeline(loop.target["application"], _is_latched(entry, loop))
 
 
-def _lasting(entry: LedgerEntry, loop: Loop) -> dict[str, float]:
+def _is_latched(entry: LedgerEntry, loop: Loop) -> dict[str, float]:
     return {"admit_until_seconds": entry.at.timestamp() + LASTING_INTERVALS * loop.interval_seconds}
 
 
 def targets(present: Present) -> Targets:
     """Each application at work."""
-    return per_application(LAW.name, present)
+    return list_application_targets(LAW.name, present)
 
 
 def load(observed: Sequence[Observed]) -> Floats:

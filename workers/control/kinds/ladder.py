@@ -24,12 +24,12 @@ from controllers.shedding.ladder import LAW, allows, level
 from queues.errors import BadInput
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts import plant_ladder
-from workers.control.parts.budgets import budgets, observed
+from workers.control.parts.budgets import budgets, observe_budgets
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.present import Present
 from workers.documents.loops import LoopStatus
-from workers.documents.parts import CONSUMERS, settling
+from workers.documents.parts import CONSUMERS, find_settling
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
@@ -51,45 +51,49 @@ Document = Mapping[str, Any]
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
     """{demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
     if "plant" in target:
-        return plant_ladder.sensed(target, snapshot, now_seconds)
+        return plant_ladder.observe_plant(target, snapshot, now_seconds)
     name = str(target.get("queue"))
     row = snapshot.queues.get(name, UNKNOWN)
     came = row.in_per_second or 0.0
-    demand = came + _held_back(name, snapshot)
+    demand = came + _compute_held_back(name, snapshot)
     observation = {
         "demand_per_second": round(demand, 3),
         "came_per_second": round(came, 3),
         # Where nothing comes nothing is measured: then what is offered is taken to be within capacity.
         "capacity_per_second": round(_capacity(name, row, came or demand, snapshot), 3),
         "backlog_seconds": _late_seconds(row),
-        "saturated": saturated(name, row, snapshot),
+        "saturated": find_exhausted_levels(name, row, snapshot),
         **_budgets(name, snapshot),
     }
-    return Sensed(observation, _measured(name, row, snapshot, now_seconds), {})
+    return Sensed(observation, _check_measurement(name, row, snapshot, now_seconds), {})
 
 
 def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
     """What objectives leave to throttle this queue, and to shed of what it feeds."""
     readers = {name for name, row in snapshot.pipeline.applications.items() if queue in row.queues}
-    return observed(budgets("throttle", snapshot, {queue}, ()), budgets("shed", snapshot, {queue}, readers))
+    return observe_budgets(
+        budgets("throttle", snapshot, {queue}, ()), budgets("shed", snapshot, {queue}, readers)
+    )
 
 
-def _held_back(queue: str, snapshot: Snapshot) -> float:
+def _compute_held_back(queue: str, snapshot: Snapshot) -> float:
     """What those offer beyond what comes who were asked to wait lately, events/s; advice asks nobody."""
-    closed = ladder_level.closed_share(queue, snapshot)
+    closed = ladder_level.compute_closed_share(queue, snapshot)
     if closed >= 1.0:
         return 0.0  # a hand has closed it: what would come is not known
-    return _over_http(queue, snapshot) * closed / (1 - min(0.99, closed))
+    return _compute_http_rate(queue, snapshot) * closed / (1 - min(0.99, closed))
 
 
-def _over_http(queue: str, snapshot: Snapshot) -> float:
+def _compute_http_rate(queue: str, snapshot: Snapshot) -> float:
     producer = snapshot.producers.get(THROTTLED_PRODUCER)
     return float((producer.queues.get(queue) if producer else None) or 0.0)
 
 
 def _capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
     if row.kind == "pipeline":
-        used = [OperatorLoad(each, snapshot).utilisation() for each in applications(name, snapshot)]
+        used = [
+            OperatorLoad(application, snapshot).utilisation() for application in applications(name, snapshot)
+        ]
         return came * FULL / max([LEAST_UTILISATION, *used])
     out = row.out_per_second or 0.0
     if _late_seconds(row) > AT_CAPACITY_SECONDS:
@@ -104,7 +108,7 @@ def _late_seconds(row: QueueStatus) -> float:
     """How far behind: no longer than the oldest event has waited (a rate says little where little leaves),
     nor than what waits takes at the present rate (one event may wait for its next try).
     """
-    known = [each for each in (row.wait_seconds, row.clearing_seconds) if each is not None]
+    known = [seconds for seconds in (row.wait_seconds, row.clearing_seconds) if seconds is not None]
     return min(known, default=0.0)
 
 
@@ -113,22 +117,24 @@ def applications(queue: str, snapshot: Snapshot) -> list[ApplicationStatus]:
     return [row for row in snapshot.pipeline.applications.values() if queue in row.queues]
 
 
-def saturated(name: str, row: QueueStatus, snapshot: Snapshot) -> dict[str, bool]:
+def find_exhausted_levels(name: str, row: QueueStatus, snapshot: Snapshot) -> dict[str, bool]:
     """Level → whether its loops can do no more: nothing to move, all in use, or nobody lets them act."""
     return {
-        "rebalance": _all_idle("rebalance", snapshot),
-        "workers": _no_more_workers(name, row, snapshot),
-        "nodes": _all_idle("nodes", snapshot) or _all_in_use(snapshot),
-        "throttle": not _over_http(name, snapshot),  # nobody there can be asked to wait
+        "rebalance": _are_all_idle("rebalance", snapshot),
+        "workers": _explain_no_more_workers(name, row, snapshot),
+        "nodes": _are_all_idle("nodes", snapshot) or _are_all_in_use(snapshot),
+        "throttle": not _compute_http_rate(name, snapshot),  # nobody there can be asked to wait
         "shed": False,
     }
 
 
-def _everything(target: Document) -> bool:
+def _list_all_inputs(target: Document) -> bool:
     return True
 
 
-def _all_idle(level: str, snapshot: Snapshot, helps: Callable[[Document], bool] = _everything) -> bool:
+def _are_all_idle(
+    level: str, snapshot: Snapshot, helps: Callable[[Document], bool] = _list_all_inputs
+) -> bool:
     """Whether the loops of a level have nothing to do; only those whose target helps."""
     rows = snapshot.loops.values()
     return all(_idle(row, snapshot) for row in rows if _is_of(row, level) and helps(row.target))
@@ -149,32 +155,34 @@ def _idle(row: LoopStatus, snapshot: Snapshot) -> bool:
     return not acted and not any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
 
 
-def _all_in_use(snapshot: Snapshot) -> bool:
+def _are_all_in_use(snapshot: Snapshot) -> bool:
     return snapshot.totals.nodes_in_use == snapshot.totals.nodes
 
 
-def _no_more_workers(name: str, row: QueueStatus, snapshot: Snapshot) -> bool:
+def _explain_no_more_workers(name: str, row: QueueStatus, snapshot: Snapshot) -> bool:
     if row.kind == "pipeline":
         applications = snapshot.pipeline.applications
         ours = {each for each, application in applications.items() if name in application.queues}
-        return _all_idle("workers", snapshot, lambda target: target.get("application") in ours)
+        return _are_all_idle("workers", snapshot, lambda target: target.get("application") in ours)
     totals = snapshot.totals
     if (totals.workers_busy or 0) >= (totals.worker_slots or 0):
-        return _all_idle("workers", snapshot, lambda target: "host" in target)
-    return _all_idle("workers", snapshot, lambda target: target.get("queue") == name)
+        return _are_all_idle("workers", snapshot, lambda target: "host" in target)
+    return _are_all_idle("workers", snapshot, lambda target: target.get("queue") == name)
 
 
-def _measured(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: float) -> Measured:
+def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: float) -> Measured:
     at_seconds = snapshot.at
     if at_seconds is None or name not in snapshot.queues:
         return Measured(None, f"queue {name} is not in the snapshot")
     age = abs(now_seconds - at_seconds)
     if row.in_per_second is None:
         return Measured(age, f"what comes to {name} is not measured yet")
-    if (part := settling(snapshot.parts, [CONSUMERS[row.kind]] if row.kind in CONSUMERS else [])) is not None:
+    if (
+        part := find_settling(snapshot.parts, [CONSUMERS[row.kind]] if row.kind in CONSUMERS else [])
+    ) is not None:
         # What waits since the start says nothing of the demand, and is worked off.
         return Measured(age, idle=f"{part} has just started")
-    silent = [each for each in applications(name, snapshot) if each.state != "running"]
+    silent = [application for application in applications(name, snapshot) if application.state != "running"]
     if row.kind == "pipeline" and silent and silent[0].state == "stopped":
         return Measured(age, idle=f"an application that reads {name} is stopped by a person")
     if row.kind == "pipeline" and silent:
@@ -182,7 +190,7 @@ def _measured(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: floa
     if row.kind == "jobs" and row.out_per_second is None:
         return Measured(age, f"what {name} handles is not measured yet")
     if row.kind == "jobs" and not snapshot.totals.worker_slots:
-        why = stopped.why_no_slots(snapshot)
+        why = stopped.explain_no_slots(snapshot)
         return Measured(age, idle=f"{why}: what {name} could handle is not known")
     return Measured(age)
 
@@ -222,9 +230,9 @@ def _throttle(rung: int, closed_share: float, loop: Loop, plant: Plant) -> None:
 def targets(present: Present) -> Targets:
     """Each queue, and each attached plant."""
     topology = present.topology
-    found = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
+    starts = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
     elsewhere = plant_ladder.starts(LAW.name, present)
-    return Targets({**found, **elsewhere}, f"revision {topology.revision}, or its plant is gone")
+    return Targets({**starts, **elsewhere}, f"revision {topology.revision}, or its plant is gone")
 
 
 def _level_of(action: Document) -> float:
@@ -236,7 +244,7 @@ def _words(action: Document) -> str:
     return f"enabled {level(rung)}" if rung else "disabled all levels"
 
 
-def _engaged(row: LoopStatus) -> str:
+def _is_engaged(row: LoopStatus) -> str:
     of = row.target.get("queue") or row.target.get("plant")
     return f"the remedy ladder of {of} has enabled {level(int(row.actuator or 0))}"
 
@@ -273,7 +281,7 @@ KIND = LoopKind(
         amount=_level_of,
         past=_words,
         brief=_words,
-        engaged=_engaged,
+        engaged=_is_engaged,
     ),
     scenario="ladder",
 )

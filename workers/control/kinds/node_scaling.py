@@ -8,7 +8,7 @@ from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.points import move_points, propose, whole_plant
 from workers.control.parts.present import Present
 from workers.models import Loop
-from workers.placement.declined import declined
+from workers.placement.declined import list_declined
 from workers.placement.plant_sensors import node_scaling, readings
 
 
@@ -33,7 +33,7 @@ KIND = LoopKind(
     readings=readings,
     actuator=move_points,
     proposer=propose,
-    recall=declined,
+    recall=list_declined,
     targets=targets,
     interval_seconds=60,
     # It advises until a person trusts it: a released node is a plan's work, and nobody waits for it.

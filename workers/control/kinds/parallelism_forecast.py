@@ -40,14 +40,14 @@ def sensor(
     if operator is None:
         gone = f"the application has no operator {target['operator']}"
         return Sensed(nothing, Measured(measured.age_seconds, gone), {})
-    why, missed = _missed(target, snapshot, topology, operator)
+    why, missed = _compute_missed(target, snapshot, topology, operator)
     if missed is None:
         return Sensed(nothing, Measured(measured.age_seconds, idle=why), {})
     seen = {"missed": missed, "current": min(operator.parallelism, CORES), "first": 1}
     return Sensed(seen, measured, {})
 
 
-def _missed(
+def _compute_missed(
     target: Mapping[str, Any],
     snapshot: Snapshot,
     topology: MeasuredTopology,
@@ -60,7 +60,7 @@ def _missed(
         return f"{operator.name} was not measured", None
     expected = ahead(target, snapshot, rate)
     if expected is None:
-        return _why_no_forecast(target, snapshot), None
+        return _explain_no_forecast(target, snapshot), None
     mean, deviation = (np.asarray(each) for each in expected)
     if is_rejected(mean, deviation, MOST_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
@@ -70,7 +70,7 @@ def _missed(
     return "", missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
 
 
-def _why_no_forecast(target: Mapping[str, Any], snapshot: Snapshot) -> str:
+def _explain_no_forecast(target: Mapping[str, Any], snapshot: Snapshot) -> str:
     row = snapshot.forecasts.get(target["application"])
     return (row.refused if row else None) or "there is no forecast yet, or no arrivals"
 
@@ -97,12 +97,12 @@ def set_operator(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 def targets(present: Present) -> Targets:
     """Each operator of each application at work."""
-    found = {
+    starts = {
         f"{LAW.name}/{name}/{operator}": LoopStart({"application": name, "operator": operator})
         for name in present.applications
         for operator in _operators(name, present)
     }
-    return Targets(found, GONE)
+    return Targets(starts, GONE)
 
 
 def _operators(name: str, present: Present) -> Iterable[str]:

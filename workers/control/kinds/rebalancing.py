@@ -9,7 +9,7 @@ from controllers.rebalancing.law import LAW
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.points import move_points, propose, whole_plant
 from workers.control.parts.present import Present
-from workers.placement.plant_sensors import readings, rebalancing
+from workers.placement.plant_sensors import observe_rebalancing, readings
 
 
 def targets(present: Present) -> Targets:
@@ -21,7 +21,7 @@ def _points(action: Mapping[str, Any]) -> int:
     return sum(move["points"] for move in action.get("moves", ()))
 
 
-def _moved(action: Mapping[str, Any]) -> str:
+def _list_moved_queues(action: Mapping[str, Any]) -> str:
     return f"moved {_points(action)} points"
 
 
@@ -34,7 +34,7 @@ def _from_to(action: Mapping[str, Any]) -> str:
 
 KIND = LoopKind(
     law=LAW,
-    sensor=rebalancing,
+    sensor=observe_rebalancing,
     readings=readings,
     actuator=move_points,
     proposer=propose,
@@ -58,7 +58,7 @@ KIND = LoopKind(
         measured="terms.worst_before",
         setpoints=("busy",),
         amount=_points,
-        past=_moved,
+        past=_list_moved_queues,
         brief=_from_to,
     ),
     scenario="queues",

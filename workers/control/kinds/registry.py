@@ -32,7 +32,7 @@ def kind_of(law: str) -> LoopKind:
     return KINDS[law]
 
 
-def seeded() -> list[str]:
+def list_seeded_laws() -> list[str]:
     """The laws that have loops as soon as there is a topology."""
     return [name for name, kind in KINDS.items() if kind.seeded]
 

@@ -11,8 +11,8 @@ from typing import Any
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding.law import LAW
-from workers.control.parts.applications import application, measured, per_application
-from workers.control.parts.budgets import budgets, observed
+from workers.control.parts.applications import application, check_measurement, list_application_targets
+from workers.control.parts.budgets import budgets, observe_budgets
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import MOST_SECONDS, PatternYield
@@ -33,20 +33,24 @@ def sensor(
     nothing to decide on while it is not known whether anything may be shed.
     """
     row = application(target, snapshot)
-    quality = measured(target, snapshot, now_seconds)
+    quality = check_measurement(target, snapshot, now_seconds)
     if row is None:
         return Sensed({"arrivals": {}, "patterns": [], "sinks": {}}, quality, dict(before or {}))
     work = OperatorLoad(row, snapshot)
     may_shed = ladder_level.may_shed(row.queues, snapshot)
-    names = _measured_ones(work, may_shed is True)
+    names = _list_measured_patterns(work, may_shed is True)
     if not names and quality.invalid is None:
         quality = Measured(quality.age_seconds, "no pattern has worked an event in the last 10 s")
     if may_shed is None and quality.invalid is None:
         quality = Measured(quality.age_seconds, idle="the remedy ladder has no valid measurement")
     yields = {name: PatternYield(name, before) for name in row.patterns}
-    for name, found in yields.items():
-        found.add(row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MOST_SECONDS))
-    counters = {key: value for found in yields.values() for key, value in found.counters().items()}
+    for name, pattern_yield in yields.items():
+        pattern_yield.add(
+            row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MOST_SECONDS)
+        )
+    counters = {
+        key: value for pattern_yield in yields.values() for key, value in pattern_yield.counters().items()
+    }
     observation = {
         "arrivals": {
             operator: {name: _short(rate) for name, rate in types.items()}
@@ -60,29 +64,29 @@ def sensor(
         "latency_seconds": row.latency_p95_seconds,
         "elsewhere_seconds": round(work.elsewhere_seconds, 3),
         "permitted": may_shed is True,
-        **observed(budgets("shed", snapshot, row.queues, {str(target.get("application"))})),
+        **observe_budgets(budgets("shed", snapshot, row.queues, {str(target.get("application"))})),
     }
     return Sensed(observation, quality, {**counters, "at": now_seconds})
 
 
-def _measured_ones(work: OperatorLoad, may_shed: bool) -> list[str]:
+def _list_measured_patterns(work: OperatorLoad, may_shed: bool) -> list[str]:
     """The patterns that a table is made of: those that have worked lately. To end shedding nothing has to be
     measured: then, or when nothing comes at all, every one.
     """
     every = list(work.sheddable())
-    found = [name for name in every if work.worked(name)]
+    found = [name for name in every if work.has_worked(name)]
     return found or (every if work.is_idle or not may_shed else [])
 
 
 def _pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, Any]:
     row = work.row.patterns[name]
-    operator, wanted = row.operator, work.wanted(name)
+    operator, wanted = row.operator, work.compute_wanted(name)
     rates = work.rates(operator)
     takes = found.takes(wanted)
     # The law knows one rate of a type at an operator; a pattern may want a part of it only. Given all alike,
     # each match takes as much more of it, and each event costs as much less.
-    parts = {each: wanted[each] / rates[each] for each in wanted if rates[each]}
-    whole = sum(rates[each] for each in wanted)
+    parts = {event_type: wanted[event_type] / rates[event_type] for event_type in wanted if rates[event_type]}
+    whole = sum(rates[event_type] for event_type in wanted)
     part = sum(wanted.values()) / whole if whole else 1.0
     share = part * found.seconds / work.tasks(operator) / work.available(operator)
     return {
@@ -94,7 +98,11 @@ def _pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, An
         "outputs": 1.0,
         "correction": _short(found.correction(row.expression)),
         "limit": None,
-        "takes": {each: _short(takes[each] / parts[each]) for each in takes if parts.get(each)},
+        "takes": {
+            event_type: _short(takes[event_type] / parts[event_type])
+            for event_type in takes
+            if parts.get(event_type)
+        },
     }
 
 
@@ -124,7 +132,7 @@ def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     }
     table = {pattern: types for pattern, types in shares.items() if types}
     unit = "key" if entry.parameters["needs"] == "measured" else "event"
-    until = {"shed_until_seconds": _until_seconds(entry, loop)}
+    until = {"shed_until_seconds": _compute_end(entry, loop)}
     plant.steer_pipeline(loop.target["application"], {"shed": table, "shed_by": unit, **until})
 
 
@@ -133,10 +141,10 @@ def keep_table(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     its table lapses, since nobody knows whether anything has still to be dropped.
     """
     if entry.mode == Loop.Mode.AUTO and entry.terms.get("work_shed"):
-        plant.steer_pipeline(loop.target["application"], {"shed_until_seconds": _until_seconds(entry, loop)})
+        plant.steer_pipeline(loop.target["application"], {"shed_until_seconds": _compute_end(entry, loop)})
 
 
-def _until_seconds(entry: LedgerEntry, loop: Loop) -> float:
+def _compute_end(entry: LedgerEntry, loop: Loop) -> float:
     """The latency bound, but no sooner than some ticks may be missed."""
     bound = float(entry.parameters["latency_bound_seconds"])
     return entry.at.timestamp() + max(bound, LASTING_INTERVALS * loop.interval_seconds)
@@ -144,7 +152,7 @@ def _until_seconds(entry: LedgerEntry, loop: Loop) -> float:
 
 def targets(present: Present) -> Targets:
     """Each application at work."""
-    return per_application(LAW.name, present)
+    return list_application_targets(LAW.name, present)
 
 
 def _most_shed(action: Mapping[str, Any]) -> float:

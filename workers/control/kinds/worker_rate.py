@@ -24,7 +24,7 @@ from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
-from workers.steering.stopped import why_all_drained
+from workers.steering.stopped import explain_all_drained
 
 # As often as there is a snapshot: at 2 s events waited twice as long (p99 at 20,000/s: 2.5, not 1.6 s).
 INTERVAL_SECONDS = 1
@@ -41,7 +41,7 @@ def sensor(
     it.
     """
     if "plant" in target:
-        return permanent_pools.sensed(LAW.name, target, snapshot, before, now_seconds)
+        return permanent_pools.observe_pool(LAW.name, target, snapshot, before, now_seconds)
     row = _container(target, snapshot) or ContainerStatus()
     node = snapshot.nodes.get(target.get("node", ""))
     counters = {key: getattr(row, key) for key in CUMULATIVE}
@@ -50,11 +50,13 @@ def sensor(
         "removed": since(before, counters, "removed_events"),
         "started": since(before, counters, "workers_started"),
         "waiting_to_run": row.waiting_to_run or 0,
-        **_if_known(running=row.workers_busy, oldest_seconds=row.oldest_seconds),
-        **_if_known(node_state=node.state if node else None),
+        **_list_optional_inputs(running=row.workers_busy, oldest_seconds=row.oldest_seconds),
+        **_list_optional_inputs(node_state=node.state if node else None),
     }
     known = {key: value for key, value in counters.items() if value is not None}
-    return Sensed(observation, _measured(target, snapshot, row, now_seconds), {**(before or {}), **known})
+    return Sensed(
+        observation, _check_measurement(target, snapshot, row, now_seconds), {**(before or {}), **known}
+    )
 
 
 def _container(target: Mapping[str, Any], snapshot: Snapshot) -> ContainerStatus | None:
@@ -63,11 +65,11 @@ def _container(target: Mapping[str, Any], snapshot: Snapshot) -> ContainerStatus
     return queue.containers.get(target.get("node", "")) if queue else None
 
 
-def _if_known(**values: Any) -> dict[str, Any]:
+def _list_optional_inputs(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _measured(
+def _check_measurement(
     target: Mapping[str, Any], snapshot: Snapshot, row: ContainerStatus, now_seconds: float
 ) -> Measured:
     """The age of what was measured: of the snapshot, plus that of the node's heartbeat in it; and why it is
@@ -90,7 +92,7 @@ def _measured(
     if row.waiting_events is None:
         return Measured(age, f"the container on {name} is not measured yet")
     # What nobody takes expires, and its effect would be judged as none.
-    return Measured(age, idle=why_all_drained(snapshot) or None)
+    return Measured(age, idle=explain_all_drained(snapshot) or None)
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
@@ -134,7 +136,7 @@ def keep_plant_of(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 def targets(present: Present) -> Targets:
     """Each container of the jobs queues, draining ones included; each pool of an attached plant."""
     topology = present.topology
-    found = {
+    starts = {
         f"{LAW.name}/{queue.name}/{node}": LoopStart(
             {"queue": queue.name, "node": node},
             follows={"events_per_worker": queue.events_per_worker},
@@ -153,10 +155,10 @@ def targets(present: Present) -> Targets:
         for name, plant, operator, kind in attached_pools.pools(LAW.name, present, lambda kind: True)
     }
     gone = f"revision {topology.revision}, or {attached_pools.GONE}"
-    return Targets({**found, **elsewhere}, gone)
+    return Targets({**starts, **elsewhere}, gone)
 
 
-def at_rest(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
+def is_at_rest(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
     """Whether nothing waits and nobody works at the container, on a node that is well; of a pool, whether
     nothing comes or waits and it is as small as it gets.
     """
@@ -190,7 +192,7 @@ def hours_of_a_run(target: Mapping[str, Any], snapshot: Snapshot, values: Mappin
     return float(values["events_per_worker"]) * queue.service_seconds / 3600
 
 
-def desired(observation: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, float]:
+def compute_desired(observation: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, float]:
     """What starts; of a pool the workers that are to stand there."""
     permanent = {"start": float(observation["running"])} if is_permanent(observation) else {}
     return {**permanent, **amounts(observation, action)}
@@ -276,7 +278,7 @@ KIND = LoopKind(
     cumulative=CUMULATIVE,
     actuator=start_workers,
     keeper=keep_plant_of,
-    desired=desired,
+    desired=compute_desired,
     targets=targets,
     interval_seconds=INTERVAL_SECONDS,
     parameters={"interval_seconds": INTERVAL_SECONDS},
@@ -286,7 +288,7 @@ KIND = LoopKind(
     elsewhere=ELSEWHERE,
     scenario="manager",
     unit_hours=hours_of_a_run,
-    at_rest=at_rest,
+    at_rest=is_at_rest,
     rehearsal=Rehearsal(recorded_container.TUNED, load, recorded_container.cost),
     replay=LoadReplay(
         frozenset({"queue_length", "removed"}),

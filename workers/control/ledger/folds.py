@@ -85,11 +85,11 @@ def ticks(
     """
     in_time = Q(at__gte=since, at__lt=until)
     beyond = Q(at__gte=until, at__lt=until + SLOT, folded_ticks__gt=0)
-    found = entries.filter(in_time | beyond).order_by("pk")
+    ticks_query = entries.filter(in_time | beyond).order_by("pk")
     if only:
-        found = found.only(*dict.fromkeys(("loop", "verdict", *SAME, *only, *OF_A_FOLD)))
-    for each in found.iterator(CHUNK):
-        yield from (tick for tick in unfolded(each) if since <= tick.at < until)
+        ticks_query = ticks_query.only(*dict.fromkeys(("loop", "verdict", *SAME, *only, *OF_A_FOLD)))
+    for each in ticks_query.iterator(CHUNK):
+        yield from (tick for tick in unfold(each) if since <= tick.at < until)
 
 
 def count(entries: QuerySet[LedgerEntry], since: datetime, until: datetime) -> int:
@@ -98,10 +98,10 @@ def count(entries: QuerySet[LedgerEntry], since: datetime, until: datetime) -> i
     of_inner = inner.aggregate(ticks=Sum(F("folded_ticks") + 1))["ticks"] or 0
     at_ends = Q(at__gte=since, at__lt=min(until, since + SLOT)) | Q(at__gte=until, at__lt=until + SLOT)
     outer = entries.filter(at_ends).only("loop", "verdict", "at", *SAME, *OF_A_FOLD)
-    return of_inner + sum(since <= tick.at < until for each in outer for tick in unfolded(each))
+    return of_inner + sum(since <= tick.at < until for folded in outer for tick in unfold(folded))
 
 
-def unfolded(entry: LedgerEntry) -> Iterator[LedgerEntry]:
+def unfold(entry: LedgerEntry) -> Iterator[LedgerEntry]:
     """The ticks that an entry stands for, itself the last."""
     if entry.folded:
         yield from (_tick(entry, row) for row in json.loads(lzma.decompress(bytes(entry.folded))))
@@ -117,7 +117,7 @@ def entry(number: int) -> LedgerEntry | None:
     if after is None:
         return None
     around = entries.filter(pk__gt=number, folded_ticks__gt=0, at__range=(after - SLOT, after + SLOT))
-    several = (unfolded(each) for each in around.order_by("pk").iterator(CHUNK))
+    several = (unfold(each) for each in around.order_by("pk").iterator(CHUNK))
     return next((tick for tick in itertools.chain.from_iterable(several) if tick.pk == number), None)
 
 
@@ -161,19 +161,19 @@ def _is_late(entry: LedgerEntry) -> bool:
 
 def _write(run: Sequence[LedgerEntry], guarded: Guarded) -> int:
     *others, last = run
-    folded = _packed(others)
+    folded = _pack_run(others)
     with guarded():
-        present = LedgerEntry.objects.filter(pk__in=[each.pk for each in run]).count()
+        present = LedgerEntry.objects.filter(pk__in=[tick.pk for tick in run]).count()
         if present < len(run):
             return 0  # retention was there meanwhile
-        LedgerEntry.objects.filter(pk__in=[each.pk for each in others]).delete()
+        LedgerEntry.objects.filter(pk__in=[other.pk for other in others]).delete()
         LedgerEntry.objects.filter(pk=last.pk).update(
             folded=folded, folded_ticks=len(others), folded_since=others[0].at
         )
     return len(others)
 
 
-def _packed(run: Sequence[LedgerEntry]) -> bytes:
+def _pack_run(run: Sequence[LedgerEntry]) -> bytes:
     rows = [[each.at.isoformat() if name == "at" else getattr(each, name) for name in FIELDS] for each in run]
     text = json.dumps(rows, separators=(",", ":")).encode()
     return lzma.compress(text, check=lzma.CHECK_CRC32, filters=FILTERS)

@@ -112,7 +112,7 @@ def fail(entry: LedgerEntry, error: str) -> None:
 
 def last_entry(loop: Loop) -> LedgerEntry | None:
     """What it decided last: of when it did, since once a clock was set back the latest is an older one."""
-    return _of_last_decision(loop).first()
+    return _find_last_decision(loop).first()
 
 
 def last_entry_ids() -> QuerySet[LedgerEntry, Any]:
@@ -128,7 +128,7 @@ def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
     return {entry.loop_id: entry for entry in rows.filter(action__isnull=False)}
 
 
-def _of_last_decision(loop: Loop) -> QuerySet[LedgerEntry]:
+def _find_last_decision(loop: Loop) -> QuerySet[LedgerEntry]:
     if loop.decided_at is None:
         return loop.entries.none()
     return loop.entries.filter(at=loop.decided_at).order_by("-pk")
@@ -145,10 +145,10 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
     # Each tick asks; what a verdict does not need is wide.
     rows = checking.select_related("loop").only(*JUDGED_BY)
-    due = [entry for entry in rows if _settled(entry, now)]
+    due = [entry for entry in rows if _settle_entry(entry, now)]
     for entry in due:
         try:
-            entry.outcome, entry.verdict = _judged(entry, now, snapshot)
+            entry.outcome, entry.verdict = _judge_entry(entry, now, snapshot)
         except Exception as error:
             logger.exception("The effect of entry %s can't be judged.", entry.pk)
             why = storable(f"it can't be judged: {error}")
@@ -171,11 +171,11 @@ def _note_verdicts(judged: Sequence[LedgerEntry]) -> None:
             cursor.executemany(_NOTE_VERDICT, rows)
 
 
-def _settled(entry: LedgerEntry, now: datetime) -> bool:
+def _settle_entry(entry: LedgerEntry, now: datetime) -> bool:
     return now >= entry.at + timedelta(seconds=entry.expected["within_seconds"])
 
 
-def _judged(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:
+def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:
     before = (entry.outcome or {}).get("before") or {}
     kind = kind_of(entry.loop.law)
     after = kind.readings(entry.loop.target, snapshot)

@@ -69,20 +69,22 @@ class LedgerFilter:
         if self.until:
             conditions["at__lt"] = self.until
         for name, value in conditions.items():
-            entries = _along_ids(entries, name, value)
-        return self._with_words(entries, loops) if self.text else entries
+            entries = _scan_by_id(entries, name, value)
+        return self._filter_by_words(entries, loops) if self.text else entries
 
     @property
     def _limit(self) -> str:
         return "" if self.limited_by == ANY_LIMIT else self.limited_by
 
-    def _with_words(self, entries: QuerySet[LedgerEntry], loops: list[int] | None) -> QuerySet[LedgerEntry]:
+    def _filter_by_words(
+        self, entries: QuerySet[LedgerEntry], loops: list[int] | None
+    ) -> QuerySet[LedgerEntry]:
         facets = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
         facets |= {"acted": "" if self.acted is None else str(int(self.acted))}
         facets |= {"limited": "1" if self.limited_by == ANY_LIMIT else ""}
         facets |= {"loop_id": "|".join(map(str, loops or ()))}
         known = {name: value for name, value in facets.items() if value}
-        return ledger_search.with_words(entries, self.text, known, *self._ids_in_time())
+        return ledger_search.find_by_words(entries, self.text, known, *self._ids_in_time())
 
     def _ids_in_time(self) -> tuple[int | None, int | None]:
         """The least id from `since` on, and the greatest until `until`: beyond them nothing need be read."""
@@ -111,7 +113,7 @@ class LedgerFilter:
         return replace(self) == LedgerFilter()
 
 
-def _along_ids(entries: QuerySet[LedgerEntry], lookup: str, value: Any) -> QuerySet[LedgerEntry]:
+def _scan_by_id(entries: QuerySet[LedgerEntry], lookup: str, value: Any) -> QuerySet[LedgerEntry]:
     """Filtered by a column's value and not by its own index."""
     name, _, how = lookup.partition("__")
     if name not in INDEXED:

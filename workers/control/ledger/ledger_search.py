@@ -66,7 +66,7 @@ def remove(vendor: str) -> tuple[str, ...]:
     return {"sqlite": _SQLITE_BACK, "postgresql": (f"DROP INDEX {INDEX}",)}[vendor]
 
 
-def with_words(
+def find_by_words(
     entries: QuerySet[Any], text: str, facets: dict[str, str], first: int | None, last: int | None
 ) -> QuerySet[Any]:
     """The entries whose reason or error has the words of `text` beside each other, for
@@ -80,12 +80,12 @@ def with_words(
     if not words:
         return entries.none()
     if connection.vendor == "sqlite":
-        return _in_index(entries, _match(words, facets), first, last)
+        return _scan_index(entries, _match(words, facets), first, last)
     phrase = " <-> ".join([*words[:-1], f"{words[-1]}:*"])
     return entries.filter(RawSQL(_MATCH, [phrase, text], output_field=BooleanField()))
 
 
-def _in_index(entries: QuerySet[Any], match: str, first: int | None, last: int | None) -> QuerySet[Any]:
+def _scan_index(entries: QuerySet[Any], match: str, first: int | None, last: int | None) -> QuerySet[Any]:
     """Read along the index's ids, which is how it knows where to go on, and need not sort."""
     joined: QuerySet[Any] = entries.extra(
         tables=[INDEX], where=[f"{INDEX}.rowid = {TABLE}.id", f"{INDEX} MATCH %s"], params=[match]
@@ -104,4 +104,4 @@ def _match(words: list[str], facets: dict[str, str]) -> str:
 
 def _phrases(value: str) -> str:
     """One of several values, separated by |."""
-    return " OR ".join(f'"{" ".join(WORD.findall(each))}"' for each in value.split("|"))
+    return " OR ".join(f'"{" ".join(WORD.findall(part))}"' for part in value.split("|"))

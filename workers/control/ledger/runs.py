@@ -108,17 +108,17 @@ def page(
     chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
 ) -> TickRunPage:
     """The newest lines; or those older than the id `before`; or those that end above the id `after`."""
-    if after is not None and (above := _above(chosen, lines, after)) is not None:
+    if after is not None and (above := _list_lines_above(chosen, lines, after)) is not None:
         return above
     older = chosen if before is None else chosen.filter(pk__lt=before)
     read = [Tick(*row) for row in older.order_by("-pk").values_list(*COLUMNS)[: MOST_READ + 1]]
-    rows, last = _folded(read[:MOST_READ], lines)
+    rows, last = _fold_lines(read[:MOST_READ], lines)
     left = bool(read) and last != read[-1].pk
     newest = read[0].pk if read and before is not None else None
     return TickRunPage(entries_of(rows), last if left else None, newest)
 
 
-def _above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> TickRunPage | None:
+def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> TickRunPage | None:
     """The lines that end above an id, as who came down saw them; None where the newest page has them all."""
     found = chosen.filter(pk__gt=after).order_by("pk").values_list(*COLUMNS)
     read = [Tick(*row) for row in found[: MOST_READ + 1]]
@@ -126,7 +126,7 @@ def _above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> TickRunPage
     # What a tick has changed is seen beside the one before, which may be on the older page.
     below = chosen.filter(pk__lte=after).order_by("-pk").values_list(*COLUMNS)[:MOST_OF_A_LOOP]
     earlier = [Tick(*row) for row in below]
-    rows, _ = _folded(ticks, len(ticks), earlier)
+    rows, _ = _fold_lines(ticks, len(ticks), earlier)
     if len(rows) <= lines and not left:
         return None
     first = rows[-lines:][0]
@@ -138,7 +138,7 @@ def _above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> TickRunPage
 def latest(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
     """The newest lines of one loop."""
     read = loop.entries.order_by("-at", "-pk").values_list(*COLUMNS)[:MOST_OF_A_LOOP]
-    return entries_of(_folded([Tick(*row) for row in read], lines)[0])
+    return entries_of(_fold_lines([Tick(*row) for row in read], lines)[0])
 
 
 def news(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
@@ -165,7 +165,7 @@ def late_by(interval_seconds: float, rest_seconds: float, at: datetime, before: 
     return quality.late_seconds(since, interval_seconds, rest_seconds)
 
 
-def with_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
+def add_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
     """With `before_at`, the time of the tick before of the same loop, for `lateness_of`."""
     earlier = LedgerEntry.objects.filter(loop=OuterRef("loop"), at__lt=OuterRef("at")).order_by("-at")
     return entries.annotate(before_at=Subquery(earlier.values("at")[:1]))
@@ -177,7 +177,7 @@ def lateness_of(entry: LedgerEntry) -> float:
     return late_by(loop.interval_seconds, rest_seconds(loop.law), begin, getattr(entry, "before_at", None))
 
 
-def _folded(
+def _fold_lines(
     ticks: Sequence[Tick], lines: int, earlier: Sequence[Tick] = ()
 ) -> tuple[list[int | TickRun], int | None]:
     """The first so many lines of ticks, newest first: entries' ids and runs; and the last id in them.
@@ -232,6 +232,6 @@ def _loops() -> _Loops:
 def entries_of(rows: Sequence[int | TickRun]) -> list[LedgerEntry | TickRun]:
     """The same, each id as its entry; one that was deleted meanwhile is left out."""
     ids = [row for row in rows if isinstance(row, int)]
-    by_id = with_lateness(LedgerEntry.objects.select_related("loop").defer("folded")).in_bulk(ids)
-    found = [row if isinstance(row, TickRun) else by_id.get(row) for row in rows]
-    return [row for row in found if row is not None]
+    by_id = add_lateness(LedgerEntry.objects.select_related("loop").defer("folded")).in_bulk(ids)
+    entries = [row if isinstance(row, TickRun) else by_id.get(row) for row in rows]
+    return [row for row in entries if row is not None]

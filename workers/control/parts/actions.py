@@ -42,6 +42,6 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if abs(value) < 1_000 else f"{value:,.0f}"
 
 
-def no_words(action: Document) -> str:
+def describe_nothing(action: Document) -> str:
     """None: its values speak for themselves."""
     return ""

@@ -22,7 +22,7 @@ def application(target: Mapping[str, Any], snapshot: Snapshot) -> ApplicationSta
     return snapshot.pipeline.applications.get(target.get("application", ""))
 
 
-def measured(target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float) -> Measured:
+def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float) -> Measured:
     """The age of what the pipeline says; and why it is invalid."""
     at_seconds, said = snapshot.at, snapshot.pipeline.age_seconds
     if at_seconds is None or said is None:
@@ -49,7 +49,7 @@ def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
     return has_room and max(row.in_per_second, row.waiting_events) <= BLOCK_EVENTS / 2
 
 
-def per_application(law: str, present: Present) -> Targets:
+def list_application_targets(law: str, present: Present) -> Targets:
     """A loop for each application at work."""
     found = {f"{law}/{name}": LoopStart({"application": name}) for name in present.applications}
     return Targets(found, "its application is not at work")

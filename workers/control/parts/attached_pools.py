@@ -23,10 +23,10 @@ from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.kind import MOST_POOLS, AdapterKind
-from workers.plants.orders import why_unreached
+from workers.plants.orders import explain_unreached
 from workers.plants.plant import Plant
 from workers.plants.reached import PENDING
-from workers.plants.registry import why_unseen
+from workers.plants.registry import explain_unseen
 from workers.steering.ownership import meet
 from workers.steering.scope import active_loops
 
@@ -79,7 +79,7 @@ class SeenPool:
         return kind is not None and kind.ends_idle
 
 
-def seen_pool(target: Target, snapshot: Snapshot) -> SeenPool | None:
+def find_pool(target: Target, snapshot: Snapshot) -> SeenPool | None:
     """None where it is not seen. Of a topology of hundreds of pools only this one is read: the observer has
     checked it whole.
     """
@@ -91,26 +91,26 @@ def seen_pool(target: Target, snapshot: Snapshot) -> SeenPool | None:
     if found is None:
         return None
     operator = MeasuredOperator(name=name, **{**found, "tasks": tuple(found["tasks"])})
-    waits = [each["latency_seconds"] for each in row.topology["links"] if each["target"] == name]
-    known = [each for each in waits if each is not None]
+    waits = [link["latency_seconds"] for link in row.topology["links"] if link["target"] == name]
+    known = [wait for wait in waits if wait is not None]
     return SeenPool(operator, row.topology["window_seconds"], max(known, default=None), row)
 
 
-def measured(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -> Measured:
+def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -> Measured:
     """The age of what was seen, and why a loop of this law can't decide on it."""
     if snapshot.at is None:
         return Measured(None, "there is no snapshot yet")
     age, name = abs(now_seconds - snapshot.at), str(target.get("plant"))
-    row, pool = snapshot.plants.get(name), seen_pool(target, snapshot)
+    row, pool = snapshot.plants.get(name), find_pool(target, snapshot)
     if row is None:
         return Measured(age, f"plant {name} is not registered")
     if row.error or row.state != "seen":
-        return Measured(age, why_unseen(name, row))
+        return Measured(age, explain_unseen(name, row))
     if pool is None:
         return Measured(age, f"{name} has no operator {target.get('operator')} now")
     if pool.operator.fixed is not None:
         return Measured(age, f"the tasks of {target['operator']} can't be set: {pool.operator.fixed}")
-    return Measured(age, why_unreached(row), _others(law, target, snapshot, row))
+    return Measured(age, explain_unreached(row), _others(law, target, snapshot, row))
 
 
 def _others(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:
@@ -157,7 +157,7 @@ def _operators(law: str, plant: str, snapshot: Snapshot) -> list[str]:
 
 def pool_of(plant: str, operator: str, present: Present) -> SeenPool | None:
     """None where it is not seen now."""
-    return seen_pool({"plant": plant, "operator": operator}, present.snapshot)
+    return find_pool({"plant": plant, "operator": operator}, present.snapshot)
 
 
 def name_of(law: str, plant: str, operator: str) -> str:

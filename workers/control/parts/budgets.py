@@ -24,7 +24,7 @@ def _is_relevant(row: ObjectiveStatus, names: Collection[str] | None) -> bool:
     return names is None or (row.subject in names if row.subject else bool(names))
 
 
-def observed(*rows: list[dict[str, Any]]) -> dict[str, Any]:
+def observe_budgets(*rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The part of an observation. None where no budget pays: then it is as it was before there were any."""
     found = [row for each in rows for row in each]
     return {"budgets": found} if found else {}

@@ -89,7 +89,7 @@ class Display:
     is_news: bool = True
     amount: Callable[[Document], float] = actions.total
     past: Callable[[Document], str] = actions.were_set
-    brief: Callable[[Document], str] = actions.no_words
+    brief: Callable[[Document], str] = actions.describe_nothing
     about: str = ""
     of_each: str = ""
     purpose: str = ""

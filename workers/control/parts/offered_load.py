@@ -24,19 +24,19 @@ class OperatorLoad:
 
     def _scale(self) -> float:
         """Offered over worked events; 1 where one is not known."""
-        worked, offered = self.row.in_per_second, self._offered_per_second()
+        worked, offered = self.row.in_per_second, self._compute_offered_per_second()
         if not worked or offered is None:
             return 1.0
-        return max(0.0, (offered + self._waiting_events() / DRAIN_SECONDS) / worked)
+        return max(0.0, (offered + self._count_waiting_events() / DRAIN_SECONDS) / worked)
 
-    def _offered_per_second(self) -> float | None:
+    def _compute_offered_per_second(self) -> float | None:
         """What producers put into the application's queues; None where that of one is not known."""
         queues = self._snapshot.queues
         rates = [queues[name].in_per_second if name in queues else None for name in self.row.queues]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if len(known) == len(rates) else None
 
-    def _waiting_events(self) -> float:
+    def _count_waiting_events(self) -> float:
         """In the containers and in the result queue, beyond what is on its way through anyway."""
         result, passes = self.row.result_queue, self.elsewhere_seconds + 2 * self.batch_seconds + 1.0
         held = result.used_bytes / max(1.0, result.bytes_per_event)
@@ -46,7 +46,7 @@ class OperatorLoad:
     @property
     def is_idle(self) -> bool:
         """Whether nothing comes and nothing waits: then nothing is offered, however little was measured."""
-        return self._offered_per_second() == 0 and not self.row.waiting_events
+        return self._compute_offered_per_second() == 0 and not self.row.waiting_events
 
     @property
     def batch_seconds(self) -> float:
@@ -56,10 +56,10 @@ class OperatorLoad:
     @property
     def elsewhere_seconds(self) -> float:
         """Before the operators: the replicas' answer, and the wait for late events."""
-        answers = [each.response_seconds or 0.0 for each in self.row.replicas.values()]
+        answers = [replica.response_seconds or 0.0 for replica in self.row.replicas.values()]
         return float(self.row.controls.lateness_seconds + max(answers, default=0.0))
 
-    def wanted(self, pattern: str) -> dict[str, float]:
+    def compute_wanted(self, pattern: str) -> dict[str, float]:
         """Type → events/s that the pattern could use, were none shed and all worked."""
         found = self.row.patterns[pattern]
         types = {**found.types, **found.shed_per_second}
@@ -70,15 +70,15 @@ class OperatorLoad:
 
     def rates(self, operator: str) -> dict[str, float]:
         """Type → events/s of it that come to an operator: what the pattern that wants most of it wants."""
-        found: dict[str, float] = {}
+        rates_by_type: dict[str, float] = {}
         for pattern in self.row.operators[operator].patterns:
-            for name, rate in self.wanted(pattern).items():
-                found[name] = max(found.get(name, 0.0), rate)
-        return found
+            for name, rate in self.compute_wanted(pattern).items():
+                rates_by_type[name] = max(rates_by_type.get(name, 0.0), rate)
+        return rates_by_type
 
     def arrivals(self) -> dict[str, dict[str, float]]:
         """Operator → type → events/s, of what no pattern that may be shed emits."""
-        inside = {each.emits for each in self.row.patterns.values() if each.sheddable}
+        inside = {pattern.emits for pattern in self.row.patterns.values() if pattern.sheddable}
         return {
             operator: {name: rate for name, rate in self.rates(operator).items() if name not in inside}
             for operator in self.row.operators
@@ -87,7 +87,7 @@ class OperatorLoad:
     def work(self, pattern: str) -> float:
         """Seconds of work per second that a pattern would be."""
         seconds = self.row.patterns[pattern].seconds or 0.0
-        return float(seconds * sum(self.wanted(pattern).values()))
+        return float(seconds * sum(self.compute_wanted(pattern).values()))
 
     def available(self, operator: str) -> float:
         """The share of an operator's time that patterns which may be shed can have: without its work beside
@@ -117,9 +117,9 @@ class OperatorLoad:
         """The patterns that may be shed."""
         return (name for name in self.row.patterns if self._sheddable(name))
 
-    def worked(self, pattern: str) -> bool:
+    def has_worked(self, pattern: str) -> bool:
         """Whether it has worked anything lately."""
-        return bool(self.row.patterns[pattern].seconds) and any(self.wanted(pattern).values())
+        return bool(self.row.patterns[pattern].seconds) and any(self.compute_wanted(pattern).values())
 
     def _sheddable(self, pattern: str) -> bool:
         return bool(self.row.patterns[pattern].sheddable)

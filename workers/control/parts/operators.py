@@ -23,10 +23,10 @@ from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import PLANT
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.adapters import has_own_controllers, kinds, plant_named
-from workers.plants.orders import why_unreached
+from workers.plants.orders import explain_unreached
 from workers.plants.plant import Elastic, Plant, PlantSilent
-from workers.plants.registry import LOCAL, UnknownPlant, seen, why_unseen
-from workers.plants.topology import of_application, topology_of
+from workers.plants.registry import LOCAL, UnknownPlant, explain_unseen, find_topology
+from workers.plants.topology import build_application_topology, topology_of
 
 # Who acts before whom; the last does so by default.
 OWNERS = catalog.ranked()
@@ -47,12 +47,12 @@ def ahead(
 ) -> tuple[list[float], list[float]] | None:
     """The forecast of arrivals at the application's queues, or at the plant, as many times as what comes
     there now: what rules keep, and what an operator emits, goes with it."""
-    row, offered = forecast_of(target, snapshot), _offered(target, snapshot)
+    row, offered = forecast_of(target, snapshot), _compute_offered(target, snapshot)
     if row is None or not row.mean_per_second or not offered:
         return None
     share = now_per_second / offered
     means, deviations = row.mean_per_second, row.deviation_per_second or []
-    return [share * each for each in means], [share * each for each in deviations]
+    return [share * mean for mean in means], [share * deviation for deviation in deviations]
 
 
 def forecast_of(target: Mapping[str, Any], snapshot: Snapshot) -> LoadForecast | None:
@@ -69,7 +69,7 @@ def decides_ahead(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
     return kind is None or kind.pace is None
 
 
-def _offered(target: Mapping[str, Any], snapshot: Snapshot) -> float:
+def _compute_offered(target: Mapping[str, Any], snapshot: Snapshot) -> float:
     if "plant" in target:
         plant = snapshot.plants.get(target["plant"])
         return (plant.in_per_second if plant else None) or 0.0
@@ -84,15 +84,15 @@ def topology_inputs(
     wrong with what was measured.
     """
     if "plant" in target:
-        topology, measured = _of_plant(target["plant"], snapshot, now_seconds)
+        topology, measured = _observe_plant(target["plant"], snapshot, now_seconds)
     else:
-        topology, measured = _of_application(target, snapshot, now_seconds)
+        topology, measured = _observe_application(target, snapshot, now_seconds)
     if topology is None or measured.invalid:
         return topology, measured
     there = PlantHolder(holder=topology.holder, until=topology.held_until)
     if (holder := holder_of(target, snapshot, there) or _owner_before(law, target, snapshot)) is not None:
         return topology, Measured(measured.age_seconds, idle=holder)
-    if (why := why_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
+    if (why := explain_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
         return topology, Measured(measured.age_seconds, why)
     if not inputs.steered_paths(topology):
         return topology, Measured(measured.age_seconds, "there is no operator whose tasks can be set")
@@ -102,12 +102,12 @@ def topology_inputs(
 def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder) -> str | None:
     """Who else steers the tasks, in a sentence: through this console, or (`there`) at the plant itself."""
     plant = snapshot.plants.get(target.get("plant", ""))
-    found = plant.steered_by if plant and plant.steered_by else there
-    if found.holder is None:
+    holder = plant.steered_by if plant and plant.steered_by else there
+    if holder.holder is None:
         return None
-    until = found.until
+    until = holder.until
     end = "" if until is None else f" until {datetime.fromtimestamp(until, UTC):%H:%M:%S} UTC"
-    return f"{found.holder} steers the tasks{end}"
+    return f"{holder.holder} steers the tasks{end}"
 
 
 def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
@@ -128,9 +128,9 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
     steered = inputs.steered(topology)
     latencies = [topology.path_latency_seconds(path) for path in topology.paths.values()]
     return {
-        "tasks": sum(each.parallelism for each in steered),
-        "backlog_events": sum(inputs.backlog_events(topology, each) for each in steered),
-        "latency_seconds": max((each for each in latencies if each is not None), default=None),
+        "tasks": sum(name.parallelism for name in steered),
+        "backlog_events": sum(inputs.backlog_events(topology, name) for name in steered),
+        "latency_seconds": max((latency for latency in latencies if latency is not None), default=None),
         "capacity_per_second": _capacity_per_second(topology),
         "node_state": None,
     }
@@ -147,33 +147,35 @@ def _capacity_per_second(topology: MeasuredTopology) -> float | None:
     return min(passes, default=None)
 
 
-def _of_plant(name: str, snapshot: Snapshot, now_seconds: float) -> tuple[MeasuredTopology | None, Measured]:
+def _observe_plant(
+    name: str, snapshot: Snapshot, now_seconds: float
+) -> tuple[MeasuredTopology | None, Measured]:
     at_seconds = snapshot.at
     if at_seconds is None:
         return None, Measured(None, "there is no snapshot yet")
     age = abs(now_seconds - at_seconds)
     try:
-        topology = seen(snapshot, name)
+        topology = find_topology(snapshot, name)
     except (UnknownPlant, PlantSilent) as error:
         return None, Measured(age, str(error))
     row = snapshot.plants.get(name)
     if row is not None and row.error:
-        return topology, Measured(age, why_unseen(name, row))
+        return topology, Measured(age, explain_unseen(name, row))
     # A plant is observed each 2 s; what was seen within that time is what it is now.
     return topology, Measured(age)
 
 
-def _of_application(
+def _observe_application(
     target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float
 ) -> tuple[MeasuredTopology | None, Measured]:
-    measured = applications.measured(target, snapshot, now_seconds)
+    measured = applications.check_measurement(target, snapshot, now_seconds)
     if measured.invalid:
         return None, measured
     try:
         whole = topology_of(snapshot)
     except BadInput as error:
         return None, Measured(measured.age_seconds, str(error))
-    return of_application(whole, target["application"]), measured
+    return build_application_topology(whole, target["application"]), measured
 
 
 def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

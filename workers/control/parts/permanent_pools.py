@@ -25,14 +25,14 @@ NOTHING: Mapping[str, Any] = {"queue_length": 0, "removed": 0}
 Target = Mapping[str, Any]
 
 
-def sensed(
+def observe_pool(
     law: str, target: Target, snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """{queue_length, removed, running} of one pool, and where they are known {service_seconds,
     oldest_seconds}. running: processes that are there, or ordered and still to come.
     """
-    pool = attached_pools.seen_pool(target, snapshot)
-    measured = attached_pools.measured(law, target, snapshot, now_seconds)
+    pool = attached_pools.find_pool(target, snapshot)
+    measured = attached_pools.check_measurement(law, target, snapshot, now_seconds)
     rate = pool.rate_per_second if pool else None
     if pool is None or rate is None:
         if measured.invalid is None:
@@ -59,7 +59,7 @@ def is_permanent(observation: Mapping[str, Any]) -> bool:
 
 def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
     """What waits, and the tasks."""
-    pool = attached_pools.seen_pool(target, snapshot)
+    pool = attached_pools.find_pool(target, snapshot)
     if pool is None:
         return None
     return {"queue_length": pool.waiting_events, "tasks": pool.tasks, "node_state": None}
@@ -67,7 +67,7 @@ def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
 
 def is_at_rest(target: Target, snapshot: Snapshot) -> bool:
     """Whether nothing comes or waits, and the pool is as small as it gets."""
-    pool = attached_pools.seen_pool(target, snapshot)
+    pool = attached_pools.find_pool(target, snapshot)
     if pool is None or pool.coming > max(1, pool.operator.minimum):
         return False
     return pool.rate_per_second == 0 and not pool.wait_seconds

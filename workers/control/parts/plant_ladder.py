@@ -34,7 +34,7 @@ NOTHING: Mapping[str, Any] = {"demand_per_second": 0.0, "capacity_per_second": 0
 Target = Mapping[str, Any]
 
 
-def sensed(target: Target, snapshot: Snapshot, now_seconds: float) -> Sensed:
+def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Sensed:
     """{demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one plant."""
     topology, measured = topology_inputs(target, snapshot, now_seconds)
     if topology is None or measured.invalid or measured.idle:
@@ -68,20 +68,20 @@ def sensed(target: Target, snapshot: Snapshot, now_seconds: float) -> Sensed:
 
 def _passes(topology: MeasuredTopology) -> dict[str, float]:
     """Operator → how much of what comes from the sources it lets through a second."""
-    source, found = inputs.source_per_second(topology), {}
+    source, passes = inputs.source_per_second(topology), {}
     for operator in inputs.steered(topology):
         rate = inputs.rate_per_second(operator, topology.window_seconds)
         service = inputs.service_seconds(operator)
         if rate and service and source:
-            found[operator.name] = operator.parallelism / service * source / rate
-    return found
+            passes[operator.name] = operator.parallelism / service * source / rate
+    return passes
 
 
 def backlog_seconds(topology: MeasuredTopology) -> float:
     """How long what waits longest waits, before any operator that can be set."""
-    steered = {each.name for each in inputs.steered(topology)}
+    steered = {operator.name for operator in inputs.steered(topology)}
     waits = [link.latency_seconds for link in topology.links if link.target in steered]
-    return max((each for each in waits if each is not None), default=0.0)
+    return max((wait for wait in waits if wait is not None), default=0.0)
 
 
 def _is_at_most(operator: MeasuredOperator, kind: AdapterKind | None) -> bool:
@@ -91,8 +91,8 @@ def _is_at_most(operator: MeasuredOperator, kind: AdapterKind | None) -> bool:
 
 
 def _can_pause(topology: MeasuredTopology, kind: AdapterKind | None) -> bool:
-    can = kind is not None and any(each.name == PAUSE for each in kind.interventions)
-    return can and sum(each.kind == "source" for each in topology.operators.values()) > 1
+    can = kind is not None and any(intervention.name == PAUSE for intervention in kind.interventions)
+    return can and sum(operator.kind == "source" for operator in topology.operators.values()) > 1
 
 
 def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
@@ -109,13 +109,13 @@ def starts(law: str, present: Present) -> dict[str, LoopStart]:
         f"{law}/plant:{name}": LoopStart(
             {"plant": name},
             Loop.Mode.ADVISE,
-            {"cap": "throttle", "backlog_bound_seconds": _bound_seconds(kind)},
+            {"cap": "throttle", "backlog_bound_seconds": _read_bound_seconds(kind)},
             interval_seconds=INTERVAL_SECONDS,
         )
         for name, kind in present.plants.items()
     }
 
 
-def _bound_seconds(kind: AdapterKind) -> float:
+def _read_bound_seconds(kind: AdapterKind) -> float:
     bound = BOUND_SECONDS if kind.pace is None else kind.pace.bound_seconds
     return max(LEAST_BACKLOG_SECONDS, BACKLOG_BOUNDS * bound)

@@ -9,7 +9,7 @@ from queues.topology import Topology
 from workers.documents.hosts import ReportedHost
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.pipeline.declaration.declared import Declarations
-from workers.plants.foreign.adapters import kind_named, steered
+from workers.plants.foreign.adapters import kind_named, list_steerable_adapters
 from workers.plants.foreign.kind import AdapterKind
 from workers.pool.reports import host_reports
 
@@ -25,7 +25,7 @@ class Present:
     @cached_property
     def applications(self) -> Sequence[str]:
         """Names of the pipeline's applications at work."""
-        return list(Declarations(self._control).at_work())
+        return list(Declarations(self._control).load_running())
 
     @cached_property
     def hosts(self) -> Mapping[str, ReportedHost]:
@@ -35,4 +35,4 @@ class Present:
     @cached_property
     def plants(self) -> Mapping[str, AdapterKind]:
         """Registered plants of which something can be set, by name."""
-        return {plant.name: kind_named(plant.kind) for plant in steered()}
+        return {plant.name: kind_named(plant.kind) for plant in list_steerable_adapters()}

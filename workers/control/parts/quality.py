@@ -23,7 +23,7 @@ HOST = "host"
 Target = Mapping[str, Any]
 
 
-def needed(target: Target, snapshot: Snapshot) -> Iterator[str]:
+def list_needed_parts(target: Target, snapshot: Snapshot) -> Iterator[str]:
     """The parts that a loop on this target needs."""
     if "application" in target:
         yield parts.CONSUMERS["pipeline"]
@@ -40,11 +40,11 @@ def needed(target: Target, snapshot: Snapshot) -> Iterator[str]:
         yield from (parts.node_part(name) for name in snapshot.nodes)
 
 
-def excused(measured: Measured, target: Target, snapshot: Snapshot, now: float) -> Measured:
+def excuse_start(measured: Measured, target: Target, snapshot: Snapshot, now: float) -> Measured:
     """The same; idle where it is invalid because a part is still starting."""
     if measured.invalid is None and measured.age_seconds is not None:
         return measured
-    name = parts.starting(snapshot.parts, needed(target, snapshot))
+    name = parts.find_starting(snapshot.parts, list_needed_parts(target, snapshot))
     if name is None or snapshot.at is None:
         return measured
     age = round(abs(now - snapshot.at), 3)  # of what says that it is starting
@@ -70,7 +70,7 @@ def cause(
         return None
     if late or snapshot.at is None or abs(now - snapshot.at) > STALE_SECONDS or most_nodes_are_late(snapshot):
         return HOST
-    silent = (name for name in needed(target, snapshot) if _is_down(snapshot, name))
+    silent = (name for name in list_needed_parts(target, snapshot) if _is_down(snapshot, name))
     return next(silent, None)
 
 

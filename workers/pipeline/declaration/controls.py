@@ -10,8 +10,7 @@ from typing import Any
 
 from queues import checks
 from queues.errors import BadInput
-from queues.stored_document import changed as replaced
-from queues.stored_document import plain, typed
+from queues.stored_document import convert, plain, replace_fields
 from workers.documents.controls import ControlValues, CriterionHold
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
@@ -30,11 +29,11 @@ class Controls(ControlValues, frozen=True, kw_only=True):
     def ahead_us(self) -> int:
         return round(self.ahead_seconds * 1_000_000)
 
-    def admitted_per_second(self, now_seconds: float) -> float | None:
+    def get_admitted_per_second(self, now_seconds: float) -> float | None:
         """The limit that is in force now, or None."""
         return self.admit_events_per_second if self._admission_lasts(now_seconds) else None
 
-    def reserved_bytes(self, now_seconds: float) -> float:
+    def get_reserved_bytes(self, now_seconds: float) -> float:
         """Of the result queue, that is to stay free now: of one that was made smaller than the loop knows, a
         part only.
         """
@@ -44,7 +43,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
     def _admission_lasts(self, now_seconds: float) -> bool:
         return self.admit_until_seconds is None or now_seconds < self.admit_until_seconds
 
-    def held_at(self, now_seconds: float) -> dict[str, CriterionHold]:
+    def list_held_criteria(self, now_seconds: float) -> dict[str, CriterionHold]:
         """The criteria that a person holds now."""
         return {
             name: held
@@ -52,15 +51,15 @@ class Controls(ControlValues, frozen=True, kw_only=True):
             if held.until_seconds is None or now_seconds < held.until_seconds
         }
 
-    def at(self, now_seconds: float) -> "Controls":
+    def freeze(self, now_seconds: float) -> "Controls":
         """As a dispatch of now freezes them: what a person holds is in the criteria, and a table that has
         lapsed is none.
         """
-        held = {name: each.value for name, each in self.held_at(now_seconds).items()}
+        held = {name: each.value for name, each in self.list_held_criteria(now_seconds).items()}
         lapsed = self.shed_until_seconds is not None and now_seconds >= self.shed_until_seconds
         changes: dict[str, Any] = {"criteria": {**self.criteria, **held}} if held else {}
         changes |= {"shed": {}} if lapsed and self.shed else {}
-        return replaced(self, **changes) if changes else self
+        return replace_fields(self, **changes) if changes else self
 
     @property
     def shedder(self) -> Shedder:
@@ -80,7 +79,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
     def to_document(self) -> dict[str, Any]:
         return plain(self)
 
-    def changed(self, document: Any) -> "Controls":
+    def apply_changes(self, document: Any) -> "Controls":
         """With the values of a JSON object in place of its own. Raises BadInput naming the field; nothing is
         changed then.
         """
@@ -88,8 +87,8 @@ class Controls(ControlValues, frozen=True, kw_only=True):
             raise BadInput("controls", "takes a JSON object")
         checks.refuse_unknown(document, _CHECKS, "controls", message="is not known; the controls are {known}")
         for name, value in document.items():
-            _CHECKS[name].of(value, f"controls.{name}")
-        return typed(Controls, {**plain(self), **document}, "controls")
+            _CHECKS[name].validate(value, f"controls.{name}")
+        return convert(Controls, {**plain(self), **document}, "controls")
 
     @classmethod
     def read(cls, text: str | bytes | None, default: "Controls") -> "Controls":
@@ -100,7 +99,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
             document = json.loads(text)
         except ValueError as error:
             raise BadInput("controls", f"is not JSON ({error})") from None
-        return default.changed(document)
+        return default.apply_changes(document)
 
 
 _SHARE = checks.number(0, 1)

@@ -119,7 +119,7 @@ class Application:
     @property
     def layout(self) -> Layout:
         """The columns that its rules and patterns name, and those that everything needs."""
-        monitored = {each.column for each in self.monitored}
+        monitored = {criterion.column for criterion in self.monitored}
         named = names_in(self.rules) | monitored | self.graph.columns | {"time", *CARRIED}
         columns = tuple(name for name in COLUMNS if name in named)
         return Layout(columns, self.attributes, criteria_in(self.rules))
@@ -158,12 +158,12 @@ def queues_of_text(text: str) -> list[str]:
     """What the application of a YAML text reads, whatever else is in it; none where that is no list."""
     document = read_yaml(text, "application").value
     queues = document.get("queues") if isinstance(document, dict) else None
-    return [each for each in queues if isinstance(each, str)] if isinstance(queues, list) else []
+    return [queue for queue in queues if isinstance(queue, str)] if isinstance(queues, list) else []
 
 
 def application_of(document: Any, folder: Path) -> Application:
     """The application of a YAML document; tables are read from `folder`."""
-    fields.mapping(document, "application", KEYS, required=("name", "queues", "sink"))
+    fields.check_mapping(document, "application", KEYS, required=("name", "queues", "sink"))
     queues = fields.items(document["queues"], "queues", most=MOST_QUEUES)
     for place, queue in enumerate(queues):
         fields.name(queue, f"queues[{place}]", checks.QUEUE_NAME)
@@ -176,11 +176,12 @@ def application_of(document: Any, folder: Path) -> Application:
     fields.distinct(queues, "queues")
     attributes = _attributes(document.get("attributes", {}))
     criteria = _criteria(document.get("criteria", {}))
-    check_expressions(rules, [*COLUMNS, *(each.name for each in attributes)], criteria)
+    check_expressions(rules, [*COLUMNS, *(attribute.name for attribute in attributes)], criteria)
     graph = _graph(document)
     if "types" in document:
         types = [
-            fields.text(each, "types") for each in fields.items(document["types"], "types", most=MOST_TYPES)
+            fields.text(event_type, "types")
+            for event_type in fields.items(document["types"], "types", most=MOST_TYPES)
         ]
         check_symbols(graph, frozenset(types), _places(document))
     lateness_seconds = fields.seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
@@ -194,26 +195,26 @@ def application_of(document: Any, folder: Path) -> Application:
         _sinks(document, graph, queues),
         tuple(f"iap{number + 1}" for number in range(_replicas(document.get("replicas", 1)))),
         attributes,
-        _monitored(document.get("monitor", []), controls.criteria, attributes),
+        _list_monitored(document.get("monitor", []), controls.criteria, attributes),
     )
 
 
-def _monitored(
+def _list_monitored(
     document: Any, criteria: Mapping[str, float], attributes: tuple[Attribute, ...]
 ) -> tuple[Monitored, ...]:
-    numbers = {"value", *(each.name for each in attributes if each.kind in NUMBERS)}
+    numbers = {"value", *(attribute.name for attribute in attributes if attribute.kind in NUMBERS)}
     found = []
     for place, item in enumerate(fields.items(document, "monitor", 0, MOST_MONITORED)):
         where = f"monitor[{place}]"
         keys = ("criterion", "column", "quantile", "window_seconds", "type")
-        fields.mapping(item, where, keys, required=("criterion", "column", "quantile"))
+        fields.check_mapping(item, where, keys, required=("criterion", "column", "quantile"))
         if item["criterion"] not in criteria:
             raise BadInput(
                 f"{where}.criterion", f"{item['criterion']!r} is not in criteria; give it a first value there"
             )
         if item["column"] not in numbers:
             raise BadInput(f"{where}.column", f"takes {', '.join(sorted(numbers))}, not {item['column']!r}")
-        quantile = checks.number(0, 1).of(item["quantile"], f"{where}.quantile")
+        quantile = checks.number(0, 1).validate(item["quantile"], f"{where}.quantile")
         window_seconds = fields.seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
         if window_seconds < 1:
             raise BadInput(f"{where}.window_seconds", "takes 1 or more")
@@ -224,7 +225,7 @@ def _monitored(
 
 
 def _replicas(value: Any) -> int:
-    return int(checks.whole(1, MOST_REPLICAS).of(value, "replicas"))
+    return int(checks.whole(1, MOST_REPLICAS).validate(value, "replicas"))
 
 
 def _attributes(document: Any) -> tuple[Attribute, ...]:
@@ -239,9 +240,9 @@ def _attribute(name: Any, value: Any) -> Attribute:
         raise BadInput(where, f"{name} is a column of every event; take another name")
     if not isinstance(value, dict):
         value = {"type": value}
-    fields.mapping(value, where, ("type", "required"), required=("type",))
-    kind = checks.choice(TYPES, ", ".join(TYPES)).of(value["type"], where)
-    required = checks.FLAG.of(value.get("required", False), f"{where}.required")
+    fields.check_mapping(value, where, ("type", "required"), required=("type",))
+    kind = checks.choice(TYPES, ", ".join(TYPES)).validate(value["type"], where)
+    required = checks.FLAG.validate(value.get("required", False), f"{where}.required")
     return Attribute(name, kind, required)
 
 
@@ -249,7 +250,7 @@ def _criteria(document: Any) -> dict[str, float]:
     fields.pairs(document, "criteria", "name: number", MOST_CRITERIA)
     for name, value in document.items():
         fields.name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
-        checks.number().of(value, f"criteria.{name}")
+        checks.number().validate(value, f"criteria.{name}")
     return {name: float(value) for name, value in document.items()}
 
 
@@ -274,14 +275,16 @@ def _graph(document: Mapping[str, Any]) -> Graph:
 def _check_patterns(document: Mapping[str, Any]) -> None:
     """How many there are, before one is read."""
     operators = fields.items(document.get("operators", []), "operators", 0, MOST_OPERATORS)
-    lists = [each.get("patterns") for each in operators if isinstance(each, Mapping)]
-    count = sum(len(each) for each in (*lists, document.get("patterns", [])) if isinstance(each, list))
+    lists = [operator.get("patterns") for operator in operators if isinstance(operator, Mapping)]
+    count = sum(
+        len(sublist) for sublist in (*lists, document.get("patterns", [])) if isinstance(sublist, list)
+    )
     if count > MOST_PATTERNS:
         raise Forbidden("patterns", f"takes at most {MOST_PATTERNS} patterns, not {count}")
 
 
 def _operator(document: Any, where: str, key: Any) -> Operator:
-    fields.mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
+    fields.check_mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
     name = fields.name(document["name"], f"{where}.name", checks.PLANT_NAME)
     own_key = fields.text(document.get("key", key), f"{where}.key")
     patterns = tuple(
@@ -299,28 +302,28 @@ def _operator(document: Any, where: str, key: Any) -> Operator:
 
 def _places(document: Mapping[str, Any]) -> dict[str, str]:
     """Pattern → where it is declared."""
-    found = {item["name"]: f"patterns[{place}]" for place, item in enumerate(document.get("patterns", []))}
+    places = {item["name"]: f"patterns[{place}]" for place, item in enumerate(document.get("patterns", []))}
     for place, operator in enumerate(document.get("operators", [])):
         for inner, item in enumerate(operator["patterns"]):
-            found[item["name"]] = f"operators[{place}].patterns[{inner}]"
-    return found
+            places[item["name"]] = f"operators[{place}].patterns[{inner}]"
+    return places
 
 
 def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict[str, tuple[str, ...]]:
     default = _sink(document["sink"], "sink", queues)
     emitted = {pattern.emits for pattern in graph.patterns}
-    found = {event_type: [default] for event_type in emitted - graph.inner_types}
+    sinks = {event_type: [default] for event_type in emitted - graph.inner_types}
     for place, item in enumerate(fields.items(document.get("sinks", []), "sinks", 0, MOST_QUEUES)):
         where = f"sinks[{place}]"
-        fields.mapping(item, where, ("queue", "types"), required=("queue", "types"))
+        fields.check_mapping(item, where, ("queue", "types"), required=("queue", "types"))
         queue = _sink(item["queue"], f"{where}.queue", queues)
         for event_type in fields.items(item["types"], f"{where}.types"):
             fields.text(event_type, f"{where}.types")
             if event_type not in emitted:
                 known = ", ".join(sorted(emitted))
                 raise BadInput(f"{where}.types", f"no pattern emits {event_type!r}; there are {known}")
-            found.setdefault(event_type, []).append(queue)
-    return {event_type: tuple(dict.fromkeys(each)) for event_type, each in found.items()}
+            sinks.setdefault(event_type, []).append(queue)
+    return {event_type: tuple(dict.fromkeys(each)) for event_type, each in sinks.items()}
 
 
 def _sink(value: Any, where: str, queues: list[str]) -> str:
@@ -343,7 +346,7 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
         "contiguity",
         "consume",
     )
-    fields.mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
+    fields.check_mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
     name = fields.name(document["name"], f"{where}.name", checks.PLANT_NAME)
     expression = expression_of(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:

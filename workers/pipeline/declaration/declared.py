@@ -19,7 +19,7 @@ import redis
 
 from queues import keys
 from queues.redis_types import Fields
-from queues.stored_document import decoded, encoded
+from queues.stored_document import decode_document, encode_document
 from workers.documents.pipeline import ApplicationAtWork
 
 OF_FILE = 0  # the version of what the process was started with
@@ -40,7 +40,7 @@ class Declarations:
     def __init__(self, control: redis.Redis, file: Declared | None = None) -> None:
         self._control, self._file = control, file
 
-    def wanted(self) -> dict[str, Declared]:
+    def load_wanted(self) -> dict[str, Declared]:
         """Application → what is to run."""
         found = {} if self._file is None else {self._file.name: self._file}
         for name, text in cast(Fields, self._control.hgetall(keys.PIPELINE_WANTED)).items():
@@ -56,14 +56,14 @@ class Declarations:
     def note_at_work(self, declared: Declared, refused: str | None = None) -> None:
         """What is at work, and why what is wanted is not."""
         at_work = ApplicationAtWork(**asdict(declared), refused=refused)
-        self._control.hset(keys.PIPELINE_AT_WORK, declared.name, encoded(at_work))
+        self._control.hset(keys.PIPELINE_AT_WORK, declared.name, encode_document(at_work))
 
     def note_shipped(self) -> None:
         """What its file has, so that people can go back to it."""
         if self._file is not None:
             self._control.hset(keys.PIPELINE_SHIPPED, self._file.name, self._file.text)
 
-    def shipped(self, name: str) -> str | None:
+    def load_shipped(self, name: str) -> str | None:
         """The application's text as shipped; None where no process has one of this name."""
         found = cast(bytes | None, self._control.hget(keys.PIPELINE_SHIPPED, name))
         return None if found is None else found.decode()
@@ -71,14 +71,14 @@ class Declarations:
     def forget(self, name: str) -> None:
         self._control.hdel(keys.PIPELINE_AT_WORK, name)
 
-    def at_work(self) -> dict[str, ApplicationAtWork]:
+    def load_running(self) -> dict[str, ApplicationAtWork]:
         """Application → what the process has of it."""
         found = cast(Fields, self._control.hgetall(keys.PIPELINE_AT_WORK))
         return {
-            name.decode(): decoded(ApplicationAtWork, text, name.decode())
+            name.decode(): decode_document(ApplicationAtWork, text, name.decode())
             for name, text in sorted(found.items())
         }
 
 
-def of_file(path: Path, name: str) -> Declared:
+def read_file(path: Path, name: str) -> Declared:
     return Declared(name, OF_FILE, path.read_text(encoding="utf-8-sig"))

@@ -17,7 +17,7 @@ RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
 
 
 def read_rule(document: Any, where: str, folder: Path) -> Rule:
-    fields.mapping(document, where, ("name", *RULES), required=("name",))
+    fields.check_mapping(document, where, ("name", *RULES), required=("name",))
     name = fields.text(document["name"], f"{where}.name")
     kinds = [key for key in document if key != "name"]
     if len(kinds) != 1:
@@ -35,7 +35,7 @@ def read_rule(document: Any, where: str, folder: Path) -> Rule:
 
 
 def _project(name: str, document: Any, where: str) -> Project:
-    fields.mapping(document, where, ("compute", "drop"), required=())
+    fields.check_mapping(document, where, ("compute", "drop"), required=())
     compute = _expressions(document.get("compute", {}), f"{where}.compute")
     drop = [
         fields.name(column, f"{where}.drop", COLUMN)
@@ -45,7 +45,7 @@ def _project(name: str, document: Any, where: str) -> Project:
 
 
 def _sample(name: str, value: Any, where: str) -> Sample:
-    checks.above(0, 1, "a share").of(value, where)
+    checks.greater_than(0, 1, "a share").validate(value, where)
     return Sample(name, float(value))
 
 
@@ -58,7 +58,7 @@ def _expressions(document: Any, where: str) -> dict[str, str]:
 
 
 def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:
-    fields.mapping(
+    fields.check_mapping(
         document, where, ("table", "using", "by", "columns"), required=("table", "using", "by", "columns")
     )
     columns = [

@@ -11,7 +11,7 @@ MOST_ITEMS = 256
 MOST_CHARACTERS = 200
 
 
-def mapping(document: Any, where: str, keys: tuple[str, ...], required: tuple[str, ...]) -> None:
+def check_mapping(document: Any, where: str, keys: tuple[str, ...], required: tuple[str, ...]) -> None:
     if not isinstance(document, Mapping):
         raise BadInput(where, f"takes {', '.join(keys)}")
     checks.refuse_unknown(document, keys, where, message="is not known; known are {known}")
@@ -35,17 +35,19 @@ def pairs(value: Any, where: str, what: str, most: int) -> dict[Any, Any]:
 
 
 def text(value: Any, where: str, most: int = MOST_CHARACTERS) -> str:
-    checks.text(blank=False).of(value, where)
+    checks.text(blank=False).validate(value, where)
     checks.refuse_longer(value, most, where, " characters")
     return str(value)
 
 
 def name(value: Any, where: str, form: re.Pattern[str]) -> str:
-    return str(checks.named(form, "a name (a letter, then letters, digits, - or _)").of(value, where))
+    return str(
+        checks.matching_text(form, "a name (a letter, then letters, digits, - or _)").validate(value, where)
+    )
 
 
 def seconds(value: Any, where: str) -> float:
-    return float(checks.number(0, 86_400, "seconds").of(value, where))
+    return float(checks.number(0, 86_400, "seconds").validate(value, where))
 
 
 def microseconds(value: Any, where: str) -> int:

@@ -11,7 +11,7 @@ import redis
 
 from queues import keys
 from queues.redis_types import Fields
-from queues.stored_document import BadDocument, changed, decoded, encoded
+from queues.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from workers.documents.pipeline import PipelineOrder
 
 NO_ORDER = PipelineOrder()
@@ -25,37 +25,37 @@ class Orders:
 
     def read(self) -> dict[str, PipelineOrder]:
         """By application; one that can't be read counts as none."""
-        found = cast(Fields, self._control.hgetall(keys.PIPELINE_ORDERS))
-        return {name.decode(): _read(text) for name, text in found.items()}
+        texts = cast(Fields, self._control.hgetall(keys.PIPELINE_ORDERS))
+        return {name.decode(): _read(text) for name, text in texts.items()}
 
-    def of(self, application: str) -> PipelineOrder:
+    def load(self, application: str) -> PipelineOrder:
         """NO_ORDER where nobody wants anything."""
         text = cast(bytes | None, self._control.hget(keys.PIPELINE_ORDERS, application))
         return NO_ORDER if text is None else _read(text)
 
     def restart(self, application: str, by: str, reason: str) -> PipelineOrder:
         """It is started anew, also where it is stopped."""
-        before = self.of(application)
+        before = self.load(application)
         return self._write(application, before, by, reason, restart=before.restart + 1, stopped=False)
 
     def stop(self, application: str, by: str, reason: str) -> PipelineOrder:
         """It stands still between two batches, until it is started."""
-        return self._write(application, self.of(application), by, reason, stopped=True)
+        return self._write(application, self.load(application), by, reason, stopped=True)
 
     def start(self, application: str, by: str, reason: str) -> PipelineOrder:
         """It goes on where it stopped."""
-        return self._write(application, self.of(application), by, reason, stopped=False)
+        return self._write(application, self.load(application), by, reason, stopped=False)
 
     def _write(
         self, application: str, before: PipelineOrder, by: str, reason: str, **values: int | bool
     ) -> PipelineOrder:
-        order = changed(before, by=by, reason=reason, at=self._clock(), **values)
-        self._control.hset(keys.PIPELINE_ORDERS, application, encoded(order))
+        order = replace_fields(before, by=by, reason=reason, at=self._clock(), **values)
+        self._control.hset(keys.PIPELINE_ORDERS, application, encode_document(order))
         return order
 
 
 def _read(text: bytes) -> PipelineOrder:
     try:
-        return decoded(PipelineOrder, text, "order")
+        return decode_document(PipelineOrder, text, "order")
     except BadDocument:
         return NO_ORDER

@@ -15,7 +15,7 @@ def steer(control: redis.Redis, application: str, changes: Mapping[str, Any]) ->
     """Puts these values in place of the application's; what is steered now. Taking the same again changes
     nothing. Raises BadInput naming the control.
     """
-    return _changed(control, application, lambda before: {**before, **changes})
+    return _change_orders(control, application, lambda before: {**before, **changes})
 
 
 def steer_named(
@@ -33,14 +33,14 @@ def steer_named(
         known = {**before.get(name, declared), **values}
         return {**before, name: {each: value for each, value in known.items() if value is not None}}
 
-    return _changed(control, application, change)
+    return _change_orders(control, application, change)
 
 
-def _changed(
+def _change_orders(
     control: redis.Redis, application: str, change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
     replace = control.register_script(script("pipeline/replace_controls"))
-    key = keys.PIPELINE_CONTROLS.of(application)
+    key = keys.PIPELINE_CONTROLS.build(application)
     while True:
         stored = control.get(key) or b""
         before = json.loads(stored) if stored else {}
@@ -48,6 +48,6 @@ def _changed(
         if wanted == before:
             return before
         wanted["revision"] = before.get("revision", 0) + 1
-        Controls().changed(wanted)
+        Controls().apply_changes(wanted)
         if replace(keys=[key], args=[stored, json.dumps(wanted)]):
             return wanted

@@ -9,7 +9,7 @@ from workers.pipeline.declaration.declared import Declarations, Declared
 def reconcile(control: redis.Redis) -> list[str]:
     """Reports to the control server of every active version that it does not know; of which."""
     declarations = Declarations(control)
-    wanted, told = declarations.wanted(), []
+    wanted, told = declarations.load_wanted(), []
     for version in PipelineVersion.objects.filter(active=True):
         declared = Declared(version.application, version.number, version.text)
         if wanted.get(version.application) != declared:

@@ -56,7 +56,7 @@ class Assignment:
         """Raises BadInput when it is not of this version."""
         check_version(document, "assignment")
         parts = tuple(AssignedRange(*part) for part in document["parts"])
-        controls = Controls().changed(document["controls"])
+        controls = Controls().apply_changes(document["controls"])
         return cls(document["tick"], parts, document["watermark_us"], controls, document["at_seconds"])
 
 
@@ -89,7 +89,7 @@ def divide(
             place += 1
         targets[name] = max(-MOST_OWED_EVENTS, min(MOST_OWED_EVENTS, targets[name] - taken))
         if place > first:  # of events that can't be read there may be none to count
-            parts = _joined(waiting[first:place])
+            parts = _join_ranges(waiting[first:place])
             given[name] = Assignment(end.tick, parts, start.watermark_us, end.controls, now_seconds)
     return given, targets
 
@@ -103,7 +103,7 @@ def _chain(start: Cursor, container: str, entries: tuple[Entry, ...]) -> list[As
     ]
 
 
-def _joined(parts: list[AssignedRange]) -> tuple[AssignedRange, ...]:
+def _join_ranges(parts: list[AssignedRange]) -> tuple[AssignedRange, ...]:
     """Ranges that follow one another in a container, as one."""
     joined: list[AssignedRange] = []
     for part in parts:

@@ -49,7 +49,7 @@ class BatchAssignment:
         spark.setLocalProperty(_PROPERTY, self.to_text())
 
     @classmethod
-    def of_this_job(cls) -> "BatchAssignment":
+    def get_current(cls) -> "BatchAssignment":
         """Called in a task. Raises RuntimeError where none is attached to its job."""
         context = TaskContext.get()
         text = context.getLocalProperty(_PROPERTY) if context else None

@@ -71,7 +71,7 @@ class Cursor:
             document["watermark_us"],
             document.get("furthest_us", 0),  # a version before did not keep it
             document["owed"],
-            Controls().changed(document["controls"]),
+            Controls().apply_changes(document["controls"]),
             tuple(document["skipped"]),
         )
 

@@ -45,7 +45,7 @@ BUSY_SECONDS = 1.0
 log = logging.getLogger("weir.pipeline")
 
 
-def gathering_seconds(lateness_seconds: float) -> float:
+def compute_gathering_seconds(lateness_seconds: float) -> float:
     """How long a few events wait for more, where event time waits `lateness_seconds` for late ones anyway."""
     share = GATHERING_SHARE_OF_LATENESS * lateness_seconds
     return min(MOST_GATHERING_SECONDS, max(LEAST_GATHERING_SECONDS, share))
@@ -67,7 +67,7 @@ class Dispatcher:
         self._control = connect(control_url, socket_timeout=5.0)
         self._nodes = Nodes(timeout_seconds=1.0)
         self._queues, self._replicas, self._defaults = queues, replicas, defaults
-        self._controls_key = keys.PIPELINE_CONTROLS.of(application)
+        self._controls_key = keys.PIPELINE_CONTROLS.build(application)
         self._dispatches = Dispatches(self._control, application)
         self._given = self._dispatches.replicas()  # those of versions before too
         self._results = ResultQueue(self._control, application)
@@ -102,14 +102,14 @@ class Dispatcher:
             return 0
         pauses = pausing.names_of(self._queues, pausing.CONSUMPTION)
         answer = cast(list[bytes | None], self._control.mget(self._controls_key, keys.TOPOLOGY, *pauses))
-        stored, topology_text, *found = answer
-        self._paused = pausing.read(self._queues, found)
+        stored, topology_text, *replies = answer
+        self._paused = pausing.read(self._queues, replies)
         self._recall()
         controls = self._controls(stored)
         topology = self._known.read(topology_text)
         room, now = self._results.room(), self._monotonic()
         limit, self.stall_reason = self._limit(controls, room, now)
-        beyond_limit = self._admitted_against_stall(controls, room, now)
+        beyond_limit = self._admit_against_stall(controls, room, now)
         if now - self._trimmed_at >= TRIMMING_SECONDS:
             self._trim(topology)
             self._trimmed_at = now
@@ -130,10 +130,10 @@ class Dispatcher:
             self._allowance -= events
         return events
 
-    def _admitted_against_stall(self, controls: Controls, room: Room, now: float) -> int:
+    def _admit_against_stall(self, controls: Controls, room: Room, now: float) -> int:
         """What is let through beyond the limits; but nothing is where nothing is what was asked for."""
         events = self._anti_stall.events(room, now)
-        if not controls.admit_events_per_batch or controls.admitted_per_second(self._clock()) == 0:
+        if not controls.admit_events_per_batch or controls.get_admitted_per_second(self._clock()) == 0:
             return 0
         free_events = int(room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0))
         return min(events, max(1, free_events), controls.admit_events_per_batch)
@@ -143,14 +143,14 @@ class Dispatcher:
         if not all(scan.complete for scan in scans.values()):
             return False
         waiting = sum(entry[1] for scan in scans.values() for entry in scan.entries)
-        is_soon = now - self._dispatched_at < gathering_seconds(controls.lateness_seconds)
+        is_soon = now - self._dispatched_at < compute_gathering_seconds(controls.lateness_seconds)
         return 0 < waiting < LEAST_PIECE_EVENTS and is_soon
 
     def _dispatch(
         self, topology: Topology, scans: dict[str, Scan], down: set[str], controls: Controls, limit: int
     ) -> int:
         start, now = self.cursor, self._monotonic()
-        holding = self._holding(topology, down, controls, now)
+        holding = self._list_holding_containers(topology, down, controls, now)
         admitted = admit(scans, limit, start.tick)
         now_us = round(self._clock() * 1_000_000)
         end = advance(start, scans, admitted, controls, now_us, down, holding)
@@ -166,7 +166,7 @@ class Dispatcher:
         self._unheard = end
         self._dispatches.commit(start, end, assignments)
         self.cursor, self._unheard = end, None
-        events = sum(each.events for each in assignments.values())
+        events = sum(assignment.events for assignment in assignments.values())
         self.admitted_events += events
         if events >= LEAST_PIECE_EVENTS:
             self._busy_until = now + BUSY_SECONDS
@@ -182,7 +182,7 @@ class Dispatcher:
 
     def _controls(self, stored: bytes | None) -> Controls:
         try:
-            return Controls.read(stored, self._defaults).at(self._clock())
+            return Controls.read(stored, self._defaults).freeze(self._clock())
         except BadInput as error:
             # Wrong controls change nothing: it goes on with those of the dispatch before.
             log.warning("%s is not taken: %s", self._controls_key, error)
@@ -202,23 +202,23 @@ class Dispatcher:
             ),
             (float(ahead - flying), f"{flying:,} events are handed out and have no result yet"),
         ]
-        reserve = controls.reserved_bytes(self._clock())
+        reserve = controls.get_reserved_bytes(self._clock())
         within_reserve = self._reserve.events(room, controls.result_bytes, reserve, now)
         if reserve:
             limits.append((within_reserve, f"{used} of the result queue are used, as many as may be"))
         times = CATCHING_UP if reserve else 1.0
-        if (allowed := self._allowed(controls, times)) is not None:
+        if (allowed := self._count_allowed(controls, times)) is not None:
             rate = times * (controls.admit_events_per_second or 0.0)
             limits.append((allowed, f"{rate:g} events/s are admitted at most"))
         least, why = min(limits, key=lambda limit: limit[0])
         return int(least), why
 
-    def _allowed(self, controls: Controls, times: float) -> float | None:
+    def _count_allowed(self, controls: Controls, times: float) -> float | None:
         """Events that so many times the rate in force leaves; what was admitted while there was none is no
         debt.
         """
         now = self._monotonic()
-        rate = controls.admitted_per_second(self._clock())
+        rate = controls.get_admitted_per_second(self._clock())
         if rate is None:
             self._allowance = None
         else:
@@ -242,13 +242,13 @@ class Dispatcher:
                 # One block more than the limit: what ends within the limit then has nothing behind it.
                 after = self.cursor.ids.get(container, BEGINNING)
                 segment = self._nodes.segment(queue, node.url)
-                found = segment.scan(after, limit + BLOCK_EVENTS, anew=True)
+                scanned = segment.scan(after, limit + BLOCK_EVENTS, anew=True)
             except UNREACHABLE:
                 down.add(node.name)
                 continue
-            if found and _earlier(found[0].entry_id, after) != after:
+            if scanned and _earlier(scanned[0].entry_id, after) != after:
                 self._begin_anew(container)
-            entries = tuple((item.entry_id, item.events, item.newest_time_us) for item in found)
+            entries = tuple((item.entry_id, item.events, item.newest_time_us) for item in scanned)
             scans[container] = Scan(entries, sum(entry[1] for entry in entries) <= limit)
         return scans, down
 
@@ -258,7 +258,9 @@ class Dispatcher:
         self.cursor = replace(self.cursor, ids={**self.cursor.ids, container: BEGINNING})
         self._trimmed.pop(container, None)
 
-    def _holding(self, topology: Topology, down: set[str], controls: Controls, now: float) -> set[str]:
+    def _list_holding_containers(
+        self, topology: Topology, down: set[str], controls: Controls, now: float
+    ) -> set[str]:
         """Containers that event time waits for: on nodes that are down, for a time; of paused queues, as long
         as they are.
         """
@@ -280,7 +282,7 @@ class Dispatcher:
         for name in {*self._replicas, *self._given, *published}:
             done = published.get(name, 0)
             self._dispatches.forget(name, done)
-            for part in (part for each in self._dispatches.after(name, done) for part in each.parts):
+            for part in (part for each in self._dispatches.list_after(name, done) for part in each.parts):
                 through[part.container] = _earlier(through.get(part.container, part.after), part.after)
         away: set[str] = set()
         for container, entry_id in through.items():

@@ -35,8 +35,8 @@ class Dispatches:
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control, self._application = control, application
-        self._cursor = keys.PIPELINE_CURSOR.of(application)
-        self._room = keys.PIPELINE_ROOM.of(application)
+        self._cursor = keys.PIPELINE_CURSOR.build(application)
+        self._room = keys.PIPELINE_ROOM.build(application)
         self._dispatch = control.register_script(script("pipeline/dispatch"))
 
     def cursor(self) -> Cursor | None:
@@ -49,13 +49,13 @@ class Dispatches:
         cursor is at neither.
         """
         places = [self._cursor, self._room, *(self._stream(name) for name in assignments)]
-        documents = [json.dumps(each.to_document()) for each in assignments.values()]
-        events = sum(each.events for each in assignments.values())
+        documents = [json.dumps(assignment.to_document()) for assignment in assignments.values()]
+        events = sum(assignment.events for assignment in assignments.values())
         written: list[EncodableT] = [start.tick, end.tick, json.dumps(end.to_document()), events, *documents]
         if not self._dispatch(keys=places, args=written):
             raise DispatcherOvertaken("another process dispatches for this application; stop one of them.")
 
-    def after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
+    def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
         """A replica's assignments of later dispatches, in order."""
         entries = cast(Entries, self._control.xrange(self._stream(replica), f"({tick}-0", "+", count))
         return [Assignment.from_document(json.loads(fields[b"d"])) for _, fields in entries]
@@ -78,4 +78,4 @@ class Dispatches:
         self._control.delete(self._cursor, *streams)
 
     def _stream(self, replica: str) -> str:
-        return keys.PIPELINE_ASSIGNED.of(self._application, replica)
+        return keys.PIPELINE_ASSIGNED.build(self._application, replica)

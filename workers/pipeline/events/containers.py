@@ -13,7 +13,7 @@ import redis
 from queues.errors import MalformedEvent, NodeUnavailable
 from queues.events import block
 from queues.events.unreadable import unreadable
-from queues.nodes.login import logged_in
+from queues.nodes.login import add_login
 from queues.segments.segment import Segment
 from workers.pipeline.events.attributes import ahead_faults, extract
 from workers.pipeline.events.layout import TIMESTAMP, Layout
@@ -76,7 +76,7 @@ class Nodes:
     def segment(self, queue: str, url: str) -> Segment:
         if url not in self._connections:
             self._connections[url] = redis.Redis.from_url(
-                logged_in(url),
+                add_login(url),
                 socket_connect_timeout=0.3,
                 socket_timeout=self._timeout_seconds,
                 socket_read_size=READ_BYTES,
@@ -128,7 +128,7 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
             time.sleep(0.2)
 
 
-def merged(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
+def merge_blocks(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
     """The same blocks in fewer, larger lots: what a batch costs on its way to Spark does not depend on its
     rows.
     """
@@ -144,7 +144,7 @@ def merged(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
         yield gathered
 
 
-def laid_out(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.RecordBatch:
+def apply_layout(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.RecordBatch:
     """Blocks under the layout, as one batch without the faulty rows, which `faults` keeps."""
     stored = pa.concat_batches([each.batch for each in blocks])
     own = {name: stored.column(place) for place, name in enumerate(block.SCHEMA.names)}
@@ -162,18 +162,20 @@ def laid_out(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.RecordB
 
 def _keep(blocks: list[Stored], found: pa.Array, faults: Faults) -> None:
     start = 0
-    for each in blocks:
-        own = found.slice(start, each.batch.num_rows)
-        start += each.batch.num_rows
+    for block_ in blocks:
+        own = found.slice(start, block_.batch.num_rows)
+        start += block_.batch.num_rows
         if own.null_count < len(own):
-            faults.add((each.part.queue, each.part.node, each.entry_id, each.block_id), each.batch, own)
+            faults.add(
+                (block_.part.queue, block_.part.node, block_.entry_id, block_.block_id), block_.batch, own
+            )
 
 
 def _origin(name: str, blocks: list[Stored]) -> pa.Array:
     """Where rows come from, as a column."""
-    rows = [each.batch.num_rows for each in blocks]
+    rows = [block_.batch.num_rows for block_ in blocks]
     if name == "published":
-        published_us = [int(each.entry_id.partition("-")[0]) * 1000 for each in blocks]
+        published_us = [int(block_.entry_id.partition("-")[0]) * 1000 for block_ in blocks]
         return pa.array(np.repeat(np.array(published_us, np.int64), rows)).cast(TIMESTAMP)
-    values = [each.block_id if name == "block" else getattr(each.part, name) for each in blocks]
+    values = [block_.block_id if name == "block" else getattr(block_.part, name) for block_ in blocks]
     return pa.array(values, pa.string()).take(pa.array(np.repeat(np.arange(len(blocks)), rows)))

@@ -41,7 +41,7 @@ class FaultStore:
         self._control, self._application = control, application
         self._put = control.register_script(script("pipeline/put_faults"))
         self._delivered = control.register_script(script("pipeline/delivered_faults"))
-        self._faulty = keys.PIPELINE_FAULTY.of(application)
+        self._faulty = keys.PIPELINE_FAULTY.build(application)
         self._has_all = False  # whether `_faulty` names also what an older version has kept
         self._known = KnownTopology()
 
@@ -55,8 +55,8 @@ class FaultStore:
             for place, (rows, cause) in enumerate(found)
         }
         if kept:
-            room = keys.PIPELINE_ROOM.of(self._application)
-            pairs = [part for each in kept.items() for part in each]
+            room = keys.PIPELINE_ROOM.build(self._application)
+            pairs = [part for kept_row in kept.items() for part in kept_row]
             written: list[EncodableT] = [replica, attempt, tick, *pairs]
             self._put(keys=[room, self._key(replica, tick), self._faulty], args=written)
 
@@ -72,7 +72,7 @@ class FaultStore:
             if published.get(replica, 0) < int(tick):
                 continue
             topology = topology or self._known.read(self._control.get(keys.TOPOLOGY))
-            found = _by_entry(cast(Fields, self._control.hgetall(self._key(replica, tick))))
+            found = _group_by_entry(cast(Fields, self._control.hgetall(self._key(replica, tick))))
             for entry, letters in found.items():
                 delivered += self._letters(nodes, topology, batch, entry, letters, away)
         return delivered
@@ -82,12 +82,12 @@ class FaultStore:
         thousands, and this is asked each second.
         """
         if not self._has_all:
-            if found := self._kept():
+            if found := self._load_kept():
                 self._control.sadd(self._faulty, *(":".join(name.rsplit(":", 2)[1:]) for name in found))
             self._has_all = True
         return {name.decode() for name in cast(set[bytes], self._control.smembers(self._faulty))}
 
-    def _kept(self) -> list[str]:
+    def _load_kept(self) -> list[str]:
         return [name.decode() for name in self._control.scan_iter(self._key("*", "*"), AT_ONCE)]
 
     def _letters(
@@ -96,7 +96,7 @@ class FaultStore:
         queue, node, entry_id, block_id = entry.split("/", 3)  # a block that is none may be named anything
         if node in away:
             return 0
-        rows = [(events, cause) for cause, found in letters.values() for events in found]
+        rows = [(events, cause) for cause, faults in letters.values() for events in faults]
         if node in topology.nodes:
             try:
                 segment = nodes.segment(queue, topology.nodes[node].url)
@@ -116,13 +116,13 @@ class FaultStore:
 
     def clear(self) -> None:
         """Forgets everything: what it holds is read again."""
-        self._control.delete(self._faulty, *self._kept())
+        self._control.delete(self._faulty, *self._load_kept())
 
     def _key(self, replica: str, tick: int | str) -> str:
-        return keys.PIPELINE_FAULTS.of(self._application, replica, tick)
+        return keys.PIPELINE_FAULTS.build(self._application, replica, tick)
 
 
-def _by_entry(found: Fields) -> dict[str, _DeadLetters]:
+def _group_by_entry(found: Fields) -> dict[str, _DeadLetters]:
     entries: dict[str, _DeadLetters] = {}
     for name, value in found.items():
         cause, _, data = value.partition(b"\n")

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def of_one_kind(tables: Sequence[pa.Table]) -> list[pa.Table]:
+def unify_types(tables: Sequence[pa.Table]) -> list[pa.Table]:
     """Each column with the type that the last table has it with; what can't be cast to it is unknown."""
     kinds: dict[str, pa.DataType] = {}
     for table in tables:
         kinds.update({field.name: field.type for field in table.schema if not pa.types.is_null(field.type)})
-    return [_as(table, kinds) for table in tables]
+    return [_cast_table(table, kinds) for table in tables]
 
 
 def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -22,7 +22,7 @@ def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _as(table: pa.Table, kinds: dict[str, pa.DataType]) -> pa.Table:
+def _cast_table(table: pa.Table, kinds: dict[str, pa.DataType]) -> pa.Table:
     for place, field in enumerate(table.schema):
         kind = kinds.get(field.name, field.type)
         if field.type not in (kind, pa.null()):

@@ -10,7 +10,7 @@ from workers.pipeline.events.attributes import SQL_TYPES, TYPES, Attribute
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _KINDS = {
-    **{each.name: each.type for each in block.SCHEMA},
+    **{field.name: field.type for field in block.SCHEMA},
     "queue": pa.string(),
     "node": pa.string(),
     "block": pa.string(),
@@ -34,17 +34,19 @@ class Layout:
     @property
     def schema(self) -> pa.Schema:
         own = [pa.field(name, _KINDS[name]) for name in self.columns]
-        return pa.schema([*own, *(pa.field(each.name, TYPES[each.kind]) for each in self.attributes)])
+        return pa.schema(
+            [*own, *(pa.field(attribute.name, TYPES[attribute.kind]) for attribute in self.attributes)]
+        )
 
     @property
     def sql(self) -> str:
         """The same for Spark."""
         own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
-        attributes = [f"`{each.name}` {SQL_TYPES[each.kind]}" for each in self.attributes]
+        attributes = [f"`{attribute.name}` {SQL_TYPES[attribute.kind]}" for attribute in self.attributes]
         criteria = [f"`{criterion_column(name)}` double" for name in self.criteria]
         return ", ".join([*own, *attributes, *criteria])
 
-    def with_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
+    def add_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
         """Rows under `schema` with the columns of the criteria."""
         for name in self.criteria:
             rows = rows.append_column(criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows))

@@ -74,7 +74,7 @@ class InterEventWork(BatchWork):
     def _warn_of_forgotten(self, counts: Mapping[str, OperatorCount]) -> None:
         """Log each pattern that dropped open matches, once in WARN_SECONDS."""
         now = time.monotonic()
-        patterns = (each for count in counts.values() for each in count.patterns.items())
+        patterns = (pattern_count for count in counts.values() for pattern_count in count.patterns.items())
         for name, pattern in patterns:
             if pattern.forgotten_bytes and now - self._warned_at.get(name, -WARN_SECONDS) >= WARN_SECONDS:
                 self._warned_at[name] = now
@@ -105,7 +105,7 @@ class InterEventWork(BatchWork):
         everything = tuple(range(KEY_GROUPS))
         rows = combined.rows
         if level:
-            rows = sum(each.num_rows for each in self._store.between(batch)) + rows
+            rows = sum(each.num_rows for each in self._store.read_between(batch)) + rows
         if rows >= EVENTS_PER_TASK:
             return [
                 [Unit(operator.name, groups, task)]

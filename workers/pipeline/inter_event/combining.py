@@ -78,11 +78,11 @@ class Combined:
         """Whether rows from this event time on may be due in this batch."""
         return self.watermark_us is not None and first_us <= self.watermark_us
 
-    def remaining(self) -> tuple[Result, ...]:
+    def compute_remaining(self) -> tuple[Result, ...]:
         """What this batch leaves in the queue."""
         return tuple(result for result in self.read if self._remains(result))
 
-    def finished(self) -> tuple[Result, ...]:
+    def list_finished(self) -> tuple[Result, ...]:
         """What may go when this batch is done."""
         return tuple(result for result in self.read if not self._remains(result))
 
@@ -108,11 +108,11 @@ class Combined:
         check_version(document, "offset")
         return cls(
             document["taken"],
-            tuple(Result.from_document(each) for each in document["held"]),
-            tuple(Result.from_document(each) for each in document["fresh"]),
+            tuple(Result.from_document(entry) for entry in document["held"]),
+            tuple(Result.from_document(entry) for entry in document["fresh"]),
             document["watermark_us"],
             document["previous_watermark_us"],
-            Controls().changed(document["controls"]),
+            Controls().apply_changes(document["controls"]),
             document["waits_for"],
         )
 
@@ -126,7 +126,7 @@ def combine(
     MOST_SHARE of the result queue, are taken (one result at least); what is not taken holds the watermark
     like a dispatch that is not worked.
     """
-    fresh, left = _taken(list(arrived), most_rows, MOST_SHARE * controls.result_bytes)
+    fresh, left = _take_arrived(list(arrived), most_rows, MOST_SHARE * controls.result_bytes)
     watermarks = [settled.watermark_us, *(result.watermark_us for result in left)]
     watermark_us = _least(watermarks)
     if start.watermark_us is not None:
@@ -135,7 +135,7 @@ def combine(
         return start
     return Combined(
         taken=fresh[-1].entry_id if fresh else start.taken,
-        left_over=start.remaining(),
+        left_over=start.compute_remaining(),
         fresh=tuple(fresh),
         watermark_us=watermark_us,
         previous_watermark_us=start.watermark_us,
@@ -144,7 +144,9 @@ def combine(
     )
 
 
-def _taken(arrived: list[Result], most_rows: int, most_bytes: float) -> tuple[list[Result], list[Result]]:
+def _take_arrived(
+    arrived: list[Result], most_rows: int, most_bytes: float
+) -> tuple[list[Result], list[Result]]:
     rows = size_bytes = 0
     for place, result in enumerate(arrived):
         rows += sum(blob.rows for blob in result.blobs)
@@ -156,4 +158,4 @@ def _taken(arrived: list[Result], most_rows: int, most_bytes: float) -> tuple[li
 
 def _least(watermarks: list[int | None]) -> int | None:
     """The least; unknown when one is."""
-    return None if None in watermarks else min(each for each in watermarks if each is not None)
+    return None if None in watermarks else min(watermark for watermark in watermarks if watermark is not None)

@@ -56,6 +56,6 @@ class InterEventBatch:
 
     def late_seconds(self, now_seconds: float) -> tuple[float, int] | None:
         """(age of all but the oldest 5 % of its events, how many); None without any."""
-        oldest = [each.early_us for each in self.operators.values() if each.early_us is not None]
-        events = max((each.events for each in self.operators.values()), default=0)
+        oldest = [operator.early_us for operator in self.operators.values() if operator.early_us is not None]
+        events = max((operator.events for operator in self.operators.values()), default=0)
         return (now_seconds - min(oldest) / 1e6, events) if oldest else None

@@ -30,8 +30,8 @@ class PatternCount:
         self.seconds += other.seconds
         for name in ("types", "shed", "control_types"):
             add_types(getattr(self, name), getattr(other, name))
-        self.control_events = added(self.control_events, other.control_events)
-        self.control_matches = added(self.control_matches, other.control_matches)
+        self.control_events = add_counts(self.control_events, other.control_events)
+        self.control_matches = add_counts(self.control_matches, other.control_matches)
 
 
 @dataclass
@@ -53,17 +53,17 @@ class OperatorCount:
         """Complex events that it emitted."""
         return sum(pattern.matches for pattern in self.patterns.values())
 
-    def of(self, pattern: str) -> PatternCount:
+    def build(self, pattern: str) -> PatternCount:
         return self.patterns.setdefault(pattern, PatternCount())
 
     def add(self, other: "OperatorCount") -> None:
         self.events += other.events
         self.late += other.late
         self.seconds += other.seconds
-        known = [each for each in (self.early_us, other.early_us) if each is not None]
+        known = [value for value in (self.early_us, other.early_us) if value is not None]
         self.early_us = min(known, default=None)
         for name, count in other.patterns.items():
-            self.of(name).add(count)
+            self.build(name).add(count)
 
 
 def add_types(own: dict[str, int], others: dict[str, int]) -> None:
@@ -72,6 +72,6 @@ def add_types(own: dict[str, int], others: dict[str, int]) -> None:
         own[event_type] = own.get(event_type, 0) + events
 
 
-def added(own: list[int], others: list[int]) -> list[int]:
+def add_counts(own: list[int], others: list[int]) -> list[int]:
     """Group by group; an empty list counts nothing."""
     return [a + b for a, b in zip(own, others, strict=True)] if own and others else own or others

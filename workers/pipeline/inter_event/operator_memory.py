@@ -35,12 +35,12 @@ class OperatorMemory:
     _timers_us: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, places: Mapping[str, bytes], max_place_bytes: int = MAX_STATE_BYTES) -> "OperatorMemory":
+    def build(cls, places: Mapping[str, bytes], max_place_bytes: int = MAX_STATE_BYTES) -> "OperatorMemory":
         """Of the values of places (`operator/group`)."""
         memory = cls(max_place_bytes)
         for place, data in places.items():
             group = int(place.rpartition("/")[2])
-            for signature, state in _unpacked(data).items():
+            for signature, state in _unpack_parts(data).items():
                 memory.parts.setdefault(signature, {})[group] = state
         return memory
 
@@ -55,11 +55,11 @@ class OperatorMemory:
         for group, time_us in timers_us.items():
             self._timers_us[group] = min(self._timers_us.get(group, time_us), time_us)
 
-    def written(self, places: list[str]) -> dict[str, tuple[bytes, int | None]]:
+    def write_places(self, places: list[str]) -> dict[str, tuple[bytes, int | None]]:
         """The value of every place, and when it is due."""
         groups = {place: int(place.rpartition("/")[2]) for place in places}
         return {
-            place: (_packed(self._within_limit(self._kept.get(group, {}))), self._timers_us.get(group))
+            place: (_pack_parts(self._within_limit(self._kept.get(group, {}))), self._timers_us.get(group))
             for place, group in groups.items()
         }
 
@@ -67,7 +67,7 @@ class OperatorMemory:
         """Leave out the largest parts of a group until the rest fits, and count what is left out."""
         total = sum(map(len, parts.values()))
         left = dict(parts)
-        for signature in sorted(parts, key=lambda each: -len(parts[each])):
+        for signature in sorted(parts, key=lambda name: -len(parts[name])):
             if total <= self.max_place_bytes:
                 break
             size = len(left.pop(signature))
@@ -76,14 +76,14 @@ class OperatorMemory:
         return left
 
 
-def _packed(parts: Mapping[str, bytes]) -> bytes:
+def _pack_parts(parts: Mapping[str, bytes]) -> bytes:
     if not parts:
         return b""
     head = orjson.dumps({signature: len(state) for signature, state in parts.items()})
     return b"".join((_LENGTH.pack(len(head)), head, *parts.values()))
 
 
-def _unpacked(data: bytes) -> dict[str, bytes]:
+def _unpack_parts(data: bytes) -> dict[str, bytes]:
     (length,) = _LENGTH.unpack_from(data)
     place = _LENGTH.size + length
     found = {}

@@ -16,18 +16,18 @@ import pyarrow.compute as pc
 import redis
 
 from workers.pipeline.events.connections import control_of
-from workers.pipeline.events.kinds import of_one_kind
+from workers.pipeline.events.kinds import unify_types
 from workers.pipeline.inter_event.combining import Combined
-from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount, add_types, added
+from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount, add_counts, add_types
 from workers.pipeline.inter_event.operator_memory import OperatorMemory, place_limit
 from workers.pipeline.intra_event.result_writer import SLICE_GROUPS, WHOLE
 from workers.pipeline.matching.complex_event import complex_events
 from workers.pipeline.matching.matcher import Matcher, masks_of
-from workers.pipeline.matching.retained.matches import Matches, joined
+from workers.pipeline.matching.retained.matches import Matches, concatenate
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_groups, types_named
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.shedding.shed_counts import bounded
-from workers.pipeline.shedding.shedder import CONTROL_GROUPS, KeyRanks, ShedDecisions, Shedder, by_type
+from workers.pipeline.shedding.shed_counts import limit_types
+from workers.pipeline.shedding.shedder import CONTROL_GROUPS, KeyRanks, ShedDecisions, Shedder, count_by_type
 from workers.pipeline.shedding.traced_keys import periods
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
 from workers.pipeline.tiers.state import StateStore, WrittenState, outbox_name
@@ -99,17 +99,17 @@ class Work:
         """The unit's rows of every blob that may hold some, and of what operators before have emitted."""
         results = ResultQueue(control, self.application)
         tables = [
-            _marked(batch, groups, result in self.combined.fresh)
+            _mark_rows(batch, groups, result in self.combined.fresh)
             for result in self.combined.read
             for batch in results.read(result, self._blobs(result, operator, groups))
         ]
         if self.level:
-            emitted = [inner(rows, operator) for rows in store.between(self.batch)]
-            tables += [_marked(rows, groups, True) for rows in emitted if rows.num_rows]
-        tables = [pa.Table.from_batches([each]) for each in tables if each.num_rows]
+            emitted = [inner(rows, operator) for rows in store.read_between(self.batch)]
+            tables += [_mark_rows(rows, groups, True) for rows in emitted if rows.num_rows]
+        tables = [pa.Table.from_batches([table]) for table in tables if table.num_rows]
         if not tables:
             return pa.table({"time": pa.array([], pa.int64())})
-        return _complete(pa.concat_tables(of_one_kind(tables), promote_options="default"), operator)
+        return _complete(pa.concat_tables(unify_types(tables), promote_options="default"), operator)
 
     def _blobs(self, result: Result, operator: Operator, groups: tuple[int, ...]) -> list[str]:
         slices = {WHOLE, *(group // SLICE_GROUPS for group in groups)}
@@ -127,9 +127,9 @@ class Work:
         passed = times_us <= (self.combined.watermark_us if self.combined.watermark_us is not None else -1)
         before_us = self.combined.previous_watermark_us
         if before_us is None:
-            return ordered(rows.filter(pa.array(passed))), rows.slice(0, 0)
+            return order_rows(rows.filter(pa.array(passed))), rows.slice(0, 0)
         old = times_us <= before_us
-        due = ordered(rows.filter(pa.array(passed & ~old)))
+        due = order_rows(rows.filter(pa.array(passed & ~old)))
         if not notes_late:
             return due, rows.slice(0, 0)
         late = old & rows.column("fresh").to_numpy() & rows.column("first").to_numpy()
@@ -144,7 +144,7 @@ class Work:
         late: pa.Table,
         count: OperatorCount,
     ) -> WrittenState:
-        memory = OperatorMemory.of(before, place_limit(len(self.graph.operators), KEY_GROUPS))
+        memory = OperatorMemory.build(before, place_limit(len(self.graph.operators), KEY_GROUPS))
         batch = due.combine_chunks().to_batches()[0] if due.num_rows else None
         made = []
         shedder = self.combined.controls.shedder
@@ -154,22 +154,22 @@ class Work:
             else None
         )
         for pattern in operator.patterns:
-            found = self._found(pattern, memory, batch, decisions, count.of(pattern.name))
+            found = self._find_matches(pattern, memory, batch, decisions, count.build(pattern.name))
             if shedder.sheds:
-                _count_control_matches(shedder, found, count.of(pattern.name))
+                _count_control_matches(shedder, found, count.build(pattern.name))
             if len(found) > found.suppressed.sum():
                 made.append(complex_events(pattern, found, self._ids(pattern, places)))
         outputs = self._outputs(places, made)
-        states = memory.written(places)
+        states = memory.write_places(places)
         for pattern in operator.patterns:
-            count.of(pattern.name).forgotten_bytes += memory.forgotten_bytes.get(pattern.signature, 0)
+            count.build(pattern.name).forgotten_bytes += memory.forgotten_bytes.get(pattern.signature, 0)
         return WrittenState(states, *outputs, late=_newest_late(late), late_events=late.num_rows)
 
     def _ids(self, pattern: Pattern, places: list[str]) -> str:
         """What its complex events' ids begin with: a batch that is worked again repeats them."""
         return f"{pattern.name}:{self.run}.{self.batch}:{places[0].rpartition('/')[2]}"
 
-    def _found(
+    def _find_matches(
         self,
         pattern: Pattern,
         memory: OperatorMemory,
@@ -198,13 +198,13 @@ class Work:
         if due is not None:
             masks = None if matcher.pattern.reads_previous else masks_of(matcher.pattern, due)
             if decisions is not None:
-                masks = _admitted(matcher.pattern, due, masks, decisions, count)
+                masks = _apply_shedding(matcher.pattern, due, masks, decisions, count)
             parts.append(matcher.take(due, masks))
             of_use = np.ones(due.num_rows, bool) if masks is None else masks != 0
-            add_types(count.types, bounded(by_type(due, of_use), types_named(matcher.pattern)))
+            add_types(count.types, limit_types(count_by_type(due, of_use), types_named(matcher.pattern)))
         if self.combined.watermark_us is not None:
             parts.append(matcher.advance(self.combined.watermark_us + 1))
-        found = joined(parts)
+        found = concatenate(parts)
         suppressed = int(found.suppressed.sum())
         count.matches += len(found) - suppressed
         count.suppressed += suppressed
@@ -239,7 +239,7 @@ def inner(emitted: pa.RecordBatch, operator: Operator) -> pa.RecordBatch:
     )
 
 
-def ordered(rows: pa.Table) -> pa.Table:
+def order_rows(rows: pa.Table) -> pa.Table:
     """In the order of (time, id), and of equal ones one."""
     if rows.num_rows < 2:
         return rows
@@ -263,7 +263,7 @@ def _complete(rows: pa.Table, operator: Operator) -> pa.Table:
     return rows
 
 
-def _marked(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa.RecordBatch:
+def _mark_rows(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa.RecordBatch:
     """Those of the groups, and whether they are read for the first time."""
     if len(groups) < KEY_GROUPS:
         own = np.zeros(KEY_GROUPS, bool)
@@ -284,7 +284,7 @@ def _newest_late(late: pa.Table) -> pa.RecordBatch | None:
     return kept.slice(max(0, late.num_rows - MOST_LATE)).combine_chunks().to_batches()[0]
 
 
-def _admitted(
+def _apply_shedding(
     pattern: Pattern,
     due: pa.RecordBatch,
     masks: np.ndarray | None,
@@ -298,8 +298,8 @@ def _admitted(
     if masks is None:
         _count_control_events(due, decisions.control, named, decisions, count)
         return None
-    dropped = decisions.dropped(pattern, masks)
-    add_types(count.shed, bounded(by_type(due, dropped), named))
+    dropped = decisions.select_dropped(pattern, masks)
+    add_types(count.shed, limit_types(count_by_type(due, dropped), named))
     _count_control_events(due, decisions.control & (masks != 0), named, decisions, count)
     return np.where(dropped, 0, masks)
 
@@ -311,8 +311,8 @@ def _count_control_events(
     decisions: ShedDecisions,
     count: PatternCount,
 ) -> None:
-    add_types(count.control_types, bounded(by_type(due, control), named))
-    count.control_events = added(count.control_events, _by_group(decisions.groups[control]))
+    add_types(count.control_types, limit_types(count_by_type(due, control), named))
+    count.control_events = add_counts(count.control_events, _group_rows(decisions.groups[control]))
 
 
 def _count_control_matches(shedder: Shedder, found: Matches, count: PatternCount) -> None:
@@ -320,9 +320,9 @@ def _count_control_matches(shedder: Shedder, found: Matches, count: PatternCount
         return
     keys = KeyRanks(shedder, found.keys)
     groups = keys.groups[keys.control & ~found.suppressed]
-    count.control_matches = added(count.control_matches, _by_group(groups))
+    count.control_matches = add_counts(count.control_matches, _group_rows(groups))
 
 
-def _by_group(groups: np.ndarray) -> list[int]:
+def _group_rows(groups: np.ndarray) -> list[int]:
     counts: list[int] = np.bincount(groups, minlength=CONTROL_GROUPS).tolist()
     return counts

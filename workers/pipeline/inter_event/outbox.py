@@ -66,7 +66,7 @@ class Outbox:
     def _publish_some(self, outputs: Mapping[str, bytes], refused: dict[str, WeirError]) -> int:
         """How many. A queue that takes nothing is among `refused` then: what goes elsewhere does not wait."""
         total = 0
-        for queue, names in _by_queue(outputs).items():
+        for queue, names in _group_by_queue(outputs).items():
             batches = {name: decode(outputs[name]) for name in names}
             fresh = [rows for name in names if name not in self._taken for rows in batches[name]]
             try:
@@ -76,7 +76,7 @@ class Outbox:
                 refused[queue] = error
                 continue
             self._taken.update(names)
-            self._store.published(names, newest([rows for name in names for rows in batches[name]]))
+            self._store.record_published(names, newest([rows for name in names for rows in batches[name]]))
             self._taken.difference_update(names)
             total += sum(rows.num_rows for rows in fresh)
         return total
@@ -94,7 +94,7 @@ class Outbox:
         except (WeirError, redis.ConnectionError, redis.TimeoutError) as error:
             log.warning("complex events wait in the outbox: %s", error)
             with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):
-                self.waiting = self._store.waiting_outputs()
+                self.waiting = self._store.count_waiting_outputs()
 
 
 def newest(batches: list[pa.RecordBatch]) -> list[bytes]:
@@ -113,7 +113,7 @@ def _read(attributes: str) -> Any:
         return {}
 
 
-def _by_queue(outputs: Iterable[str]) -> dict[str, list[str]]:
+def _group_by_queue(outputs: Iterable[str]) -> dict[str, list[str]]:
     """The names for each queue, in their order."""
     found: dict[str, list[str]] = {}
     for name in outputs:

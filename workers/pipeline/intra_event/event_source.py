@@ -12,7 +12,7 @@ from workers.pipeline.declaration.monitored import Monitored
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.connections import control_of, nodes_of
-from workers.pipeline.events.containers import Faults, laid_out, merged, read_range
+from workers.pipeline.events.containers import Faults, apply_layout, merge_blocks, read_range
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import Layout
 from workers.pipeline.intra_event.monitor import MonitorStore, Sketches
@@ -22,18 +22,18 @@ READING_SECONDS = 10.0  # that a node may take to answer
 
 def layout_option(layout: Layout) -> str:
     """A layout as an option of the source."""
-    attributes = [[each.name, each.kind, each.required] for each in layout.attributes]
+    attributes = [[attribute.name, attribute.kind, attribute.required] for attribute in layout.attributes]
     return json.dumps([list(layout.columns), attributes, list(layout.criteria)])
 
 
-def monitored_option(monitored: tuple[Monitored, ...]) -> str:
+def encode_monitored(monitored: tuple[Monitored, ...]) -> str:
     """What is monitored, as an option of the source."""
     return json.dumps([list(vars(each).values()) for each in monitored])
 
 
 def _layout(option: str) -> Layout:
     columns, attributes, criteria = json.loads(option)
-    return Layout(tuple(columns), tuple(Attribute(*each) for each in attributes), tuple(criteria))
+    return Layout(tuple(columns), tuple(Attribute(*attribute) for attribute in attributes), tuple(criteria))
 
 
 class EventSource(DataSource):
@@ -58,22 +58,22 @@ class EventReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
         self._layout = _layout(options["layout"])
-        self._monitored = tuple(Monitored(*each) for each in json.loads(options["monitored"]))
+        self._monitored = tuple(Monitored(*load) for load in json.loads(options["monitored"]))
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(task) for task in range(int(self._options["tasks"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assignment = BatchAssignment.of_this_job()
+        assignment = BatchAssignment.get_current()
         nodes, patience_seconds = nodes_of(READING_SECONDS), float(self._options["patience"])
         faults = Faults(assignment.ahead_us, time.time_ns() // 1000)
         sketches = Sketches(self._monitored)
         ranges = assignment.tasks[partition.value]
         blocks = (each for part in ranges for each in read_range(nodes, part, patience_seconds, faults))
-        for lot in merged(blocks):
-            rows = laid_out(lot, self._layout, faults)
+        for lot in merge_blocks(blocks):
+            rows = apply_layout(lot, self._layout, faults)
             sketches.add(rows)
-            yield self._layout.with_criteria(rows, assignment.criteria)
+            yield self._layout.add_criteria(rows, assignment.criteria)
         self._keep(assignment, partition.value, faults, sketches)
 
     def _keep(self, assignment: BatchAssignment, task: int, faults: Faults, sketches: Sketches) -> None:

@@ -42,13 +42,13 @@ class Sketches:
     seen: dict[str, Any] = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        for each in self.monitored:
-            values = rows.column(each.column).cast(pa.float64(), safe=False)
-            if each.type is not None:
-                values = values.filter(pc.equal(rows.column("type"), each.type))
+        for criterion in self.monitored:
+            values = rows.column(criterion.column).cast(pa.float64(), safe=False)
+            if criterion.type is not None:
+                values = values.filter(pc.equal(rows.column("type"), criterion.type))
             values = values.drop_null()
             if len(values):
-                sketch = self.seen.setdefault(each.criterion, kll_doubles_sketch(ACCURACY))
+                sketch = self.seen.setdefault(criterion.criterion, kll_doubles_sketch(ACCURACY))
                 # Arrow's memory is read-only, which the sketch does not take.
                 sketch.update(np.array(values))
 
@@ -58,19 +58,21 @@ class MonitorStore:
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control = control
-        self._key = keys.PIPELINE_SKETCHES.of(application)
+        self._key = keys.PIPELINE_SKETCHES.build(application)
 
     def keep(self, sketches: Sketches, writer: str, now_seconds: float) -> None:
         """What a task has seen, in the slot of now. writer: no two of a slot are the same."""
         kept: dict[FieldT, EncodableT] = {
-            f"{each.criterion}/{each.slot(now_seconds)}/{writer}": sketches.seen[each.criterion].serialize()
-            for each in sketches.monitored
-            if each.criterion in sketches.seen
+            f"{criterion.criterion}/{criterion.slot(now_seconds)}/{writer}": sketches.seen[
+                criterion.criterion
+            ].serialize()
+            for criterion in sketches.monitored
+            if criterion.criterion in sketches.seen
         }
         if kept:
             self._control.hset(self._key, mapping=kept)
 
-    def merged(self, monitored: tuple[Monitored, ...], now_seconds: float) -> dict[str, Any]:
+    def merge(self, monitored: tuple[Monitored, ...], now_seconds: float) -> dict[str, Any]:
         """Criterion → the sketch of its window; what has left the windows is forgotten, and what a clock has
         noted that was set back since.
         """
@@ -112,8 +114,11 @@ class Monitor:
         """Criterion → what is shown of it: its quantile over the window, of how many events."""
         if not self._monitored:
             return {}
-        sketches = self._store.merged(self._monitored, self._clock())
-        shown = {each.criterion: _shown(each, sketches.get(each.criterion)) for each in self._monitored}
+        sketches = self._store.merge(self._monitored, self._clock())
+        shown = {
+            criterion.criterion: _format_sketch(criterion, sketches.get(criterion.criterion))
+            for criterion in self._monitored
+        }
         known = {
             name: each.value
             for name, each in shown.items()
@@ -127,7 +132,7 @@ class Monitor:
     def _forget_others(self) -> None:
         """What a version before has monitored, and this one declares."""
         stored = steer(self._control, self._application, {}).get("criteria", {})
-        others = dict.fromkeys(set(stored) - {each.criterion for each in self._monitored})
+        others = dict.fromkeys(set(stored) - {criterion.criterion for criterion in self._monitored})
         if others:
             steer_named(self._control, self._application, "criteria", others, {})
 
@@ -136,7 +141,7 @@ class Monitor:
         return before is None or abs(value - before) > WORTH_CHANGING * max(abs(value), abs(before))
 
 
-def _shown(each: Monitored, sketch: Any) -> MonitoredStatus:
+def _format_sketch(each: Monitored, sketch: Any) -> MonitoredStatus:
     events = sketch.n if sketch is not None else 0
     return MonitoredStatus(
         column=each.column,

@@ -59,10 +59,10 @@ class ReplicaWork(BatchWork):
     def work(self, events: DataFrame, batch: int) -> None:
         started = time.monotonic()
         tick = self._checkpoint.offset(batch)["tick"]
-        given = self._given(tick)
+        given = self._load_assignments(tick)
         if not given:
             return  # published before: whatever is there counts, and nothing is done twice
-        arrived = sum(each.events for each in given)
+        arrived = sum(assignment.events for assignment in given)
         attempt = self._results.begin(self._replica, tick)
         if attempt is None:
             return
@@ -81,26 +81,26 @@ class ReplicaWork(BatchWork):
             shed = together([row["shed"] for row in rows])
             self._status.replica(self._replica, ReplicaBatch(now, *made, response_seconds, shed))
 
-    def _given(self, tick: int) -> list[Assignment]:
+    def _load_assignments(self, tick: int) -> list[Assignment]:
         """The batch's assignments that are not published."""
         published = self._results.room().published.get(self._replica, 0)
-        return [each for each in self._dispatches.after(self._replica, published) if each.tick <= tick]
+        return [each for each in self._dispatches.list_after(self._replica, published) if each.tick <= tick]
 
     def _assignment(self, tick: int, attempt: str, given: list[Assignment]) -> BatchAssignment:
         """The batch's ranges on as many tasks as it is worth, at most `parallelism`."""
         controls = given[-1].controls
         tasks = on_tasks(nodes_of(PLANNING_SECONDS), self._ranges(given), controls.parallelism)
-        cut = sum(each.events for each in given) >= CUT_ROWS
+        cut = sum(assignment.events for assignment in given) >= CUT_ROWS
         criteria = {**self._application.controls.criteria, **controls.criteria}
         return BatchAssignment(tick, attempt, tasks, controls.ahead_us, cut, controls.shedder, criteria)
 
     def _ranges(self, given: list[Assignment]) -> list[tuple[Range, int]]:
         topology = self._known.read(self._control.get(keys.TOPOLOGY))
-        found = []
-        for part in (part for each in given for part in each.parts):
+        ranges = []
+        for part in (part for assignment in given for part in assignment.parts):
             queue, node = part.container.split("/")
             # A node that was taken out of the topology is gone for good, and what it held with it.
             if node in topology.nodes:
                 whole = Range(queue, node, topology.nodes[node].url, part.after, part.through)
-                found.append((whole, part.events))
-        return found
+                ranges.append((whole, part.events))
+        return ranges

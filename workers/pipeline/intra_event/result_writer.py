@@ -12,12 +12,12 @@ from pyspark import TaskContext
 
 from workers.pipeline.events.arrow_blob import encode
 from workers.pipeline.events.connections import control_of
-from workers.pipeline.matching.complex_event import with_finite_values
+from workers.pipeline.matching.complex_event import drop_non_finite
 from workers.pipeline.matching.matcher import masks_of
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, key_groups
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted, to_text
-from workers.pipeline.shedding.shedder import ShedDecisions, Shedder, by_type
+from workers.pipeline.shedding.shed_counts import ShedCounts, add_count, limit_types, to_text
+from workers.pipeline.shedding.shedder import ShedDecisions, Shedder, count_by_type
 from workers.pipeline.shedding.traced_keys import periods
 from workers.pipeline.tiers.result_queue import Blob, ResultQueue
 
@@ -51,7 +51,7 @@ class ResultWriter:
         parts: dict[str, list[pa.RecordBatch]] = {}
         for batch in batches:
             kept += batch.num_rows
-            for route, rows in self.wanted(batch, shed):
+            for route, rows in self.select_wanted(batch, shed):
                 parts.setdefault(route, []).append(rows)
         task = TaskContext.get()
         assert task is not None  # Spark calls it within a task
@@ -59,25 +59,25 @@ class ResultWriter:
         if data:
             queue = ResultQueue(control_of(self.control_url), self.application)
             queue.put(self.replica, self.tick, self.attempt, data)
-        yield _written_batch(blobs, kept, to_text(shed))
+        yield _write_batch(blobs, kept, to_text(shed))
 
-    def wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def select_wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
         """(route, the rows that a pattern of the route may use). `first` marks a row in its first route.
         shed: is added what no pattern of a route gets.
         """
-        batch = with_finite_values(batch)
+        batch = drop_non_finite(batch)
         batch = batch.set_column(
             batch.schema.get_field_index("time"), "time", batch.column("time").cast(pa.int64())
         )
         taken = np.zeros(batch.num_rows, bool)
         for key in self.graph.routes:
-            held = self._held(self.graph.patterns_of(key), key, batch, shed)
+            held = self._decide_held(self.graph.patterns_of(key), key, batch, shed)
             if not held.any():
                 continue
             yield key, batch.append_column("first", pa.array(held & ~taken)).filter(pa.array(held))
             taken |= held
 
-    def _held(
+    def _decide_held(
         self, patterns: tuple[Pattern, ...], key: str, batch: pa.RecordBatch, shed: ShedCounts
     ) -> np.ndarray:
         held = np.zeros(batch.num_rows, bool)
@@ -96,12 +96,12 @@ class ResultWriter:
             masks = masks_of(pattern, batch)
             wanted = masks != 0
             if decisions is not None:
-                dropped[pattern.name] = decisions.dropped(pattern, masks)
+                dropped[pattern.name] = decisions.select_dropped(pattern, masks)
                 wanted &= ~dropped[pattern.name]
             held |= wanted
         for name, rows in dropped.items():
             # What stays for another pattern is dropped, and counted, at the operator.
-            counted(shed, name, bounded(by_type(batch, rows & present & ~held)))
+            add_count(shed, name, limit_types(count_by_type(batch, rows & present & ~held)))
         usable: np.ndarray = held & present
         return usable
 
@@ -110,7 +110,7 @@ class ResultWriter:
         blobs: list[Blob] = []
         data: dict[str, bytes] = {}
         for route, batches in parts.items():
-            for slice_, rows in self._slices(_keyed(pa.concat_batches(batches), route)):
+            for slice_, rows in self._slices(_add_key_columns(pa.concat_batches(batches), route)):
                 name = f"{task}:{route}:{slice_}"
                 data[name] = encode(rows)
                 times = pc.min_max(rows.column("time")).as_py()
@@ -133,14 +133,14 @@ class ResultWriter:
             start = end
 
 
-def _keyed(rows: pa.RecordBatch, route: str) -> pa.RecordBatch:
+def _add_key_columns(rows: pa.RecordBatch, route: str) -> pa.RecordBatch:
     """With their key as text, and its group."""
     keys = rows.column(route).cast(pa.string())
     rows = rows.append_column("match_key", keys)
     return rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
 
 
-def _written_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
+def _write_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
     """The blobs as Spark takes them back, and a last row with the rows kept, and those shed."""
     rows = [*blobs, Blob("", "", WHOLE, 0, 0, 0, 0)]
     columns = list(zip(*rows, strict=True))

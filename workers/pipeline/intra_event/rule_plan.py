@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.layout import CARRIED
-from workers.pipeline.intra_event.event_source import EventSource, layout_option, monitored_option
+from workers.pipeline.intra_event.event_source import EventSource, encode_monitored, layout_option
 from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter
 from workers.pipeline.rules.rule_sql import Ruled, apply_rules
 
@@ -38,7 +38,7 @@ class RulePlans:
         """(what the tasks report of what they have written, events that passed each counted rule)."""
         told, ruled = self.plan(len(assignment.tasks))
         assignment.attach(self._spark.sparkContext)
-        return told.collect(), ruled.passed(told)
+        return told.collect(), ruled.count_passed(told)
 
     def plan(self, tasks: int) -> tuple[DataFrame, Ruled]:
         """What is run, and its rules: made when it is wanted first. The oldest makes room for a new one."""
@@ -47,10 +47,10 @@ class RulePlans:
         if kind not in self._plans:
             for old in list(self._plans)[: 1 - MOST_PLANS]:
                 del self._plans[old]
-            self._plans[kind] = self._made(tasks)
+            self._plans[kind] = self._build_plans(tasks)
         return self._plans[kind]
 
-    def _made(self, tasks: int) -> tuple[DataFrame, Ruled]:
+    def _build_plans(self, tasks: int) -> tuple[DataFrame, Ruled]:
         application, options = self._application, self._options(tasks)
         events = self._spark.read.format(EventSource.name()).options(**options).load()
         ruled = apply_rules(events, application.rules, application.layout.criteria)
@@ -64,7 +64,7 @@ class RulePlans:
             "application": application.name,
             "replica": self._replica,
             "layout": layout_option(application.layout),
-            "monitored": monitored_option(application.monitored),
+            "monitored": encode_monitored(application.monitored),
             "patience": str(self._patience_seconds),
             "tasks": str(tasks),
         }
@@ -74,7 +74,7 @@ class RulePlans:
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             control_url, name, replica, graph = written
-            assignment = BatchAssignment.of_this_job()
+            assignment = BatchAssignment.get_current()
             batch = (assignment.tick, assignment.attempt, graph, assignment.cut, assignment.shedder)
             writer = ResultWriter(control_url, name, replica, *batch)
             return writer(batches)

@@ -16,8 +16,8 @@ def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBat
     """Each match that is not suppressed as an event: time and value of its last event, source the key, key
     the pattern, its contributing events in the attributes. ids: what the event ids begin with.
     """
-    events, ends = _unsuppressed(matches)
-    events = with_finite_values(events)
+    events, ends = _select_unsuppressed(matches)
+    events = drop_non_finite(events)
     last = events.take(pa.array(ends - 1))
     number = len(ends)
     columns = {
@@ -32,7 +32,7 @@ def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBat
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def with_finite_values(events: pa.RecordBatch) -> pa.RecordBatch:
+def drop_non_finite(events: pa.RecordBatch) -> pa.RecordBatch:
     """A value that is infinite or no number, as a rule may compute one, is unknown: JSON can't hold it."""
     at = events.schema.get_field_index("value")
     if at < 0 or not pa.types.is_floating(events.schema.field(at).type):
@@ -45,7 +45,7 @@ def with_finite_values(events: pa.RecordBatch) -> pa.RecordBatch:
     return events.set_column(at, events.schema.field(at), known)
 
 
-def _unsuppressed(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
+def _select_unsuppressed(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
     """The events of the matches that are not suppressed, and where each match's events end."""
     if not matches.suppressed.any():
         return matches.events, matches.ends
@@ -61,10 +61,10 @@ def _attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> p
         '{"time_us":',
         times.cast(pa.string()),
         ',"id":',
-        _quoted(events.column("id")),
-        _named(',"type":', events.column("type"), ',"value":'),
+        _quote_texts(events.column("id")),
+        _quote_repeated(',"type":', events.column("type"), ',"value":'),
         pc.fill_null(events.column("value").cast(pa.string()), "null"),
-        _named(',"source":', events.column("source"), "}"),
+        _quote_repeated(',"source":', events.column("source"), "}"),
         "",
     )
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
@@ -75,15 +75,15 @@ def _attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> p
     return pc.binary_join_element_wise(f'{head},"first_time":', first, ',"events":[', told, "]}", "")
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
+def _quote_texts(texts: pa.Array) -> pa.Array:
     """Each text as JSON; null as null."""
     if pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
         return pa.array([orjson.dumps(text).decode() for text in texts.to_pylist()])
     return pc.fill_null(pc.binary_join_element_wise('"', texts, '"', ""), "null")
 
 
-def _named(before: str, texts: pa.Array, after: str) -> pa.Array:
+def _quote_repeated(before: str, texts: pa.Array, after: str) -> pa.Array:
     """The same of texts of which there are few, between what is always the same."""
     encoded = texts.dictionary_encode()
-    named = pc.binary_join_element_wise(before, _quoted(encoded.dictionary), after, "")
+    named = pc.binary_join_element_wise(before, _quote_texts(encoded.dictionary), after, "")
     return pc.fill_null(named.take(encoded.indices), f"{before}null{after}")

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.retained.keyed_rows import KeyedRows, appended
-from workers.pipeline.matching.retained.matches import Matches, nothing, of_rows
+from workers.pipeline.matching.retained.keyed_rows import KeyedRows, append_rows
+from workers.pipeline.matching.retained.matches import Matches, build_empty, build_from_rows
 from workers.pipeline.matching.retained.retained_rows import RetainedRows
 from workers.pipeline.patterns.pattern import Pattern
 
@@ -32,28 +32,28 @@ class ConjunctionOnce(RetainedRows):
         """Rows in event-time order, `masks` with the bits of the symbols each satisfies."""
         wanted = np.flatnonzero(masks)
         if not len(wanted):
-            return nothing()
-        events = appended(self.kept, rows.take(pa.array(wanted)))
-        masks = np.concatenate((self.retained_masks(), masks[wanted]))
-        keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
-        found, left = self._go_over(keyed, masks[keyed.order])
+            return build_empty()
+        events = append_rows(self.kept, rows.take(pa.array(wanted)))
+        masks = np.concatenate((self.build_masks(), masks[wanted]))
+        keyed = KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
+        matches, left = self._go_over(keyed, masks[keyed.order])
         self.keep(events, masks, np.sort(keyed.order[left]))
-        rows = np.array(found, np.int64).reshape(len(found), len(self._places))
-        return of_rows(events, keyed.order[rows])
+        rows = np.array(matches, np.int64).reshape(len(matches), len(self._places))
+        return build_from_rows(events, keyed.order[rows])
 
     def _go_over(self, keyed: KeyedRows, masks: np.ndarray) -> tuple[list[list[int]], list[int]]:
         """(the rows of each match, the rows that wait on), key by key."""
         times, sets = keyed.time.tolist(), masks.tolist()
-        found: list[list[int]] = []
+        matches: list[list[int]] = []
         left: list[int] = []
         for start in np.unique(keyed.starts).tolist():
             pool = UnusedEvents(self._places, self._within_us)
             for row in range(start, int(keyed.ends[start])):
                 match = pool.take(row, times[row], sets[row])
                 if match:
-                    found.append(match)
+                    matches.append(match)
             left += pool.rows()
-        return found, left
+        return matches, left
 
 
 class UnusedEvents:
@@ -75,7 +75,7 @@ class UnusedEvents:
         if not self._may_complete(time_us - self._within_us):
             return []
         used = self._complete()
-        return sorted(self._waiting[each].popleft()[0] for each in used.elements())
+        return sorted(self._waiting[element].popleft()[0] for element in used.elements())
 
     def _may_complete(self, earliest_us: int) -> bool:
         """Discards what has expired; whether there is an event for each symbol, and enough of them."""
@@ -122,7 +122,7 @@ class UnusedEvents:
                 self._move_over(bit, mask, moved, holders)
                 return True
             for other in (each for each, count in holders[bit].items() if count):
-                for free in (each for each in holders if other & each and each not in asked):
+                for free in (holder for holder in holders if other & holder and holder not in asked):
                     asked.add(free)
                     moved[free] = bit, other
                     waiting.append(free)

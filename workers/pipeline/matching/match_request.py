@@ -16,7 +16,7 @@ from queues.errors import BadInput
 from workers.pipeline.matching.matcher import Matcher, masks_of
 from workers.pipeline.matching.previous import places_before
 from workers.pipeline.matching.retained.keyed_rows import KeyedRows
-from workers.pipeline.matching.retained.matches import KEYED, joined
+from workers.pipeline.matching.retained.matches import KEYED, concatenate
 from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,
@@ -50,7 +50,7 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     """
     checks.refuse_unknown(document, KEYS, "", message="is not known; known are {known}")
     within = document.get("within_seconds")
-    within_seconds = MOST_SECONDS if within is None else WITHIN.of(within, "within_seconds")
+    within_seconds = MOST_SECONDS if within is None else WITHIN.validate(within, "within_seconds")
     pattern = _pattern(document)
     events = _events(document.get("events"))
     if not events:
@@ -59,10 +59,10 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     pattern = replace(pattern, within_us=within_ticks)
     rows = _rows(pattern, events, times)
     attributes = _attributes(pattern, events)
-    before = _before(pattern, attributes, rows)
+    before = _build_previous_values(pattern, attributes, rows)
     masks = masks_of(pattern, pa.RecordBatch.from_pydict(attributes), before, in_seconds=True)
     matcher = Matcher(pattern)
-    return {"matches": joined([matcher.take(rows, masks), matcher.finish()]).ids()}
+    return {"matches": concatenate([matcher.take(rows, masks), matcher.finish()]).ids()}
 
 
 def _pattern(document: Mapping[str, Any]) -> Pattern:
@@ -97,7 +97,9 @@ def _events(events: Any) -> list[dict[str, Any]]:
     for place, event in enumerate(events):
         where = f"events[{place}]"
         if not isinstance(event, dict):
-            raise BadInput(where, f"takes an object with id, time and type, not {checks.shown(event)}")
+            raise BadInput(
+                where, f"takes an object with id, time and type, not {checks.shorten_for_message(event)}"
+            )
         _check_event(event, where)
         first = seen.setdefault(event["id"], place)
         if first != place:
@@ -106,9 +108,9 @@ def _events(events: Any) -> list[dict[str, Any]]:
 
 
 def _check_event(event: dict[str, Any], where: str) -> None:
-    TEXT.of(event.get("id"), f"{where}.id")
-    TIME.of(event.get("time"), f"{where}.time")
-    TEXT.of(event.get("type", ""), f"{where}.type")
+    TEXT.validate(event.get("id"), f"{where}.id")
+    TIME.validate(event.get("time"), f"{where}.time")
+    TEXT.validate(event.get("type", ""), f"{where}.type")
 
 
 def _rows(pattern: Pattern, events: list[dict[str, Any]], times: list[int]) -> pa.RecordBatch:
@@ -119,7 +121,7 @@ def _rows(pattern: Pattern, events: list[dict[str, Any]], times: list[int]) -> p
         "match_key": pa.array([_key(pattern.key, event) for event in events], pa.string()),
         "group": pa.array(np.zeros(len(events), np.int32)),
     }
-    arrays = [columns.get(each.name, pa.nulls(len(events), each.type)) for each in KEYED]
+    arrays = [columns.get(field.name, pa.nulls(len(events), field.type)) for field in KEYED]
     return pa.RecordBatch.from_arrays(arrays, schema=KEYED)
 
 
@@ -131,10 +133,10 @@ def _ticks(times: Sequence[int | float], within_seconds: int | float) -> tuple[l
         written = [Decimal(repr(seconds)) for seconds in times]
         first, last = written[0], written[-1]
         window = min(Decimal(repr(within_seconds)), last - first)  # a longer one closes nothing either
-        digits = max(-int(each.as_tuple().exponent) for each in (*written, window))
+        digits = max(-int(value.as_tuple().exponent) for value in (*written, window))
         while (last - first).scaleb(digits) > MOST_TICKS:
             digits -= 1
-        return [round((each - first).scaleb(digits)) for each in written], round(window.scaleb(digits))
+        return [round((value - first).scaleb(digits)) for value in written], round(window.scaleb(digits))
 
 
 def _attributes(pattern: Pattern, events: list[dict[str, Any]]) -> dict[str, pa.Array]:
@@ -147,13 +149,15 @@ def _attributes(pattern: Pattern, events: list[dict[str, Any]]) -> dict[str, pa.
     return columns
 
 
-def _before(pattern: Pattern, attributes: dict[str, pa.Array], rows: pa.RecordBatch) -> dict[str, pa.Array]:
+def _build_previous_values(
+    pattern: Pattern, attributes: dict[str, pa.Array], rows: pa.RecordBatch
+) -> dict[str, pa.Array]:
     """What the predicates read of the event before."""
     if not pattern.reads_previous:
         return {}
-    places = places_before(KeyedRows.of(rows.column("match_key"), rows.column("time").to_numpy()))
+    places = places_before(KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy()))
     taken = pa.array(places, mask=places < 0)
-    names = frozenset[str]().union(*(each.previous for each in pattern.defines.values()))
+    names = frozenset[str]().union(*(define.previous for define in pattern.defines.values()))
     return {previous_of(name): attributes[name].take(taken) for name in sorted(names)}
 
 

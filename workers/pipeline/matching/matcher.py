@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from queues.errors import BadInput
 from workers.pipeline.matching.conjunction_once import ConjunctionOnce
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
-from workers.pipeline.matching.partners import is_rare, without_partner
+from workers.pipeline.matching.partners import find_without_partner, is_rare
 from workers.pipeline.matching.previous import Previous
 from workers.pipeline.matching.retained.group_state import GroupStates
 from workers.pipeline.matching.retained.matches import Matches
@@ -94,13 +94,13 @@ class Matcher:
         self._suppression.save(states)
         if self._previous:
             self._previous.save(states)
-        return states.packed()
+        return states.pack()
 
     def timers(self) -> dict[int, int]:
         """Per key group the event time (µs) from which on `advance` has something to do, also without
         events.
         """
-        found: dict[int, int] = {}
+        timers: dict[int, int] = {}
         parts = [
             self._raw_matcher.timers(),
             self._suppression.timers(),
@@ -108,8 +108,8 @@ class Matcher:
         ]
         for part in parts:
             for group, time_us in part.items():
-                found[group] = min(found.get(group, time_us), time_us)
-        return found
+                timers[group] = min(timers.get(group, time_us), time_us)
+        return timers
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray | None = None) -> Matches:
         """Rows (columns of KEYED, the key never null) in event-time order, also with those taken before.
@@ -121,9 +121,11 @@ class Matcher:
         if masks is None:
             before = self._previous.columns(rows) if self._previous else {}
             masks = masks_of(self.pattern, rows, before)
-        return self._suppression.marked(self._raw_matcher.take(rows, self._with_partners(rows, masks)))
+        return self._suppression.mark_suppressed(
+            self._raw_matcher.take(rows, self._select_with_partners(rows, masks))
+        )
 
-    def _with_partners(self, rows: pa.RecordBatch, masks: np.ndarray) -> np.ndarray:
+    def _select_with_partners(self, rows: pa.RecordBatch, masks: np.ndarray) -> np.ndarray:
         """The masks without those of events that could add to no match."""
         if self.pattern.needs_every_event:
             return masks
@@ -133,13 +135,13 @@ class Matcher:
             raw.open_rows is not None and not is_rare(keys, relevant, beginning, raw.open_rows, raw.has_open)
         ):
             return masks
-        left_out = without_partner(keys, masks, raw.begins, self.pattern.absent_bits, raw.has_open)
+        left_out = find_without_partner(keys, masks, raw.begins, self.pattern.absent_bits, raw.has_open)
         self.partnerless += int(left_out.sum())
         return np.where(left_out, 0, masks) if left_out.any() else masks
 
     def advance(self, now_us: int) -> Matches:
         """No event before `now_us` will come: closes what is over."""
-        found = self._suppression.marked(self._raw_matcher.advance(now_us))
+        found = self._suppression.mark_suppressed(self._raw_matcher.advance(now_us))
         self._suppression.advance(now_us)
         if self._previous:
             self._previous.advance(now_us)
@@ -147,7 +149,7 @@ class Matcher:
 
     def finish(self) -> Matches:
         """No event will come at all."""
-        return self._suppression.marked(self._raw_matcher.finish())
+        return self._suppression.mark_suppressed(self._raw_matcher.finish())
 
 
 def masks_of(
@@ -166,12 +168,14 @@ def masks_of(
         columns[name] = pc.divide(columns[name].cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
     total = np.zeros(rows.num_rows, np.int64)
     for symbol, bit in pattern.bits.items():
-        held = _held(pattern, symbol, columns, rows.num_rows)
+        held = _find_satisfied(pattern, symbol, columns, rows.num_rows)
         total |= held.to_numpy(zero_copy_only=False).astype(np.int64) * bit
     return total
 
 
-def _held(pattern: Pattern, symbol: str, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
+def _find_satisfied(
+    pattern: Pattern, symbol: str, columns: Mapping[str, pa.Array], rows: int
+) -> pa.BooleanArray:
     predicate = pattern.defines[symbol]
     try:
         return predicate.mask(columns, rows)

@@ -34,7 +34,7 @@ def is_rare(keys: pa.Array, relevant: int, beginning: int, open_rows: int, is_op
     return bool(is_open_of_rows.mean() < 1 / 2)
 
 
-def without_partner(
+def find_without_partner(
     keys: pa.Array, masks: np.ndarray, begins: int, absent: int, is_open: OpenKeys
 ) -> np.ndarray:
     """bool per row, of rows in event-time order. keys: text, none null. masks: the bits of the symbols each

@@ -42,7 +42,7 @@ class Previous:
             # A version before may have read the columns with another type.
             last = as_schema(self.last, rows.schema)
             rows, kept = pa.concat_batches([last, rows]), last.num_rows
-        keyed = KeyedRows.of(rows.column("match_key"), rows.column("time").to_numpy())
+        keyed = KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy())
         before = places_before(keyed)
         places = pa.array(before[kept:], mask=before[kept:] < 0)
         last = keyed.order[keyed.ends == np.arange(len(keyed.order)) + 1]

@@ -28,8 +28,13 @@ import pyarrow.compute as pc
 
 from workers.pipeline.matching.clamps import clamp_chain
 from workers.pipeline.matching.retained.group_state import GroupStates
-from workers.pipeline.matching.retained.keyed_rows import KeyedRows, appended, least_by_group, of_these
-from workers.pipeline.matching.retained.matches import KEYED, Matches, nothing, of_rows
+from workers.pipeline.matching.retained.keyed_rows import (
+    KeyedRows,
+    append_rows,
+    find_present_keys,
+    least_by_group,
+)
+from workers.pipeline.matching.retained.matches import KEYED, Matches, build_empty, build_from_rows
 from workers.pipeline.patterns.pattern import Pattern, Step
 
 UNUSED, UNDECIDED = -1, -2
@@ -50,7 +55,7 @@ class _Automata:
     def entered(self) -> np.ndarray:
         return self.rows[-1]
 
-    def chosen(self, which: np.ndarray) -> "_Automata":
+    def select(self, which: np.ndarray) -> "_Automata":
         return _Automata(tuple(taken[which] for taken in self.rows), self.first[which])
 
 
@@ -74,25 +79,25 @@ class SequenceOnce:
 
     def has_open(self, keys: pa.Array) -> np.ndarray:
         """Per key (text, distinct) whether a machine of it is open."""
-        return of_these(self.kept, keys)
+        return find_present_keys(self.kept, keys)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
         """Rows in event-time order, `masks` with the bits of the symbols each satisfies."""
         wanted = np.flatnonzero(masks)
         if not len(wanted):
-            return nothing()
+            return build_empty()
         if len(wanted) < len(masks):
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
         known = self.kept.column("step").to_numpy()
-        events = appended(self.kept, rows)
-        keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
+        events = append_rows(self.kept, rows)
+        keyed = KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
         step = np.concatenate((known, self._steps(masks)))[keyed.order]
         masks = np.concatenate((np.zeros(len(known), np.int64), masks))[keyed.order]
         if (step == UNDECIDED).any():
             self._decide(keyed, step, masks)
         complete, open_automata = self._serve(keyed, step, masks)
         self._keep(events, keyed, open_automata)
-        return of_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
+        return build_from_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
 
     def _steps(self, masks: np.ndarray) -> np.ndarray:
         """Per event the step it is for."""
@@ -124,10 +129,10 @@ class SequenceOnce:
         for number, (_, forbidden_bits) in enumerate(self._plan[1:], 1):
             events = np.flatnonzero(step == number)
             forbidden = np.flatnonzero(masks & forbidden_bits) if forbidden_bits else events[:0]
-            taken_by = _taken_by(keyed, machines, events, forbidden, self._within_us)
+            taken_by = _assign_events(keyed, machines, events, forbidden, self._within_us)
             served = taken_by[taken_by >= 0]
-            left.append(machines.chosen(_are_left(keyed, machines, served, forbidden)))
-            machines = machines.chosen(served)
+            left.append(machines.select(_are_left(keyed, machines, served, forbidden)))
+            machines = machines.select(served)
             machines = _Automata((*machines.rows, events[taken_by >= 0]), machines.first)
         return machines, left
 
@@ -156,11 +161,11 @@ class SequenceOnce:
             self.kept = self.kept.filter(
                 pc.greater_equal(self.kept.column("first"), now_us - self._within_us)
             )
-        return nothing()
+        return build_empty()
 
     def finish(self) -> Matches:
         self.kept = self.kept.slice(0, 0)
-        return nothing()
+        return build_empty()
 
     def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` discards something."""
@@ -208,7 +213,7 @@ class _Queues:
         return bool(queue)
 
 
-def _taken_by(
+def _assign_events(
     keyed: KeyedRows, machines: _Automata, events: np.ndarray, forbidden: np.ndarray, within_us: int
 ) -> np.ndarray:
     """Per event the machine that takes it, or -1. forbidden: rows that end all machines that wait."""
@@ -216,7 +221,7 @@ def _taken_by(
     before[machines.entered + 1] = 1
     np.cumsum(before, out=before)
     entered, starts = before[events], keyed.starts[events]
-    low = np.maximum(before[starts], _expired(keyed, machines, events, within_us))
+    low = np.maximum(before[starts], _count_expired(keyed, machines, events, within_us))
     if len(forbidden):
         last = forbidden[np.maximum(np.searchsorted(forbidden, events) - 1, 0)]
         ended = (last < events) & (last >= starts)
@@ -239,7 +244,7 @@ def _are_left(keyed: KeyedRows, machines: _Automata, served: np.ndarray, forbidd
     return waits
 
 
-def _expired(keyed: KeyedRows, machines: _Automata, events: np.ndarray, within_us: int) -> np.ndarray:
+def _count_expired(keyed: KeyedRows, machines: _Automata, events: np.ndarray, within_us: int) -> np.ndarray:
     """Per event how many machines lie before the first of its key that is still within its window."""
     earliest = keyed.time[events] - within_us
     first = machines.first

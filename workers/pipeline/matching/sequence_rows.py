@@ -8,8 +8,8 @@ end.
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.retained.keyed_rows import KeyedRows, appended
-from workers.pipeline.matching.retained.matches import Matches, nothing, of_rows
+from workers.pipeline.matching.retained.keyed_rows import KeyedRows, append_rows
+from workers.pipeline.matching.retained.matches import Matches, build_empty, build_from_rows
 from workers.pipeline.matching.retained.retained_rows import RetainedRows
 from workers.pipeline.patterns.pattern import Pattern
 
@@ -36,16 +36,16 @@ class SequenceRows(RetainedRows):
             wanted = np.flatnonzero(masks)
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
         if not len(masks):
-            return nothing()
-        events = appended(self.kept, rows)
-        keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
-        masks = np.concatenate((self.retained_masks(), masks))
-        found = self._found(keyed, masks[keyed.order])
+            return build_empty()
+        events = append_rows(self.kept, rows)
+        keyed = KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
+        masks = np.concatenate((self.build_masks(), masks))
+        found = self._find_matches(keyed, masks[keyed.order])
         chosen, pending = _walk(keyed, found)
         self._keep_from(events, keyed, masks, pending)
-        return of_rows(events, keyed.order[found[chosen]])
+        return build_from_rows(events, keyed.order[found[chosen]])
 
-    def _found(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+    def _find_matches(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
         """int64[starts, steps]: the rows of each start's match. The last is the number of rows where events
         are still missing, and the start is left out where no match can come of it.
         """

@@ -15,7 +15,7 @@ class Suppression:
         self._suppression_us, self._kept_us = suppression_us, suppression_us + within_us
         self.last: dict[str, tuple[int, int]] = {}
 
-    def marked(self, matches: Matches) -> Matches:
+    def mark_suppressed(self, matches: Matches) -> Matches:
         """The matches with those marked that fall into a suppression interval."""
         if not self._suppression_us or not len(matches):
             return matches
@@ -37,10 +37,10 @@ class Suppression:
 
     def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` forgets something."""
-        found: dict[int, int] = {}
+        timers: dict[int, int] = {}
         for group, last_us in self.last.values():
-            found[group] = min(found.get(group, last_us + self._kept_us), last_us + self._kept_us)
-        return found
+            timers[group] = min(timers.get(group, last_us + self._kept_us), last_us + self._kept_us)
+        return timers
 
     def save(self, states: GroupStates) -> None:
         by_group: dict[int, dict[str, int]] = {}

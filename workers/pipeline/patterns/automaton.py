@@ -59,10 +59,10 @@ def options(item: Item, held: frozenset[str] | None = None) -> tuple[Option, ...
     """What may be done next, the most preferred first, each once. held: with an event that satisfies these
     symbols; None: with some event.
     """
-    found: dict[Transition | Ending, Option] = {}
+    options_by_next: dict[Transition | Ending, Option] = {}
     for option in _options(item, held):
-        found.setdefault(option.what, option)
-    return tuple(found.values())
+        options_by_next.setdefault(option.what, option)
+    return tuple(options_by_next.values())
 
 
 def _options(item: Item, held: frozenset[str] | None = None) -> Iterator[Option]:
@@ -70,26 +70,26 @@ def _options(item: Item, held: frozenset[str] | None = None) -> Iterator[Option]
         case Symbol(name):
             yield Option(Transition(name, False, EMPTY))
         case Sequence(items):
-            yield from _of_sequence(items, held)
+            yield from _expand_sequence(items, held)
         case Choice(items):
             for number, part in enumerate(items, 1):
                 yield from (Option(what, (number, *choices)) for what, choices in _options(part, held))
         case Conjunction(items):
-            yield from _of_conjunction(items, held)
+            yield from _expand_conjunction(items, held)
         case Repeat():
-            yield from _of_repeat(item, held)
+            yield from _expand_repetition(item, held)
         case Hidden(part):
             for what, choices in _options(part, held):
-                yield Option(_concealed(what) if isinstance(what, Transition) else what, choices)
+                yield Option(_conceal(what) if isinstance(what, Transition) else what, choices)
         case Absent():
             yield Option(Ending.LATE)
 
 
-def _concealed(move: Transition) -> Transition:
-    return Transition(move.symbol, True, hidden(move.rest))
+def _conceal(move: Transition) -> Transition:
+    return Transition(move.symbol, True, hide(move.rest))
 
 
-def _of_sequence(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
+def _expand_sequence(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
     """From behind, and no further back than the first item that can't end: so however many items may all be
     left out, none is worked out twice, and none within another.
     """
@@ -115,19 +115,19 @@ def _and_on(own: list[Option], rest: tuple[Item, ...], following: list[Option]) 
         if isinstance(what, Transition):
             yield Option(Transition(what.symbol, what.hidden, sequence((what.rest, *rest))), choices)
         elif what not in ended:
-            for after, more in _behind(what, following):
+            for after, more in _continue_after(what, following):
                 if isinstance(after, Ending) or not ended:
                     yield Option(after, (*choices, *more))
             ended.add(what)
 
 
-def _behind(ending: Ending, following: Iterable[Option]) -> Iterator[Option]:
+def _continue_after(ending: Ending, following: Iterable[Option]) -> Iterator[Option]:
     """What follows an item that ends so."""
     for what, choices in following:
         yield Option(Ending.LATE if ending is Ending.LATE and isinstance(what, Ending) else what, choices)
 
 
-def _of_conjunction(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
+def _expand_conjunction(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
     """The parts in their order, each with what it prefers to its own end; then the end, when all may end;
     then what each would take after it might have ended, since another part may keep the whole from ending.
     What one part takes passes the others by, whose NOTs may forbid it.
@@ -136,13 +136,13 @@ def _of_conjunction(items: tuple[Item, ...], held: frozenset[str] | None) -> Ite
     behind: list[Option] = []
     passed: tuple[Item | None, ...] = items
     if held is not None:
-        passed = tuple(passed_over(part, held) for part in items)
+        passed = tuple(skip_event(part, held) for part in items)
     for place, part in enumerate(items):
         for what, choices in _options(part, held):
             if isinstance(what, Ending):
                 endings.setdefault(place, what)
                 continue
-            others = _all_of((*passed[:place], what.rest, *passed[place + 1 :]))
+            others = _expand_all((*passed[:place], what.rest, *passed[place + 1 :]))
             if others is None:
                 continue
             move = Option(Transition(what.symbol, what.hidden, conjunction(others)), (place + 1, *choices))
@@ -155,12 +155,12 @@ def _of_conjunction(items: tuple[Item, ...], held: frozenset[str] | None) -> Ite
     yield from behind
 
 
-def _all_of(items: tuple[Item | None, ...]) -> tuple[Item, ...] | None:
+def _expand_all(items: tuple[Item | None, ...]) -> tuple[Item, ...] | None:
     left = tuple(item for item in items if item is not None)
     return left if len(left) == len(items) else None
 
 
-def _of_repeat(item: Repeat, held: frozenset[str] | None) -> Iterator[Option]:
+def _expand_repetition(item: Repeat, held: frozenset[str] | None) -> Iterator[Option]:
     most = None if item.most is None else item.most - 1
     again = Repeat(item.item, max(item.least - 1, 0), most, item.greedy)
     body = list(_options(item.item, held))
@@ -193,7 +193,7 @@ def most_states(item: Item) -> int:
     return 2
 
 
-def parted_by_choice(choices: tuple[int, ...], other: tuple[int, ...]) -> bool:
+def is_parted_by_choice(choices: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """Whether two ways first parted at an OR or AND, rather than at a repetition."""
     for turn, another in zip(choices, other, strict=False):
         if turn != another:
@@ -221,11 +221,11 @@ def conjunction(items: Iterable[Item]) -> Item:
     return left[0] if len(left) == 1 else Conjunction(left) if left else EMPTY
 
 
-def hidden(item: Item) -> Item:
+def hide(item: Item) -> Item:
     return item if item == EMPTY else Hidden(item)
 
 
-def passed_over(item: Item, satisfied: frozenset[str]) -> Item | None:
+def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
     """What is still to come after an event nobody takes. satisfied: the symbols that it satisfies. None: a
     NOT forbids it.
     """
@@ -235,13 +235,13 @@ def passed_over(item: Item, satisfied: frozenset[str]) -> Item | None:
         case Sequence(items) if items:
             return _sequence_passed_over(items, satisfied)
         case Conjunction(items):
-            left = _all_of(tuple(passed_over(part, satisfied) for part in items))
+            left = _expand_all(tuple(skip_event(part, satisfied) for part in items))
             return None if left is None else conjunction(left)
         case Choice(items):
-            return _choice(passed_over(part, satisfied) for part in items)
+            return _choice(skip_event(part, satisfied) for part in items)
         case Hidden(part):
-            inner = passed_over(part, satisfied)
-            return None if inner is None else hidden(inner)
+            inner = skip_event(part, satisfied)
+            return None if inner is None else hide(inner)
     return item
 
 
@@ -249,22 +249,22 @@ def _sequence_passed_over(items: tuple[Item, ...], satisfied: frozenset[str]) ->
     """From behind, and no further back than the first item that can't end: no NOT behind it counts yet."""
     items = (items[0], *_flat(items[1:]))
     reach = next((place for place, item in enumerate(items) if not _may_end(item)), len(items) - 1)
-    head = passed_over(items[reach], satisfied)
+    head = skip_event(items[reach], satisfied)
     left = None if head is None else sequence((head, *items[reach + 1 :]))
     for place in reversed(range(reach)):
-        left = _passed_before(items[place], sequence(items[place + 1 :]), left, satisfied)
+        left = _skip_before(items[place], sequence(items[place + 1 :]), left, satisfied)
     return left
 
 
-def _passed_before(first: Item, rest: Item, tail: Item | None, satisfied: frozenset[str]) -> Item | None:
+def _skip_before(first: Item, rest: Item, tail: Item | None, satisfied: frozenset[str]) -> Item | None:
     """Of an item that may end, and the rest, which the event leaves as `tail`."""
-    head = passed_over(first, satisfied)
+    head = skip_event(first, satisfied)
     if isinstance(first, Absent):
         return None if head is None or tail is None else sequence((head, tail))
     if tail == rest and head is not None:
         return sequence((head, rest))
     # The event came where a NOT forbids it, but only if `first` had ended: so it has not.
-    begun = None if head is None else _choice(_not_empty(head))
+    begun = None if head is None else _choice(_require_event(head))
     return _choice([None if begun is None else sequence((begun, rest)), tail])
 
 
@@ -272,7 +272,7 @@ def _may_end(item: Item) -> bool:
     return any(isinstance(what, Ending) for what, _ in _options(item))
 
 
-def _not_empty(item: Item) -> Iterator[Item]:
+def _require_event(item: Item) -> Iterator[Item]:
     """The ways through `item` that take at least one event."""
     match item:
         case Symbol():
@@ -281,14 +281,14 @@ def _not_empty(item: Item) -> Iterator[Item]:
             yield Repeat(part, max(least, 1), most, greedy)
         case Choice(items):
             for part in items:
-                yield from _not_empty(part)
+                yield from _require_event(part)
         case Sequence(items) | Conjunction(items):
             join = sequence if isinstance(item, Sequence) else conjunction
             for place, part in enumerate(items):
-                for begun in _not_empty(part):
+                for begun in _require_event(part):
                     yield join((*items[:place], begun, *items[place + 1 :]))
         case Hidden(part):
-            yield from (hidden(begun) for begun in _not_empty(part))
+            yield from (hide(begun) for begun in _require_event(part))
 
 
 def _has_absence_in_conjunction(item: Item) -> bool:
@@ -349,23 +349,23 @@ class Automaton:
 
     def number(self, item: Item) -> int:
         """The number of the state with `item` still to come."""
-        found = self._numbers.get(item)
-        if found is None:
-            found = self._numbers[item] = len(self._items)
+        known_number = self._numbers.get(item)
+        if known_number is None:
+            known_number = self._numbers[item] = len(self._items)
             self._items.append(item)
             self._states.append(None)
-        return found
+        return known_number
 
     def item(self, number: int) -> Item:
         return self._items[number]
 
     def state(self, number: int) -> State:
-        found = self._states[number]
-        if found is None:
-            found = self._states[number] = self._made(self._items[number])
-        return found
+        known_state = self._states[number]
+        if known_state is None:
+            known_state = self._states[number] = self._build_state(self._items[number])
+        return known_state
 
-    def _made(self, item: Item) -> State:
+    def _build_state(self, item: Item) -> State:
         found = options(item)
         endings = [option.what for option in found if isinstance(option.what, Ending)]
         return State(tuple(self._takes(found)), Ending.NOW in endings, Ending.LATE in endings)
@@ -378,24 +378,24 @@ class Automaton:
             elif what is Ending.NOW and not self._to_the_last:
                 return  # what comes behind is never preferred to ending
 
-    def taking(self, number: int, mask: int) -> tuple[Take, ...]:
+    def list_branches(self, number: int, mask: int) -> tuple[Take, ...]:
         """The ways it can take an event, the preferred first."""
         found = self._taking.get((number, mask))
         if found is None:
             if self._forbids_within_any_order:
-                found = tuple(self._takes(options(self._items[number], self._held(mask)), mask))
+                found = tuple(self._takes(options(self._items[number], self._list_satisfied(mask)), mask))
             else:
                 found = tuple(take for take in self.state(number).takes if take.bit & mask)
             self._taking[number, mask] = found
         return found
 
-    def _held(self, mask: int) -> frozenset[str]:
+    def _list_satisfied(self, mask: int) -> frozenset[str]:
         return frozenset(symbol for symbol, bit in self._bits.items() if mask & bit)
 
-    def passed_over(self, number: int, mask: int) -> int | None:
+    def pass_over(self, number: int, mask: int) -> int | None:
         """The state after an event nobody takes; None: it is forbidden."""
         key = (number, mask)
         if key not in self._passed:
-            item = passed_over(self._items[number], self._held(mask))
+            item = skip_event(self._items[number], self._list_satisfied(mask))
             self._passed[key] = None if item is None else self.number(item)
         return self._passed[key]

@@ -87,4 +87,4 @@ def _agree(parts: list[ast.expr]) -> bool:
         value = constant.value
         if isinstance(value, (bool, int, float, str)) and kind in (ast.Eq, ast.NotEq, *_MIRRORED):
             demands.setdefault(name, _Demands()).add(kind, value)
-    return all(each.can_be_met() for each in demands.values())
+    return all(demand.can_be_met() for demand in demands.values())

@@ -84,7 +84,7 @@ def are_int64(*values: Any) -> bool:
     )
 
 
-def compared(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.BooleanScalar | bool:
+def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.BooleanScalar | bool:
     """Row by row; of two constants one answer. Raises pyarrow.ArrowTypeError where one is no number."""
     holds = _COMPARISONS[type(op)]
     if is_undefined(left) or is_undefined(right):
@@ -94,34 +94,34 @@ def compared(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.Boole
     return pa.array([None if None in pair else holds(*pair) for pair in _pairs(left, right)], pa.bool_())
 
 
-def calculated(op: ast.operator, left: Any, right: Any) -> Worked | int | float:
+def calculate(op: ast.operator, left: Any, right: Any) -> Worked | int | float:
     """Row by row; of two constants one number. Raises pyarrow.ArrowTypeError where one is no number."""
     of: Operation = _quotient if isinstance(op, ast.Div) else _result(_ARITHMETIC[type(op)])
     if is_number(left) and is_number(right):
         number: int | float = of(left, right)
         return number
-    return Worked(None if None in pair else _defined(of(*pair)) for pair in _pairs(left, right))
+    return Worked(None if None in pair else _drop_undefined(of(*pair)) for pair in _pairs(left, right))
 
 
-def _defined(number: int | float) -> Number:
+def _drop_undefined(number: int | float) -> Number:
     """None of what is no number."""
     return number if number == number else None
 
 
-def negated(value: Any) -> Worked | int | float:
+def negate(value: Any) -> Worked | int | float:
     """The same with the other sign."""
     number: int | float | Worked = (
-        -value if is_number(value) else Worked(None if each is None else -each for each in _rows(value))
+        -value if is_number(value) else Worked(None if row is None else -row for row in _rows(value))
     )
     return number
 
 
-def among(value: Any, members: Collection[int | float]) -> pa.BooleanArray | bool:
+def is_member(value: Any, members: Collection[int | float]) -> pa.BooleanArray | bool:
     """Whether each row is one of the members. Raises pyarrow.ArrowTypeError where it is no number."""
     numbers = frozenset(members)
     if is_number(value):
         return value in numbers
-    return pa.array([None if each is None else each in numbers for each in _rows(value)], pa.bool_())
+    return pa.array([None if row is None else row in numbers for row in _rows(value)], pa.bool_())
 
 
 def _pairs(left: Any, right: Any) -> Iterator[tuple[Number, Number]]:

@@ -117,14 +117,14 @@ class Graph:
         except CycleError as error:
             circle = " → ".join(error.args[1])
             raise BadInput("operators", f"read one another's events in a circle: {circle}") from None
-        found: list[tuple[Operator, ...]] = []
+        levels: list[tuple[Operator, ...]] = []
         while ready := set(order.get_ready()):
-            found.append(tuple(operator for operator in self.operators if operator.name in ready))
+            levels.append(tuple(operator for operator in self.operators if operator.name in ready))
             order.done(*ready)
-        return tuple(found)
+        return tuple(levels)
 
     def operator(self, name: str) -> Operator:
-        return next(each for each in self.operators if each.name == name)
+        return next(operator for operator in self.operators if operator.name == name)
 
     def reads_source(self, operator: Operator) -> bool:
         """Whether a symbol of the operator may be satisfied by an event that no operator has emitted."""
@@ -219,7 +219,7 @@ def key_groups(keys: pa.Array) -> np.ndarray:
 
 def shares_of_groups(tasks: int, groups: Iterable[int]) -> list[tuple[int, ...]]:
     """The groups on `tasks` tasks, by ranges of equal width."""
-    found: dict[int, list[int]] = {}
+    shares: dict[int, list[int]] = {}
     for group in sorted(groups):
-        found.setdefault(group * tasks // KEY_GROUPS, []).append(group)
-    return [tuple(each) for each in found.values()]
+        shares.setdefault(group * tasks // KEY_GROUPS, []).append(group)
+    return [tuple(each) for each in shares.values()]

@@ -83,19 +83,19 @@ class Pattern:
         """The steps of SEQ(A; NOT X; OR(B, C); D{2}): one event each, and NOTs between them; None where it is
         more than that.
         """
-        found: list[Step] = []
+        steps: list[Step] = []
         forbidden = 0
         for item in _flat(self.expression.root):
             if isinstance(item, Absent):
                 forbidden |= self.bits[item.symbol.name]
                 continue
             able = _single(item)
-            if not able or len(found) == MOST_STEPS:
+            if not able or len(steps) == MOST_STEPS:
                 return None
-            found.append(Step(sum(self.bits[name] for name in able), forbidden))
+            steps.append(Step(sum(self.bits[name] for name in able), forbidden))
             forbidden = 0
         anchored = self.expression.at_first or self.expression.at_last
-        return None if forbidden or anchored else tuple(found)
+        return None if forbidden or anchored else tuple(steps)
 
     @cached_property
     def needed(self) -> tuple[str, ...] | None:
@@ -105,16 +105,16 @@ class Pattern:
         root = self.expression.root
         if not isinstance(root, Conjunction) or self.expression.at_first or self.expression.at_last:
             return None
-        found: list[str] = []
+        names: list[str] = []
         for item in root.items:
             match item:
                 case Symbol(name):
-                    found.append(name)
+                    names.append(name)
                 case Repeat(Symbol(name), least, most, _) if least == most:
-                    found += [name] * least
+                    names += [name] * least
                 case _:
                     return None
-        return tuple(found)
+        return tuple(names)
 
     @property
     def is_relaxed(self) -> bool:
@@ -215,7 +215,7 @@ def definitions(expression: Expression, define: object, field: str) -> dict[str,
     return {
         symbol: predicate.parse(define[symbol], f"{field}.{symbol}")
         if symbol in define
-        else predicate.of_type(symbol)
+        else predicate.match_type(symbol)
         for symbol in names
     }
 

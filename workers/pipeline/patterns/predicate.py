@@ -89,13 +89,13 @@ class Predicate:
     @cached_property
     def types(self) -> frozenset[str]:
         """The event types that it asks for by name."""
-        found: set[str] = set()
+        event_types: set[str] = set()
         for node in ast.walk(self._tree):
             match node:
                 case ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq() | ast.In()], comparators=[right]):
                     values = [item.value for item in ast.walk(right) if isinstance(item, ast.Constant)]
-                    found |= {value for value in values if isinstance(value, str)}
-        return frozenset(found)
+                    event_types |= {value for value in values if isinstance(value, str)}
+        return frozenset(event_types)
 
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
         """True where the expression holds; null counts as false. Raises pyarrow.ArrowException where a
@@ -105,7 +105,7 @@ class Predicate:
 
     def truth(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
         """The same, with null where what is unknown decides: neither true nor false. Raises likewise."""
-        return _by_row(_evaluate(self._tree, columns), rows, pa.bool_())
+        return _broadcast(_evaluate(self._tree, columns), rows, pa.bool_())
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class Quantity:
 
     def values(self, columns: Mapping[str, pa.Array], rows: int) -> pa.DoubleArray:
         """The number of each row; null where a column that it reads is."""
-        return _by_row(_evaluate(self._tree, columns), rows, pa.float64())
+        return _broadcast(_evaluate(self._tree, columns), rows, pa.float64())
 
 
-def _by_row(result: Any, rows: int, kind: pa.DataType) -> Any:
+def _broadcast(result: Any, rows: int, kind: pa.DataType) -> Any:
     """Of constants alone an expression has one value, for all rows."""
     if isinstance(result, pa.Scalar):
         result = result.as_py()
@@ -173,7 +173,7 @@ def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str],
     _check_text(text, field)
     try:
         python = _as_python(text.strip())
-        tree = _unmarked(ast.parse(python, mode="eval").body)
+        tree = _restore_names(ast.parse(python, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadInput(field, f"can't be read: {text[:_SHOWN]!r} ({_reason(error)})") from None
     _check_depth(tree, field)
@@ -183,7 +183,7 @@ def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str],
     return python.replace(_MARK, ""), tree, columns, previous
 
 
-def _unmarked(tree: ast.expr) -> ast.expr:
+def _restore_names(tree: ast.expr) -> ast.expr:
     """With the names as they were written."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -196,8 +196,8 @@ def _check_text(text: str, field: str) -> None:
     if len(text) > MOST_CHARACTERS:
         raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
     plain = _TEXTS.sub("''", text)
-    if found := _STRANGE.search(plain):
-        raise Forbidden(field, f"{found[0]!r} has no meaning in a condition")
+    if match := _STRANGE.search(plain):
+        raise Forbidden(field, f"{match[0]!r} has no meaning in a condition")
     if _LONG_NUMBER.search(plain):
         raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
     depth = 0
@@ -232,7 +232,7 @@ def _reason(error: BaseException) -> str:
     return error.msg if isinstance(error, SyntaxError) else "not complete"
 
 
-def of_type(event_type: str) -> Predicate:
+def match_type(event_type: str) -> Predicate:
     """The predicate of a symbol that nobody defined: the symbol is the event type."""
     tree = ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq()], comparators=[ast.Constant(value=event_type)])
     return Predicate(f"type == {event_type!r}", frozenset({"type"}), frozenset(), tree)
@@ -261,7 +261,7 @@ def _column_before(node: ast.Call, field: str) -> str:
             column not in _WORDS
         ):
             return column
-    raise BadInput(field, f"{_shown(node)!r} is not known: prev(column) is, such as prev(value)")
+    raise BadInput(field, f"{_format_node(node)!r} is not known: prev(column) is, such as prev(value)")
 
 
 def _parts(node: ast.expr, field: str) -> list[ast.expr]:
@@ -298,7 +298,7 @@ def _parts(node: ast.expr, field: str) -> list[ast.expr]:
             return [left]
     raise BadInput(
         field,
-        f"{_shown(node)!r} is not understood: use comparisons, and, or, not, in (…), + - * /, "
+        f"{_format_node(node)!r} is not understood: use comparisons, and, or, not, in (…), + - * /, "
         "prev(column), column names, numbers and strings",
     )
 
@@ -364,7 +364,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return any(of(kind) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
-def _shown(node: ast.expr) -> str:
+def _format_node(node: ast.expr) -> str:
     return ast.unparse(node).replace(_MARK, "")[:_SHOWN]
 
 
@@ -383,12 +383,12 @@ def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
             return pc.invert(_evaluate(operand, columns))
         case ast.UnaryOp(operand=operand):
             value = _evaluate(operand, columns)
-            return exact_numbers.negated(value) if _by_rows(value) else pc.negate(value)
+            return exact_numbers.negate(value) if _needs_row_evaluation(value) else pc.negate(value)
         case ast.BinOp(left=left, op=op, right=right):
             sides = _evaluate(left, columns), _evaluate(right, columns)
-            if _by_rows(*sides):
-                return exact_numbers.calculated(op, *sides)
-            return _defined(_ARITHMETIC[type(op)](*sides))
+            if _needs_row_evaluation(*sides):
+                return exact_numbers.calculate(op, *sides)
+            return _drop_undefined(_ARITHMETIC[type(op)](*sides))
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return _compare(op, _evaluate(left, columns), right, columns)
     raise AssertionError(f"unchecked expression {ast.dump(node)}")
@@ -401,7 +401,7 @@ def _fold(join: Callable[[Any, Any], Any], values: list[Any]) -> Any:
     return result
 
 
-def _by_rows(*values: Any) -> bool:
+def _needs_row_evaluation(*values: Any) -> bool:
     """Whether Arrow would not be exact, or there are only constants to work with."""
     return any(map(exact_numbers.is_whole, values)) or all(map(exact_numbers.is_number, values))
 
@@ -413,29 +413,29 @@ def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa
         value = _evaluate(right, columns)
         if _is_nothing(value):
             return exact_numbers.UNKNOWN
-        if _by_rows(left, value) and not exact_numbers.are_int64(left, value):
-            return exact_numbers.compared(op, left, value)
-        found = _COMPARISONS[type(op)](left, value)
-        return exact_numbers.UNKNOWN if any(map(exact_numbers.is_undefined, (left, value))) else found
+        if _needs_row_evaluation(left, value) and not exact_numbers.are_int64(left, value):
+            return exact_numbers.compare(op, left, value)
+        compared = _COMPARISONS[type(op)](left, value)
+        return exact_numbers.UNKNOWN if any(map(exact_numbers.is_undefined, (left, value))) else compared
     if isinstance(right, ast.Name):
         if _is_nothing(columns[right.id]):
             return exact_numbers.UNKNOWN
-        found = pc.match_substring(columns[right.id], left)
-        return found if isinstance(op, ast.In) else pc.invert(found)
+        compared = pc.match_substring(columns[right.id], left)
+        return compared if isinstance(op, ast.In) else pc.invert(compared)
     members = _members(right.elts)  # type: ignore[attr-defined]
     if (of_rows := _kind_of_rows(left)) not in (None, _kind_of(members[0])):
         raise pa.ArrowTypeError(f"a {KINDS[of_rows]} is never among {KINDS[_kind_of(members[0])]}s")
     if exact_numbers.is_undefined(left):
         return exact_numbers.UNKNOWN
     if any(map(exact_numbers.is_whole, (left, *members))) and not isinstance(members[0], bool | str):
-        held = exact_numbers.among(left, members)
+        held = exact_numbers.is_member(left, members)
         return held if isinstance(op, ast.In) else pc.invert(held)
     # Of null, is_in says false; whether it is among them is unknown.
     held = pc.if_else(pc.is_valid(left), pc.is_in(left, value_set=pa.array(members)), None)
     return held if isinstance(op, ast.In) else pc.invert(held)
 
 
-def _defined(found: Any) -> Any:
+def _drop_undefined(found: Any) -> Any:
     """What is calculated, unknown where it is no number: nothing by nothing, or infinite less infinite."""
     return pc.if_else(pc.is_nan(found), None, found) if pa.types.is_floating(found.type) else found
 

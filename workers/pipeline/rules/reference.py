@@ -79,10 +79,10 @@ class ReferenceTable:
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
-            found = self.path.lstat()
+            status = self.path.lstat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def table_path(folder: Path, name: str, field: str) -> Path:
@@ -108,10 +108,12 @@ def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) ->
         keyed[key] = tuple(row[name] for name in columns)
     if by != "subnet":
         return Reference(columns, keyed)
-    return Reference(columns, {}, by_prefix({_network(key, path, field): row for key, row in keyed.items()}))
+    return Reference(
+        columns, {}, group_by_prefix({_network(key, path, field): row for key, row in keyed.items()})
+    )
 
 
-def by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, dict[int, Row]]:
+def group_by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, dict[int, Row]]:
     """The longest prefixes first."""
     found: dict[int, dict[int, Row]] = {}
     for network, row in sorted(networks.items(), key=lambda item: -item[0].prefixlen):

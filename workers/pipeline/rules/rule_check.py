@@ -5,7 +5,7 @@ can be said without Spark.
 from collections.abc import Collection, Iterator
 
 from queues.errors import BadInput, Forbidden
-from workers.pipeline.rules.rule_language import Cost, WrittenRule, cost_of, written
+from workers.pipeline.rules.rule_language import Cost, WrittenRule, cost_of, parse_expression
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule
 
 MOST_RULES = 64
@@ -51,20 +51,22 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
             )
         made: dict[str, Cost] = {}
         for field, text, column in expressions_of(rule):
-            cost = _checked(text, f"{where}.{field}", rule.name, costs, criteria)
+            cost = _check_expression(text, f"{where}.{field}", rule.name, costs, criteria)
             parts += cost.parts
             if column is not None:
                 made[column] = cost
         if parts > MOST_PARTS:
             raise Forbidden("rules", f"have more than {MOST_PARTS} parts, their columns written out")
-        costs |= made | _added(rule)
+        costs |= made | _list_added_columns(rule)
         for column in rule.drop if isinstance(rule, Project) else ():
             costs.pop(column, None)
 
 
-def _checked(text: str, where: str, name: str, costs: dict[str, Cost], criteria: Collection[str]) -> Cost:
+def _check_expression(
+    text: str, where: str, name: str, costs: dict[str, Cost], criteria: Collection[str]
+) -> Cost:
     try:
-        expression = written(text, where)
+        expression = parse_expression(text, where)
         for column in sorted(expression.columns - set(costs)):
             raise BadInput(where, f"{column[:40]!r} is not a column; there are {_names(costs)}")
         for criterion in sorted(expression.criteria - set(criteria)):
@@ -75,7 +77,7 @@ def _checked(text: str, where: str, name: str, costs: dict[str, Cost], criteria:
         raise type(error)(where, f"({name}) {error.message}") from None
 
 
-def _added(rule: Rule) -> dict[str, Cost]:
+def _list_added_columns(rule: Rule) -> dict[str, Cost]:
     return dict.fromkeys(rule.table.columns, Cost()) if isinstance(rule, Enrich) else {}
 
 
@@ -87,13 +89,17 @@ def names_in(rules: Collection[Rule]) -> frozenset[str]:
     """Every column that the rules name."""
     named = {rule.using for rule in rules if isinstance(rule, Enrich)}
     named |= {column for rule in rules if isinstance(rule, Cleanse) for column in rule.columns}
-    return frozenset(named.union(*(each.columns for each in _written(rules))))
+    return frozenset(
+        named.union(*(written_column.columns for written_column in _list_written_columns(rules)))
+    )
 
 
 def criteria_in(rules: Collection[Rule]) -> tuple[str, ...]:
     """The criteria that they name."""
-    return tuple(sorted(set().union(*(each.criteria for each in _written(rules)))))
+    return tuple(
+        sorted(set().union(*(written_column.criteria for written_column in _list_written_columns(rules))))
+    )
 
 
-def _written(rules: Collection[Rule]) -> list[WrittenRule]:
-    return [written(text, rule.name) for rule in rules for _, text, _ in expressions_of(rule)]
+def _list_written_columns(rules: Collection[Rule]) -> list[WrittenRule]:
+    return [parse_expression(text, rule.name) for rule in rules for _, text, _ in expressions_of(rule)]

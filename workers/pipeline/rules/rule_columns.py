@@ -17,7 +17,7 @@ from sqlglot import exp
 from workers.pipeline.events.layout import criterion_column
 from workers.pipeline.rules.reference import subnet_of
 from workers.pipeline.rules.rule_functions import SUBNET, number_of
-from workers.pipeline.rules.rule_language import TYPES, WrittenRule, chained
+from workers.pipeline.rules.rule_language import TYPES, WrittenRule, list_chain
 
 DOT = r"\."  # Java splits by this one without making a regular expression of it
 _TYPES: dict[str, types.DataType] = {
@@ -59,7 +59,9 @@ def _column(node: exp.Expression) -> Column:
         return _OPERATORS[type(node)](_column(node.this), _column(node.expression))
     match node:
         case exp.And() | exp.Or():
-            return _balanced([_column(each) for each in chained(node)], and_ if node.key == "and" else or_)
+            return _join_balanced(
+                [_column(each) for each in list_chain(node)], and_ if node.key == "and" else or_
+            )
         case exp.Column():
             return sql.col(f"`{node.name}`")
         case exp.Placeholder():
@@ -87,12 +89,12 @@ def _predicate(node: exp.Expression) -> Column:
     tested = _column(node.this)
     match node:
         case exp.In():
-            return tested.isin(*[_column(each) for each in node.expressions])
+            return tested.isin(*[_column(expression) for expression in node.expressions])
         case exp.Between():
             return tested.between(_column(node.args["low"]), _column(node.args["high"]))
         case exp.Like():
-            found = tested.like(node.expression.this)
-            return ~found if node.args.get("negate") else found
+            result = tested.like(node.expression.this)
+            return ~result if node.args.get("negate") else result
         case exp.Is(expression=exp.Null()):
             return tested.isNull()
         case exp.Is():
@@ -100,7 +102,7 @@ def _predicate(node: exp.Expression) -> Column:
     raise TypeError(f"{type(node).__name__} was not checked")
 
 
-def _balanced(parts: list[Column], join: Callable[[Any, Any], Any]) -> Column:
+def _join_balanced(parts: list[Column], join: Callable[[Any, Any], Any]) -> Column:
     """The parts joined pair by pair, so that a long chain makes no deep tree."""
     while len(parts) > 1:
         parts = [reduce(join, parts[place : place + 2]) for place in range(0, len(parts), 2)]
@@ -126,25 +128,25 @@ def _cast(node: exp.Expression) -> Column:
 
 def _case(node: exp.Case) -> Column:
     subject = None if node.this is None else _column(node.this)
-    found: Any = sql
+    result: Any = sql
     for branch in node.args["ifs"]:
         condition = _column(branch.this)
-        found = found.when(
+        result = result.when(
             condition if subject is None else subject == condition, _column(branch.args["true"])
         )
     default = node.args.get("default")
-    whole: Column = found if default is None else found.otherwise(_column(default))
+    whole: Column = result if default is None else result.otherwise(_column(default))
     return whole
 
 
 def _function(node: exp.Anonymous) -> Column:
     name = node.this.lower()
     if name == SUBNET:
-        return _in_subnet(_column(node.expressions[0]), node.expressions[1].this)
-    return sql.call_function(name, *[_column(each) for each in node.expressions])
+        return _match_subnet(_column(node.expressions[0]), node.expressions[1].this)
+    return sql.call_function(name, *[_column(expression) for expression in node.expressions])
 
 
-def _in_subnet(address: Column, subnet: str) -> Column:
+def _match_subnet(address: Column, subnet: str) -> Column:
     low, prefix_length = subnet_of(subnet, SUBNET)
     free_bits = 32 - prefix_length
     # Most addresses differ in the text already, and are not taken apart.

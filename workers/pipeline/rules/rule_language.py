@@ -171,7 +171,7 @@ class WrittenRule:
 
 
 @lru_cache(maxsize=1024)
-def written(text: str, field: str) -> WrittenRule:
+def parse_expression(text: str, field: str) -> WrittenRule:
     """An expression of the language. Raises BadInput naming `field`; Forbidden for what is not of the
     language, or larger than it may be.
     """
@@ -184,7 +184,7 @@ def written(text: str, field: str) -> WrittenRule:
         raise Forbidden(field, f"is nested deeper than {MOST_DEPTH}") from None
     if len(parsed) != 1 or parsed[0] is None:
         raise BadInput(field, f"takes one expression: {ALLOWED}")
-    return _checked(cast(exp.Expression, parsed[0]), field)
+    return _check_tree(cast(exp.Expression, parsed[0]), field)
 
 
 def _refusal(tokens: list[Token]) -> type[BadInput]:
@@ -193,8 +193,8 @@ def _refusal(tokens: list[Token]) -> type[BadInput]:
 
 
 def _place(error: SqlglotError) -> str:
-    found = getattr(error, "errors", None) or [{}]
-    return f" at line {found[0]['line']}, character {found[0]['col']}" if "col" in found[0] else ""
+    errors = getattr(error, "errors", None) or [{}]
+    return f" at line {errors[0]['line']}, character {errors[0]['col']}" if "col" in errors[0] else ""
 
 
 def _tokens(text: str, field: str) -> list[Token]:
@@ -261,14 +261,14 @@ def _check_string(written: str, before: TokenType | None, field: str) -> None:
         raise Forbidden(field, r"takes \\, \' and \" in a text, and no other \ in it")
 
 
-def _checked(tree: exp.Expression, field: str) -> WrittenRule:
+def _check_tree(tree: exp.Expression, field: str) -> WrittenRule:
     columns: set[str] = set()
     criteria: set[str] = set()
     waiting = [tree]
     while waiting:
         node = waiting.pop()
         if type(node) not in _NODES:
-            raise Forbidden(field, f"has {_called(node)}, which no rule may have; it takes {ALLOWED}")
+            raise Forbidden(field, f"has {_check_call(node)}, which no rule may have; it takes {ALLOWED}")
         _check_node(node, field)
         if isinstance(node, exp.Column):
             columns.add(node.name)
@@ -279,7 +279,7 @@ def _checked(tree: exp.Expression, field: str) -> WrittenRule:
     return WrittenRule(tree, frozenset(columns), frozenset(criteria))
 
 
-def _called(node: exp.Expression) -> str:
+def _check_call(node: exp.Expression) -> str:
     if isinstance(node, exp.Alias):
         return f"{node.alias[:40]!r} where an operator is expected"
     return type(node).__name__
@@ -300,7 +300,7 @@ def operands(node: exp.Expression) -> list[exp.Expression]:
             return [node.this, node.args["low"], node.args["high"]]
         case exp.Case():
             subject, default = node.this, node.args.get("default")
-            return [each for each in (subject, *node.args["ifs"], default) if each is not None]
+            return [operand for operand in (subject, *node.args["ifs"], default) if operand is not None]
         case exp.If():
             return [node.this, node.args["true"]]
     return [node.this, node.expression]
@@ -352,14 +352,14 @@ def _check_node(node: exp.Expression, field: str) -> None:
 
 def _check_operators(node: exp.Expression, field: str) -> None:
     """Where readers of SQL differ in what binds stronger, parentheses say it."""
-    inner = [each for each in operands(node) if isinstance(each, exp.Expression)]
+    inner = [operand for operand in operands(node) if isinstance(operand, exp.Expression)]
     if isinstance(node, (*PREDICATES, *ARITHMETIC, exp.DPipe, exp.Neg)) and any(
-        isinstance(each, _LOOSE) for each in inner
+        isinstance(inner_node, _LOOSE) for inner_node in inner
     ):
         raise BadInput(field, "has a condition as part of a comparison: put it into parentheses, as (a = b)")
-    if isinstance(node, ARITHMETIC) and any(isinstance(each, exp.DPipe) for each in inner):
+    if isinstance(node, ARITHMETIC) and any(isinstance(inner_node, exp.DPipe) for inner_node in inner):
         raise BadInput(field, "has || beside arithmetic: put one of them into parentheses")
-    if isinstance(node, exp.DPipe) and any(isinstance(each, ARITHMETIC) for each in inner):
+    if isinstance(node, exp.DPipe) and any(isinstance(inner_node, ARITHMETIC) for inner_node in inner):
         raise BadInput(field, "has || beside arithmetic: put one of them into parentheses")
 
 
@@ -433,7 +433,7 @@ def _check_nesting(tree: exp.Expression, field: str) -> None:
             waiting.append((part, depth if flat else depth + 1))
 
 
-def chained(node: exp.Expression) -> Iterator[exp.Expression]:
+def list_chain(node: exp.Expression) -> Iterator[exp.Expression]:
     """The parts of a chain of AND, or of OR, from left to right."""
     waiting = [node]
     while waiting:
@@ -468,14 +468,14 @@ def _cost(node: exp.Expression, columns: Mapping[str, Cost]) -> Cost:
     if isinstance(node, exp.Column):
         return columns.get(node.name, Cost())
     if isinstance(node, CONNECTORS):
-        inner = [_cost(each, columns) for each in chained(node)]
-        return Cost(sum(each.parts for each in inner) + len(inner), 1)
-    inner = [_cost(each, columns) for each in operands(node)]
-    parts = 1 + sum(each.parts for each in inner)
+        inner = [_cost(each, columns) for each in list_chain(node)]
+        return Cost(sum(inner_node.parts for inner_node in inner) + len(inner), 1)
+    inner = [_cost(operand, columns) for operand in operands(node)]
+    parts = 1 + sum(inner_node.parts for inner_node in inner)
     if isinstance(node, exp.DPipe) or (
         isinstance(node, exp.Anonymous)
         and node.this.lower() in FUNCTIONS
         and FUNCTIONS[node.this.lower()].joins
     ):
-        return Cost(parts, max(1, sum(each.joined for each in inner)))
-    return Cost(parts, max((each.joined for each in inner), default=0))
+        return Cost(parts, max(1, sum(inner_node.joined for inner_node in inner)))
+    return Cost(parts, max((inner_node.joined for inner_node in inner), default=0))

@@ -14,7 +14,7 @@ from queues.errors import BadInput
 from workers.pipeline.events.layout import Layout
 from workers.pipeline.rules.reference import Reference, Row
 from workers.pipeline.rules.rule_columns import DOT, column_of, long
-from workers.pipeline.rules.rule_language import written
+from workers.pipeline.rules.rule_language import parse_expression
 from workers.pipeline.rules.rules import REMOVING, Cleanse, Enrich, Filter, Project, Rule, Sample
 
 _NEEDED = ("id", "time", "type", "source", "value")
@@ -31,7 +31,7 @@ class Ruled:
     events: DataFrame
     counted: tuple[str, ...]
 
-    def passed(self, ran: DataFrame) -> dict[str, int]:
+    def count_passed(self, ran: DataFrame) -> dict[str, int]:
         """Events that passed each counted rule when `ran`, made of these events, was last carried out."""
         if not self.counted:
             return {}
@@ -88,9 +88,9 @@ def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> Data
             clean = _columns(rule.columns, rule.name, criteria)
             return events.withColumns(clean).dropna(subset=list(rule.columns))
         case Enrich(table=table) if table.current.networks:
-            return _by_subnet(events, rule.using, table.current)
+            return _join_by_subnet(events, rule.using, table.current)
         case Enrich(table=table):
-            return _enriched(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
+            return _enrich(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
     raise TypeError(f"{rule!r} is not a rule")
 
 
@@ -99,31 +99,31 @@ def _columns(texts: Mapping[str, str], name: str, criteria: Collection[str]) -> 
 
 
 def _column(text: str, name: str, criteria: Collection[str]) -> Column:
-    expression = written(text, name)
+    expression = parse_expression(text, name)
     for criterion in sorted(expression.criteria - set(criteria)):
         known = ", ".join(sorted(criteria)) or "none"
         raise BadInput(name, f":{criterion} is not a declared criterion; there are {known}")
     return column_of(expression)
 
 
-def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
+def _join_by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
     """A search for each prefix length; the first that finds a row counts, the longest prefix being first."""
-    found = numbered(events, using)
+    found = add_address_columns(events, using)
     names, candidates = [], []
     for length, rows in reference.networks.items():
         if length == 0:
-            candidates.append(_of_any_address(rows[0], reference.columns))
+            candidates.append(_match_any_address(rows[0], reference.columns))
             continue
         names.append(f"_row{length}")
         candidates.append(sql.col(names[-1]))
         bits = sql.shiftright("_address", 32 - length)
-        found = _joined(found, bits, rows, names[-1], reference.columns)
+        found = _join_table(found, bits, rows, names[-1], reference.columns)
     row = sql.coalesce(*candidates)
     columns = {name: row.getField(name) for name in reference.columns}
     return found.withColumns(columns).drop("_address", *names)
 
 
-def numbered(events: DataFrame, using: str) -> DataFrame:
+def add_address_columns(events: DataFrame, using: str) -> DataFrame:
     """With `_address`, an address as a number. Each part is a column of its own, so that it is read once."""
     parts = events.withColumn("_parts", sql.split(sql.col(f"`{using}`"), DOT))
     read = {part: sql.col("_parts").getItem(place).cast("bigint") for place, part in enumerate(_PARTS)}
@@ -140,20 +140,20 @@ def _number() -> Column:
     return sql.when(sql.col("_four") & bits.between(0, 255), reduce(add, powers))
 
 
-def _of_any_address(row: Row, columns: tuple[str, ...]) -> Column:
+def _match_any_address(row: Row, columns: tuple[str, ...]) -> Column:
     """The row of 0.0.0.0/0, as a join would give it: whatever the address is, if it is one."""
     values = [sql.lit(value).alias(name) for value, name in zip(row, columns, strict=True)]
     return sql.when(sql.col("_address").isNotNull(), sql.struct(*values))
 
 
-def _enriched(
+def _enrich(
     events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
 ) -> DataFrame:
-    found = _joined(events, key, rows, name, columns)
+    found = _join_table(events, key, rows, name, columns)
     return found.withColumns({column: sql.col(name).getField(column) for column in columns}).drop(name)
 
 
-def _joined(
+def _join_table(
     events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
 ) -> DataFrame:
     """With the row of a small table whose key is `key`, as struct `name` (null where there is none)."""

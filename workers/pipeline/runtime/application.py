@@ -20,11 +20,11 @@ from pathlib import Path
 
 from queues import environment as variables
 from queues import keys, logs
-from workers.host.environment import PIPELINE, PIPELINE_PREFIXES, go_on_with, needed
+from workers.host.environment import PIPELINE, PIPELINE_PREFIXES, go_on_with, select_needed
 
 if __name__ == "__main__":
     # Before anything large is imported, since it begins again: without the keys that it was started with.
-    go_on_with(needed(variables.PROCESS, PIPELINE, PIPELINE_PREFIXES))
+    go_on_with(select_needed(variables.PROCESS, PIPELINE, PIPELINE_PREFIXES))
 
 import redis
 from py4j.protocol import Py4JError
@@ -34,10 +34,10 @@ from queues.errors import BadInput, WeirError
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.open_files import raise_open_file_limit
 from queues.private_files import keep_private
-from workers.coordination.plant_clock import PlantClock, shown_by
+from workers.coordination.plant_clock import PlantClock, read_clock
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application
-from workers.pipeline.declaration.declared import Declarations, Declared, of_file
+from workers.pipeline.declaration.declared import Declarations, Declared, read_file
 from workers.pipeline.declaration.orders import NO_ORDER, Orders
 from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionWorn
 from workers.pipeline.runtime.session import start_session
@@ -64,7 +64,7 @@ class Settings:
     stuck_seconds: float
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> "Settings":
+    def load(cls, environment: Mapping[str, str]) -> "Settings":
         """Raises BadInput naming the variable."""
         return cls(
             variables.REDIS_URL.text(environment) or variables.LOCAL_CONTROL,
@@ -83,7 +83,7 @@ class PipelineProcess:
     def __init__(self, settings: Settings, file: Declared, control: redis.Redis) -> None:
         self._settings, self._file, self._control = settings, file, control
         self._stopping = threading.Event()
-        clock = PlantClock(lambda: shown_by(control))
+        clock = PlantClock(lambda: read_clock(control))
         self._statuses = Statuses(control, ahead_seconds=clock.ahead_seconds)
         self._watchdog = Watchdog(settings.stuck_seconds)
         self._declarations, self._orders = Declarations(control, file), Orders(control)
@@ -153,7 +153,7 @@ class PipelineProcess:
         """What is wanted runs, what is not wanted any more is stopped."""
         self._watchdog.feed()
         try:
-            wanted, self._ordered = self._declarations.wanted(), self._orders.read()
+            wanted, self._ordered = self._declarations.load_wanted(), self._orders.read()
             self._statuses.expect(wanted)
         except (redis.ConnectionError, redis.TimeoutError):
             wanted = {name: hosted.declared for name, hosted in self._hosted.items()}
@@ -162,7 +162,7 @@ class PipelineProcess:
             self._statuses.forget(name)
             self._declarations.forget(name)
         # Its own first: of two that read a queue it is the one that runs.
-        for name, declared in sorted(wanted.items(), key=lambda each: (each[0] != self._file.name, each[0])):
+        for name, declared in sorted(wanted.items(), key=lambda item: (item[0] != self._file.name, item[0])):
             order = self._ordered.get(name, NO_ORDER)
             if self._refused.get(name) == (declared, order.restart):
                 continue
@@ -226,10 +226,10 @@ class Beat:
                 end_process()
 
 
-def _declared(path: Path, control: redis.Redis) -> Declared:
+def _read_declaration(path: Path, control: redis.Redis) -> Declared:
     """The process's own declaration; one that is wrong is also shown as the pipeline's status."""
     try:
-        return of_file(path, read_application(path).name)
+        return read_file(path, read_application(path).name)
     except BadInput as error:
         Statuses(control).enter_state("failed", str(error))
         raise
@@ -247,10 +247,10 @@ def main(arguments: list[str]) -> int:
     try:
         logs.configure()
         variables.OTLP_ENDPOINT.address()
-        settings = Settings.of(variables.PROCESS)
+        settings = Settings.load(variables.PROCESS)
         with connect(settings.control_url, socket_timeout=10.0) as control:
             settings = replace(settings, declaration=given.application or settings.declaration)
-            process = PipelineProcess(settings, _declared(settings.declaration, control), control)
+            process = PipelineProcess(settings, _read_declaration(settings.declaration, control), control)
             signal.signal(signal.SIGTERM, process.stop)
             signal.signal(signal.SIGINT, process.stop)
             process_watchdog.watch()

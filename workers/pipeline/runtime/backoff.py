@@ -31,11 +31,11 @@ class RestartBackoff:
         """Whether another try in this process is of no use."""
         return self.tries >= SESSION_TRIES
 
-    def started(self) -> None:
+    def record_start(self) -> None:
         """It is being started."""
         self._started_at = self._monotonic()
 
-    def failed(self) -> float:
+    def record_failure(self) -> float:
         """It has failed; the seconds until the next try."""
         if self._monotonic() - self._started_at > LONG_ENOUGH_SECONDS:
             self.tries = 0

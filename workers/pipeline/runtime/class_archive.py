@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from queues.errors import WeirError
-from workers.host.java import class_archive, quoted, spark_environment
+from workers.host.java import class_archive, quote_option, spark_environment
 from workers.pipeline.runtime.session import start_session
 
 LONGEST_SECONDS = 120
@@ -32,7 +32,7 @@ def make_archive() -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         # Under another name until it is whole: a start that is killed leaves none.
         part = file.with_suffix(f".{os.getpid()}")
-        keep = (quoted(f"-XX:ArchiveClassesAtExit={part}"),)
+        keep = (quote_option(f"-XX:ArchiveClassesAtExit={part}"),)
         spark = start_session("archive", "local[1]", Path(scratch), java=keep)
         _work(spark)
         java: Any = spark.sparkContext._gateway
@@ -51,7 +51,7 @@ def _work(spark: Any) -> None:
     done = threading.Event()
 
     def work(batch: Any, number: int) -> None:
-        batch.where("kept").select("k").mapInArrow(_through, "k long").groupBy("k").count().toArrow()
+        batch.where("kept").select("k").mapInArrow(_write_batches, "k long").groupBy("k").count().toArrow()
         if number == _BATCHES:
             done.set()
 
@@ -61,7 +61,7 @@ def _work(spark: Any) -> None:
     query.stop()
 
 
-def _through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 

@@ -19,7 +19,7 @@ import pyspark
 from queues import environment as variables
 from queues.errors import BadInput
 from queues.private_files import keep_private
-from workers.host.environment import needed
+from workers.host.environment import select_needed
 from workers.host.java import spark_environment
 from workers.host.spark_privacy import cluster_environment, java_options
 
@@ -53,7 +53,7 @@ def environment(data: Path) -> dict[str, str]:
     work = {"SPARK_HOME": home, "SPARK_WORKER_DIR": str(data / "spark" / "work")}
     secret = cluster_environment(variables.PROCESS, data / "spark" / "conf")
     environment = {
-        **needed(variables.PROCESS),
+        **select_needed(variables.PROCESS),
         **spark_environment(data / "pipeline" / "java"),
         **work,
         **secret,

@@ -22,7 +22,12 @@ from workers.pipeline.declaration.orders import NO_ORDER
 from workers.pipeline.matching.condition_types import check_conditions
 from workers.pipeline.rules.rule_sql import check_rules, empty_events
 from workers.pipeline.runtime.backoff import RestartBackoff
-from workers.pipeline.runtime.restart import lacking, lock_checkpoint, open_checkpoint, reset_checkpoint
+from workers.pipeline.runtime.restart import (
+    explain_missing,
+    lock_checkpoint,
+    open_checkpoint,
+    reset_checkpoint,
+)
 from workers.pipeline.runtime.running import Running
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import sentence
@@ -82,19 +87,19 @@ class Hosted:
     def _first(self, wanted: Declared) -> tuple[Declared, Application, str | None]:
         """What is wanted; or, where that is refused, the version that was at work before, and why."""
         try:
-            return wanted, self._checked(wanted), None
+            return wanted, self._check_declared(wanted), None
         except BadInput as error:
-            before = self._declarations.at_work().get(wanted.name)
+            before = self._declarations.load_running().get(wanted.name)
             if before is None or before.version == wanted.version:
                 raise
             log.error("version %d of %s is refused: %s", wanted.version, wanted.name, error)
             old = Declared(before.name, before.version, before.text)
             try:
-                return old, self._checked(old), str(error)
+                return old, self._check_declared(old), str(error)
             except BadInput:
                 raise error from None
 
-    def _checked(self, declared: Declared) -> Application:
+    def _check_declared(self, declared: Declared) -> Application:
         """Raises BadInput, also where Spark does not understand a rule."""
         application = application_of_text(declared.text, self._place.tables, declared.name)
         if application.name != declared.name:
@@ -155,7 +160,7 @@ class Hosted:
     def _change(self, declared: Declared) -> None:
         """To another version, from the offsets of this one; a wrong one is refused, and this one goes on."""
         try:
-            application = self._checked(declared)
+            application = self._check_declared(declared)
         except BadInput as error:
             self.refused = declared
             log.error("version %d of %s is refused: %s", declared.version, declared.name, error)
@@ -172,7 +177,7 @@ class Hosted:
 
     def _start(self) -> None:
         place = self._place
-        self._backoff.started()
+        self._backoff.record_start()
         self._running = Running(
             place.spark,
             place.control_url,
@@ -190,7 +195,7 @@ class Hosted:
         """For what a start needs: one that fails for want of it says nothing of this process, and the pause
         after it would be longer than what it waits for.
         """
-        lacked, self._lacked = self._lacked, lacking(self._folder, self._place.control)
+        lacked, self._lacked = self._lacked, explain_missing(self._folder, self._place.control)
         if not self._lacked:
             return False
         self._backoff.waits()
@@ -202,8 +207,8 @@ class Hosted:
     def _fail(self, error: Exception) -> None:
         why = sentence(error)
         log.error("%s failed and is started again: %s", self.declared.name, error)
-        self._lacked = lacking(self._folder, self._place.control)
-        pause_seconds = self._backoff.waits() if self._lacked else self._backoff.failed()
+        self._lacked = explain_missing(self._folder, self._place.control)
+        pause_seconds = self._backoff.waits() if self._lacked else self._backoff.record_failure()
         gives_up = self._backoff.gives_up
         self._status.enter_state("failed", why, NEW_PROCESS_SECONDS if gives_up else pause_seconds)
         self.end()

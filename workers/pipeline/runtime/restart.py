@@ -38,7 +38,7 @@ def check(checkpoint: Checkpoint) -> None:
     if (checkpoint.folder / "spark" / "offsets").exists():
         raise BadInput("checkpoint", f"{checkpoint.folder} is of a program before this one. {NEW_START}")
     for query in sorted(path.name for path in (checkpoint.folder / "spark").glob("*")):
-        _check_query(checkpoint.of(query))
+        _check_query(checkpoint.find_sibling(query))
 
 
 def _check_query(checkpoint: Checkpoint) -> None:
@@ -64,10 +64,10 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = folder / "run.json"
-    key = keys.PIPELINE_RUN.of(application)
+    key = keys.PIPELINE_RUN.build(application)
     known = cast(bytes | None, control.get(key))
     here = _read_run(own)
-    if known is None and (here is None or _nothing_is_done(folder, control, application)):
+    if known is None and (here is None or _has_no_progress(folder, control, application)):
         here = here or secrets.token_hex(4)
         # The folder first, and whole: whoever dies behind it, or finds no room for it, begins once more.
         write_private(own, json.dumps({"run": here, "application": application}))
@@ -89,7 +89,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     return checkpoint
 
 
-def _nothing_is_done(folder: Path, control: redis.Redis, application: str) -> bool:
+def _has_no_progress(folder: Path, control: redis.Redis, application: str) -> bool:
     """Whether a run ended before it planned or dispatched anything: nothing can be lost, or done twice."""
     return not (folder / "spark").exists() and Dispatches(control, application).cursor() is None
 
@@ -98,7 +98,7 @@ def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> No
     """Forgets folder, run and what is between the tiers; the next `open_checkpoint` begins anew. The run
     first: a reset that dies in the middle is not gone on with, but asked for once more.
     """
-    control.delete(keys.PIPELINE_RUN.of(application))
+    control.delete(keys.PIPELINE_RUN.build(application))
     Dispatches(control, application).clear()
     ResultQueue(control, application).clear()
     FaultStore(control, application).clear()
@@ -121,7 +121,7 @@ def lock_checkpoint(folder: Path) -> IO[str]:
     return file
 
 
-def lacking(folder: Path, control: redis.Redis) -> str:
+def explain_missing(folder: Path, control: redis.Redis) -> str:
     """What a start would fail for want of: the control server, or room for the checkpoint; "" if nothing."""
     try:
         control.ping()
@@ -138,8 +138,8 @@ def lacking(folder: Path, control: redis.Redis) -> str:
 
 def _read_run(path: Path) -> str | None:
     try:
-        found: str | None = json.loads(path.read_text(encoding="utf-8"))["run"]
-        return found
+        run: str | None = json.loads(path.read_text(encoding="utf-8"))["run"]
+        return run
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

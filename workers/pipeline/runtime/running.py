@@ -76,7 +76,7 @@ class Running:
         names = application.queues
         controls = application.controls
         self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls)
-        self._replicas = (*application.replicas, *sorted(self._retiring()))
+        self._replicas = (*application.replicas, *sorted(self._list_retiring()))
         self._ending = threading.Event()
         self._failure: Exception | None = None
         self._works: list[BatchWork] = []
@@ -95,12 +95,12 @@ class Running:
         if INTER in tiers:
             self._start_combiner()
 
-    def _retiring(self) -> set[str]:
+    def _list_retiring(self) -> set[str]:
         """Replicas of a version before that still have something to work: they get nothing new."""
         dispatches = Dispatches(self._control, self._application.name)
         published = self._results.room().published
         others = dispatches.replicas() - set(self._application.replicas)
-        return {name for name in others if dispatches.after(name, published.get(name, 0), 1)}
+        return {name for name in others if dispatches.list_after(name, published.get(name, 0), 1)}
 
     def _start_replicas(self) -> None:
         for replica in self._replicas:
@@ -108,7 +108,12 @@ class Running:
                 self._spark, self._control_url, self._application, replica, self._patience_seconds
             )
             work = ReplicaWork(
-                plans, self._application, replica, self._checkpoint.of(replica), self._control, self._status
+                plans,
+                self._application,
+                replica,
+                self._checkpoint.find_sibling(replica),
+                self._control,
+                self._status,
             )
             self._query(AssignmentSource.name(), replica, work)
 
@@ -131,7 +136,7 @@ class Running:
         }
         events = self._spark.readStream.format(source).options(**options).load()
         writer = events.writeStream.foreachBatch(work).queryName(f"{self._application.name}-{name}")
-        writer = writer.option("checkpointLocation", self._checkpoint.of(name).location)
+        writer = writer.option("checkpointLocation", self._checkpoint.find_sibling(name).location)
         self._works.append(work)
         query = writer.trigger(processingTime=f"{self._trigger_seconds} seconds").start()
         self._queries.append(query)
@@ -144,7 +149,7 @@ class Running:
             try:
                 events = self._dispatcher.step(self.outbox.is_full)
                 dispatcher = self._dispatcher
-                self._status.dispatched(
+                self._status.record_dispatch(
                     dispatcher.cursor, events, dispatcher.stall_reason, dispatcher.skipped
                 )
             except (redis.ConnectionError, redis.TimeoutError) as error:
@@ -164,7 +169,7 @@ class Running:
         self.outbox.retry()
         self._status.outbox, self._status.outbox_full = self.outbox.waiting, self.outbox.is_full
         try:
-            self._status.monitored(self._monitor.step())
+            self._status.record_monitored(self._monitor.step())
             self._faults.deliver(self._nodes, self._results.room().published)
         except (redis.ConnectionError, redis.TimeoutError, BadInput) as error:
             log.warning("dead letters and criteria wait: %s", error)

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from queues import environment as variables
 from workers.host.driver_address import driver_settings
-from workers.host.environment import narrowed, needed
+from workers.host.environment import narrow_environment, select_needed
 from workers.host.java import archive_options, spark_environment
 from workers.host.spark_privacy import admit_this_user_only, java_options, private_settings
 from workers.pipeline.intra_event.event_source import EventSource
@@ -78,7 +78,7 @@ def start_session(
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with narrowed(needed(variables.PROCESS, {variables.NODE_LOGIN.name})):
+    with narrow_environment(select_needed(variables.PROCESS, {variables.NODE_LOGIN.name})):
         spark = builder.getOrCreate()
     admit_this_user_only(spark.sparkContext._gateway)
     spark.sparkContext.setLogLevel("ERROR")

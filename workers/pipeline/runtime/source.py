@@ -86,14 +86,14 @@ class AssignmentReader(_Planner):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """As many assignments as make a batch, at least one; `start` when there is none."""
         dispatches = Dispatches(self._control, self._application)
-        waiting = dispatches.after(self._replica, start["tick"], MOST_ASSIGNMENTS)
+        waiting = dispatches.list_after(self._replica, start["tick"], MOST_ASSIGNMENTS)
         if not waiting and self._wait_seconds:
             dispatches.await_after(self._replica, start["tick"], self._wait_seconds)
-            waiting = dispatches.after(self._replica, start["tick"], MOST_ASSIGNMENTS)
+            waiting = dispatches.list_after(self._replica, start["tick"], MOST_ASSIGNMENTS)
         taken, events = 0, 0
-        for each in waiting:
-            events += each.events
-            if taken and events > each.controls.admit_events_per_batch:
+        for container in waiting:
+            events += container.events
+            if taken and events > container.controls.admit_events_per_batch:
                 break
             taken += 1
         return {"from": waiting[0].tick, "tick": waiting[taken - 1].tick} if taken else start
@@ -121,7 +121,7 @@ class ResultReader(_Planner):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._replicas = options["replicas"].split(",")
-        self._defaults = Controls().changed(json.loads(options["controls"]))
+        self._defaults = Controls().apply_changes(json.loads(options["controls"]))
         self._released: Combined | None = None
 
     def _release(self, done: Combined) -> None:
@@ -129,7 +129,7 @@ class ResultReader(_Planner):
         if done == self._released:
             return
         results = ResultQueue(self._control, self._application)
-        for each in done.finished():
+        for each in done.list_finished():
             results.release(each)
         self._released = done
 
@@ -139,15 +139,15 @@ class ResultReader(_Planner):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = Combined.from_document(start)
         self._release(before)
-        end, newest = self._combined(before)
+        end, newest = self._combine_results(before)
         if end is before and self._wait_seconds:
             # What moves the watermark and makes no result, the end of a stretch, is seen when this ends.
             ResultQueue(self._control, self._application).await_after(newest, self._wait_seconds)
-            end, _ = self._combined(before)
+            end, _ = self._combine_results(before)
         # Spark compares the texts: an unchanged offset must be the very same document.
         return start if end is before else end.to_document()
 
-    def _combined(self, before: Combined) -> tuple[Combined, str]:
+    def _combine_results(self, before: Combined) -> tuple[Combined, str]:
         """(the next batch's end, the entry id of the newest result)."""
         dispatches = Dispatches(self._control, self._application)
         results = ResultQueue(self._control, self._application)
@@ -158,10 +158,10 @@ class ResultReader(_Planner):
         outstanding = {
             name: Outstanding(waiting[0].tick, waiting[0].watermark_us)
             for name in self._replicas
-            if (waiting := dispatches.after(name, published.get(name, 0), 1))
+            if (waiting := dispatches.list_after(name, published.get(name, 0), 1))
         }
         settled = barrier(cursor.watermark_us, outstanding)
-        controls = cursor.controls.at(time.time())  # what has an end may have lapsed since the dispatch
-        found = results.after(before.taken)
+        controls = cursor.controls.freeze(time.time())  # what has an end may have lapsed since the dispatch
+        found = results.read_after(before.taken)
         end = combine(before, found, settled, controls, controls.combine_events_per_batch)
         return end, found[-1].entry_id if found else before.taken

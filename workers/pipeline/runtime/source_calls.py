@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql.streaming import python_streaming_source_runner as runner
 
-from workers.pipeline.runtime.worker_start import called_back, calls_address
+from workers.pipeline.runtime.worker_start import call_back, calls_address
 
 MOST_BYTES = 4_096
 HAND_OVER_SECONDS = 5.0
@@ -34,12 +34,12 @@ def _accept(listener: socket.socket) -> None:
     while True:
         connection, _ = listener.accept()
         # Whatever comes, the next is answered; who was not calls Spark by itself.
-        with suppress(OSError, ValueError, KeyError, TypeError), _taken(connection) as (port, secret):
+        with suppress(OSError, ValueError, KeyError, TypeError), _take_call(connection) as (port, secret):
             threading.Thread(target=_answer, args=(port, secret), daemon=True, name="source").start()
 
 
 @contextmanager
-def _taken(connection: socket.socket) -> Iterator[tuple[int, str]]:
+def _take_call(connection: socket.socket) -> Iterator[tuple[int, str]]:
     """The call that somebody hands over; it is taken once a thread has it."""
     with connection:
         connection.settimeout(HAND_OVER_SECONDS)
@@ -50,5 +50,5 @@ def _taken(connection: socket.socket) -> Iterator[tuple[int, str]]:
 
 def _answer(port: int, secret: str) -> None:
     # Spark hangs up when its query ends; what fails before that, it has been sent.
-    with suppress(OSError, SystemExit), called_back(port, secret) as stream:
+    with suppress(OSError, SystemExit), call_back(port, secret) as stream:
         runner.main(stream, stream)

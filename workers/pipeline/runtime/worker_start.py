@@ -56,9 +56,9 @@ def main() -> None:
     if module == DAEMON:
         end_when_idle(IDLE_SECONDS)
     if module == SOURCE_WORKER:
-        if handed_over(folder):
+        if hand_over(folder):
             return
-        connection = called_back(*_call())
+        connection = call_back(*_call())
 
         @contextmanager
         def as_called(timeout: int | None = -1) -> Iterator[IO[bytes]]:
@@ -93,7 +93,7 @@ def calls_address(folder: Path) -> Iterator[str]:
         os.close(opened)
 
 
-def handed_over(folder: Path) -> bool:
+def hand_over(folder: Path) -> bool:
     """Whether the process that has the session calls Spark back in the place of this one."""
     asked = json.dumps(dict(zip(("port", "secret"), _call(), strict=True)))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, calls_address(folder) as address:
@@ -112,7 +112,7 @@ def _call() -> tuple[int, str]:
     return int(environment[variables.SPARK_CALLBACK_PORT]), environment[variables.SPARK_CALLBACK_SECRET]
 
 
-def called_back(port: int, secret: str) -> IO[bytes]:
+def call_back(port: int, secret: str) -> IO[bytes]:
     """The connection that the worker's module would make: authenticated, this process's id said."""
     # Closed once the stream is.
     with socket.create_connection(("127.0.0.1", port), timeout=CONNECT_SECONDS) as connection:

@@ -40,7 +40,7 @@ def recall_of(
     odds = (
         events / offered
     )  # how many of the others' matches go with one of the control keys', if none is lost
-    clumps = clumping(control_matches, control_events)
+    clumps = compute_clumping(control_matches, control_events)
     low, high = _interval(of_control / clumps, matches / clumps)
     return Recall(
         min(1.0, matches / (of_control * odds)),
@@ -50,7 +50,7 @@ def recall_of(
     )
 
 
-def clumping(matches: Sequence[int], events: Sequence[int]) -> float:
+def compute_clumping(matches: Sequence[int], events: Sequence[int]) -> float:
     """How many times the variance between groups is Poisson's; at least 1."""
     whole, offered = sum(matches), sum(events)
     groups = [(n, e) for n, e in zip(matches, events, strict=True) if e]

@@ -9,7 +9,7 @@ OTHERS = "(other types)"
 ShedCounts = dict[str, dict[str, int]]
 
 
-def bounded(types: dict[str, int], named: Collection[str] = ()) -> dict[str, int]:
+def limit_types(types: dict[str, int], named: Collection[str] = ()) -> dict[str, int]:
     """The named types and the most frequent others, all the rest as one: producers may invent as many types
     as they like, and as long ones as an event may have.
     """
@@ -27,14 +27,14 @@ def bounded(types: dict[str, int], named: Collection[str] = ()) -> dict[str, int
 
 def _with_short_names(types: dict[str, int], named: Collection[str]) -> dict[str, int]:
     """Return the types with the names of those that are not `named` cut to MAX_NAME characters."""
-    found: dict[str, int] = {}
+    shortened: dict[str, int] = {}
     for each, number in types.items():
         name = each if each in named or len(each) <= MAX_NAME else f"{each[: MAX_NAME - 1]}…"
-        found[name] = found.get(name, 0) + number
-    return found
+        shortened[name] = shortened.get(name, 0) + number
+    return shortened
 
 
-def counted(counts: ShedCounts, pattern: str, types: dict[str, int]) -> None:
+def add_count(counts: ShedCounts, pattern: str, types: dict[str, int]) -> None:
     """Add what a pattern does without."""
     if not types:
         return
@@ -45,11 +45,11 @@ def counted(counts: ShedCounts, pattern: str, types: dict[str, int]) -> None:
 
 def together(texts: list[str]) -> ShedCounts:
     """The counts of all tasks."""
-    found: ShedCounts = {}
+    sums: ShedCounts = {}
     for text in texts:
         for pattern, types in json.loads(text or "{}").items():
-            counted(found, pattern, types)
-    return found
+            add_count(sums, pattern, types)
+    return sums
 
 
 def to_text(counts: ShedCounts) -> str:

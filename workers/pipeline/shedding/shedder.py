@@ -71,16 +71,16 @@ class KeyRanks:
     @cached_property
     def control(self) -> np.ndarray:
         """bool per key: whether it is a control key."""
-        return self._of_keys(_SPARED_SALT) < self._shedder.control_share
+        return self._rank_keys(_SPARED_SALT) < self._shedder.control_share
 
     @cached_property
     def groups(self) -> np.ndarray:
         """Per key the group it is counted in, should it be a control key."""
-        groups: np.ndarray = (self._of_keys(_GROUP_SALT) * CONTROL_GROUPS).astype(np.int64)
+        groups: np.ndarray = (self._rank_keys(_GROUP_SALT) * CONTROL_GROUPS).astype(np.int64)
         return groups
 
-    def _of_keys(self, salt: int) -> np.ndarray:
-        ranks = ranked(self._keys.dictionary, salt)
+    def _rank_keys(self, salt: int) -> np.ndarray:
+        ranks = rank_texts(self._keys.dictionary, salt)
         return ranks[self._keys.indices.to_numpy(zero_copy_only=False)] if len(ranks) else ranks
 
 
@@ -101,7 +101,7 @@ class ShedDecisions(KeyRanks):
         self._ranks = np.full(rows.num_rows, np.nan)
         self._in_periods: dict[tuple[DecisionPeriod, int], np.ndarray] = {}
 
-    def dropped(self, pattern: Pattern, masks: np.ndarray) -> np.ndarray:
+    def select_dropped(self, pattern: Pattern, masks: np.ndarray) -> np.ndarray:
         """bool per row: whether the pattern does without it. masks: see `masks_of`.
 
         Only what adds to a match is ever dropped: where a NOT waits for an event, or every event counts,
@@ -116,7 +116,7 @@ class ShedDecisions(KeyRanks):
         if self._shedder.by == "key":
             ranks = self._key_ranks(pattern, concerned)
         else:
-            ranks = self._ranked(concerned)
+            ranks = self._rank_rows(concerned)
         dropped: np.ndarray = concerned & (ranks < of_rows)
         return dropped
 
@@ -130,7 +130,7 @@ class ShedDecisions(KeyRanks):
         ranks = np.ones(self._rows.num_rows)
         for number in np.unique(numbers[concerned]).tolist():
             if (period, number) not in self._in_periods:
-                self._in_periods[period, number] = self._of_keys(period.salt(number))
+                self._in_periods[period, number] = self._rank_keys(period.salt(number))
             ranks = np.where(numbers == number, self._in_periods[period, number], ranks)
         return ranks
 
@@ -138,11 +138,11 @@ class ShedDecisions(KeyRanks):
     def _types(self) -> pa.DictionaryArray:
         return self._rows.column("type").fill_null("").dictionary_encode()
 
-    def _ranked(self, concerned: np.ndarray) -> np.ndarray:
+    def _rank_rows(self, concerned: np.ndarray) -> np.ndarray:
         """The ranks, with those of these rows known: each is computed once, whoever asks."""
         new = np.flatnonzero(concerned & np.isnan(self._ranks))
         if len(new):
-            self._ranks[new] = ranked(self._rows.column("id").take(pa.array(new)).fill_null(""))
+            self._ranks[new] = rank_texts(self._rows.column("id").take(pa.array(new)).fill_null(""))
         return self._ranks
 
 
@@ -151,7 +151,7 @@ def is_sheddable(pattern: Pattern) -> bool:
     return not pattern.needs_every_event
 
 
-def ranked(texts: pa.Array, salt: int = 0) -> np.ndarray:
+def rank_texts(texts: pa.Array, salt: int = 0) -> np.ndarray:
     """Per text a number from 0 to below 1, alike everywhere and always; evenly spread, also over texts that
     count on.
     """
@@ -164,9 +164,9 @@ def ranked(texts: pa.Array, salt: int = 0) -> np.ndarray:
     return checks / _WHOLE
 
 
-def by_type(rows: pa.RecordBatch, chosen: np.ndarray) -> dict[str, int]:
+def count_by_type(rows: pa.RecordBatch, chosen: np.ndarray) -> dict[str, int]:
     """Type → how many of the chosen rows are of it."""
     if not chosen.any():
         return {}
     counts = rows.column("type").filter(pa.array(chosen)).value_counts()
-    return {each["values"].as_py(): each["counts"].as_py() for each in counts}
+    return {count["values"].as_py(): count["counts"].as_py() for count in counts}

@@ -28,17 +28,17 @@ def beginnings(graph: Graph) -> Mapping[str, frozenset[str]]:
     """Pattern → the patterns at the beginning of its chains, itself where it reads no complex events; none
     where keys are lost on the way.
     """
-    emitters, found = _emitters(graph), dict[str, frozenset[str]]()
+    emitters, starts = _emitters(graph), dict[str, frozenset[str]]()
     for operator in (each for level in graph.levels for each in level):
         for pattern in operator.patterns:
-            before = [found[name] for kind in _read(pattern, operator) for name in emitters.get(kind, ())]
+            before = [starts[name] for kind in _read(pattern, operator) for name in emitters.get(kind, ())]
             if not before:
-                found[pattern.name] = frozenset({pattern.name})
+                starts[pattern.name] = frozenset({pattern.name})
             elif operator.key == BY_KEY_BEFORE and all(before):
-                found[pattern.name] = frozenset().union(*before)
+                starts[pattern.name] = frozenset().union(*before)
             else:
-                found[pattern.name] = frozenset()
-    return found
+                starts[pattern.name] = frozenset()
+    return starts
 
 
 def periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
@@ -52,7 +52,9 @@ def periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
             for pattern in operator.patterns:
                 own_us = longest_us[pattern.name]
                 found[pattern.name] = DecisionPeriod(ROTATION_WINDOWS * own_us, number)
-                for name in (each for kind in _read(pattern, operator) for each in emitters.get(kind, ())):
+                for name in (
+                    emitter for kind in _read(pattern, operator) for emitter in emitters.get(kind, ())
+                ):
                     if operator.key == BY_KEY_BEFORE:
                         longest_us[name] = max(longest_us[name], own_us)
     return found
@@ -66,7 +68,7 @@ def _read(pattern: Pattern, operator: Operator) -> frozenset[str]:
 
 def _emitters(graph: Graph) -> dict[str, list[str]]:
     """Type → the patterns that emit it."""
-    found: dict[str, list[str]] = {}
+    emitters: dict[str, list[str]] = {}
     for pattern in graph.patterns:
-        found.setdefault(pattern.emits, []).append(pattern.name)
-    return found
+        emitters.setdefault(pattern.emits, []).append(pattern.name)
+    return emitters

@@ -23,8 +23,8 @@ class BatchOverheads:
 
     def cv2(self, between_seconds: float) -> float | None:
         """Variance over mean², of what a batch takes together with what lies between two; None with few."""
-        found = [overhead for _, overhead in self._batches]
-        mean = between_seconds + fmean(found) if found else 0.0
-        if len(found) < LEAST_BATCHES or mean <= 0:
+        overheads = [overhead for _, overhead in self._batches]
+        mean = between_seconds + fmean(overheads) if overheads else 0.0
+        if len(overheads) < LEAST_BATCHES or mean <= 0:
             return None
-        return round(variance(found) / mean**2, 4)
+        return round(variance(overheads) / mean**2, 4)

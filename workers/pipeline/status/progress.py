@@ -77,6 +77,6 @@ def _reasons(inputs: ProgressInputs) -> Iterator[str]:
         yield f"nothing was dispatched for {inputs.undispatched_seconds:.0f} s: {why}"
 
 
-def since(now: float, *moments: float) -> float:
+def compute_elapsed(now: float, *moments: float) -> float:
     """Seconds since the latest of these instants."""
     return max(0.0, now - max(moments))

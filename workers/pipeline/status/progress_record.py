@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
-from workers.pipeline.status.progress import ChainStep, ProgressInputs, since, stall
+from workers.pipeline.status.progress import ChainStep, ProgressInputs, compute_elapsed, stall
 
 Finished = tuple[float, float]  # when the last batch ended (monotonic), how long it took
 
@@ -30,17 +30,19 @@ class ProgressRecord:
         self._replicas: dict[str, Finished] = {}
         self._combiner: Finished | None = None
 
-    def observed(self, now: float, events: int, stall_reason: str | None, skipped: tuple[str, ...]) -> None:
+    def record_dispatch(
+        self, now: float, events: int, stall_reason: str | None, skipped: tuple[str, ...]
+    ) -> None:
         """The dispatcher has dispatched so many events. stall_reason, skipped: see there."""
         self._observed_at, self._stall_reason, self.skipped = now, stall_reason, skipped
         if events:
             self._dispatched_at = now
 
-    def at_replica(self, name: str, batch: ReplicaBatch) -> None:
+    def record_replica(self, name: str, batch: ReplicaBatch) -> None:
         self._replicas[name] = (batch.at, batch.seconds)
         self._unmatched.append(batch.at)
 
-    def at_combiner(self, batch: InterEventBatch) -> None:
+    def record_combiner(self, batch: InterEventBatch) -> None:
         self._combiner = (batch.at, batch.seconds)
         while self._unmatched and self._unmatched[0] <= batch.at - batch.seconds:
             self._unmatched.popleft()
@@ -65,7 +67,7 @@ class ProgressRecord:
         self._inputs = ProgressInputs(
             tuple(self._steps(now, oldest_at)),
             now - self._observed_at,
-            0.0 if oldest_at or not waiting else since(now, self._dispatched_at, self._idle_at),
+            0.0 if oldest_at or not waiting else compute_elapsed(now, self._dispatched_at, self._idle_at),
             self._stall_reason,
         )
         if (reason := stall(self._inputs)) is not None:
@@ -84,5 +86,5 @@ class ProgressRecord:
     def _step(self, name: str, now: float, given_at: float, last: Finished | None) -> ChainStep:
         """It counts from its piece, its last batch or the start, whichever is latest."""
         if last is None:
-            return ChainStep(name, since(now, self._began, given_at), None)
-        return ChainStep(name, since(now, self._began, given_at, last[0]), last[1])
+            return ChainStep(name, compute_elapsed(now, self._began, given_at), None)
+        return ChainStep(name, compute_elapsed(now, self._began, given_at, last[0]), last[1])

@@ -15,7 +15,7 @@ import redis
 
 from queues import keys
 from queues.redis_types import Fields
-from queues.stored_document import BadDocument, decoded, encoded
+from queues.stored_document import BadDocument, decode_document, encode_document
 from workers.documents.pipeline import (
     FAILED,
     RUNNING,
@@ -56,7 +56,7 @@ class Statuses:
         self._control, self._clock, self._ahead_seconds = control, clock, ahead_seconds
         self._lock = threading.Lock()
         self._boards: dict[str, StatusBoard] = {}
-        left = _left(cast(bytes | None, control.get(keys.PIPELINE)))
+        left = _load_previous(cast(bytes | None, control.get(keys.PIPELINE)))
         self._state = STARTING
         self._end_before = self._error = _end_of(left, clock()) if left else None
         self._before = {**left.carried, **left.applications} if left else {}
@@ -103,9 +103,9 @@ class Statuses:
         try:
             heartbeats = self._heartbeats()
             with self._lock:
-                found = {name: board.document(heartbeats) for name, board in self._boards.items()}
-                carried = {name: left for name, left in self._before.items() if name not in found}
-            self._control.set(keys.PIPELINE, encoded(self.document(found, carried)))
+                documents = {name: board.document(heartbeats) for name, board in self._boards.items()}
+                carried = {name: left for name, left in self._before.items() if name not in documents}
+            self._control.set(keys.PIPELINE, encode_document(self.document(documents, carried)))
         except redis.RedisError:
             return
 
@@ -116,41 +116,48 @@ class Statuses:
         self, applications: dict[str, ApplicationStatus], carried: dict[str, ApplicationStatus]
     ) -> PipelineReport:
         """All applications together."""
-        states = [each.state for each in applications.values()]
+        states = [application.state for application in applications.values()]
         if self._state == FAILED or not states:
             states = [self._state]
         own = self._error if self._state == FAILED or not applications else None
-        errors = [own, *(each.error for each in applications.values())]
-        together = {name: _known(sum, applications, name) for name in SUMMED}
-        together |= {name: _known(max, applications, name) for name in GREATEST}
-        free = [each.result_queue.free_bytes for each in applications.values()]
-        known = [each for each in free if each is not None]
+        errors = [own, *(application.error for application in applications.values())]
+        together = {name: _list_known(sum, applications, name) for name in SUMMED}
+        together |= {name: _list_known(max, applications, name) for name in GREATEST}
+        free = [application.result_queue.free_bytes for application in applications.values()]
+        known = [room for room in free if room is not None]
         patterns = {
-            name: pattern for each in applications.values() for name, pattern in each.patterns.items()
+            name: pattern
+            for application in applications.values()
+            for name, pattern in application.patterns.items()
         }
         return PipelineReport(
             state=min(states, key=WORST_FIRST.index),
             error=next((error for error in errors if error), None),
-            hindrance=next((each.hindrance for each in applications.values() if each.hindrance), None),
+            hindrance=next(
+                (application.hindrance for application in applications.values() if application.hindrance),
+                None,
+            ),
             at=self._clock(),
             ahead_seconds=round(self._ahead_seconds(), 3),
             **together,
-            late_events=sum(each.late_events for each in applications.values()),
-            outbox=_added(each.outbox for each in applications.values()),
-            shed_events=sum(each.shed_events for each in applications.values()),
+            late_events=sum(application.late_events for application in applications.values()),
+            outbox=_sum_counts(application.outbox for application in applications.values()),
+            shed_events=sum(application.shed_events for application in applications.values()),
             result_free_bytes=sum(known) if known else None,
             patterns={name: _counts(pattern) for name, pattern in patterns.items()},
-            rules=[rule for each in applications.values() for rule in each.rules],
-            skipped_nodes=sorted({node for each in applications.values() for node in each.skipped_nodes}),
+            rules=[rule for application in applications.values() for rule in application.rules],
+            skipped_nodes=sorted(
+                {node for application in applications.values() for node in application.skipped_nodes}
+            ),
             applications=applications,
             carried=carried,
         )
 
 
-def _left(text: bytes | None) -> PipelineReport | None:
+def _load_previous(text: bytes | None) -> PipelineReport | None:
     """The status that the process before left; None when there is none that can be read."""
     try:
-        return decoded(PipelineReport, text, "pipeline") if text else None
+        return decode_document(PipelineReport, text, "pipeline") if text else None
     except BadDocument:
         return None
 
@@ -164,15 +171,19 @@ def _end_of(left: PipelineReport, now: float) -> str | None:
     return f"its process was gone without a word, {max(0.0, now - left.at):,.0f} s before this start"
 
 
-def _known(join: Callable[[list[Any]], Any], applications: dict[str, ApplicationStatus], name: str) -> Any:
-    values = [value for each in applications.values() if (value := getattr(each, name)) is not None]
+def _list_known(
+    join: Callable[[list[Any]], Any], applications: dict[str, ApplicationStatus], name: str
+) -> Any:
+    values = [
+        value for application in applications.values() if (value := getattr(application, name)) is not None
+    ]
     return join(values) if values else None
 
 
-def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
+    for count in counts:
+        total.update(count)
     return dict(total)
 
 

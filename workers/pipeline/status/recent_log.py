@@ -10,7 +10,7 @@ from typing import cast
 import redis
 
 from queues import keys
-from queues.stored_document import BadDocument, decoded, encoded
+from queues.stored_document import BadDocument, decode_document, encode_document
 from workers.documents.pipeline import LogLine, PipelineLog
 
 MOST_LINES = 60
@@ -23,7 +23,7 @@ class RecentLog(logging.Handler):
     def __init__(self, control: redis.Redis) -> None:
         super().__init__(logging.INFO)
         self._control = control
-        self._lines = deque(_before(control), MOST_LINES)
+        self._lines = deque(_load_previous(control), MOST_LINES)
         self._is_new = False
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -37,19 +37,19 @@ class RecentLog(logging.Handler):
             return
         self._is_new = False
         try:
-            self._control.set(keys.PIPELINE_LOG, encoded(PipelineLog(lines=list(self._lines))))
+            self._control.set(keys.PIPELINE_LOG, encode_document(PipelineLog(lines=list(self._lines))))
         except redis.RedisError:
             self._is_new = True
 
 
 def newest(control: redis.Redis) -> list[LogLine]:
     """The lines, the newest first."""
-    return list(reversed(_before(control)))
+    return list(reversed(_load_previous(control)))
 
 
-def _before(control: redis.Redis) -> list[LogLine]:
+def _load_previous(control: redis.Redis) -> list[LogLine]:
     try:
         text = cast(bytes | None, control.get(keys.PIPELINE_LOG))
-        return decoded(PipelineLog, text, "log").lines if text else []
+        return decode_document(PipelineLog, text, "log").lines if text else []
     except (BadDocument, redis.ConnectionError, redis.TimeoutError):
         return []

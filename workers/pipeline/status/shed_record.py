@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from workers.documents.pipeline import RecallEstimate
 from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
 from workers.pipeline.shedding.recall import recall_of
-from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted
+from workers.pipeline.shedding.shed_counts import ShedCounts, add_count, limit_types
 from workers.pipeline.shedding.shedder import CONTROL_GROUPS
 
 RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has matches to estimate by
@@ -39,13 +39,13 @@ class ShedRecord:
         self._lately: deque[tuple[float, ShedCounts]] = deque()
         self._batches: deque[_Batch] = deque()
 
-    def at_replica(self, at: float, shed: ShedCounts) -> None:
+    def record_replica(self, at: float, shed: ShedCounts) -> None:
         """What replicas did not let travel; no pattern has seen it, and none of it is of control keys."""
         self._add(at, shed)
         for name, types in shed.items():
             self._batches.append(_Batch(at, name, [], [], sum(types.values()), 0))
 
-    def at_operators(self, at: float, operators: Iterable[OperatorCount], sheds: bool) -> None:
+    def record_operators(self, at: float, operators: Iterable[OperatorCount], sheds: bool) -> None:
         """What a batch of operators did; sheds: whether a table was in force."""
         counts = {name: each for operator in operators for name, each in operator.patterns.items()}
         self._add(at, {name: each.shed for name, each in counts.items() if each.shed})
@@ -60,33 +60,36 @@ class ShedRecord:
 
     def lately(self, pattern: str) -> dict[str, int]:
         """Type → events shed in the window."""
-        found: ShedCounts = {}
+        counts: ShedCounts = {}
         for _, shed in self._lately:
-            counted(found, pattern, shed.get(pattern, {}))
-        return found.get(pattern, {})
+            add_count(counts, pattern, shed.get(pattern, {}))
+        return counts.get(pattern, {})
 
     def recall(self, pattern: str) -> RecallEstimate | None:
         """`recall.Recall` of a pattern's whole matches; None while nothing is known."""
-        made, given = list(self._of({pattern})), list(self._of(self._beginnings.get(pattern, frozenset())))
-        if not any(each.control_events for each in given):
-            return None
-        found = recall_of(
-            _sums(each.control_matches for each in made),
-            _sums(each.control_events for each in given),
-            sum(each.matches for each in made),
-            sum(each.events for each in given),
+        made, given = (
+            list(self._sum_patterns({pattern})),
+            list(self._sum_patterns(self._beginnings.get(pattern, frozenset()))),
         )
-        return None if found is None else RecallEstimate(**vars(found))
+        if not any(count.control_events for count in given):
+            return None
+        result = recall_of(
+            _sums(count.control_matches for count in made),
+            _sums(count.control_events for count in given),
+            sum(count.matches for count in made),
+            sum(count.events for count in given),
+        )
+        return None if result is None else RecallEstimate(**vars(result))
 
-    def _of(self, patterns: Collection[str]) -> Iterator[_Batch]:
-        return (each for each in self._batches if each.pattern in patterns)
+    def _sum_patterns(self, patterns: Collection[str]) -> Iterator[_Batch]:
+        return (batch for batch in self._batches if batch.pattern in patterns)
 
     def _add(self, at: float, shed: ShedCounts) -> None:
         if shed:
             self._lately.append((at, shed))
             for name, types in shed.items():
-                counted(self.totals, name, types)
-                self.totals[name] = bounded(self.totals[name])
+                add_count(self.totals, name, types)
+                self.totals[name] = limit_types(self.totals[name])
 
 
 def _batch(at: float, name: str, count: PatternCount) -> _Batch:
@@ -97,7 +100,7 @@ def _batch(at: float, name: str, count: PatternCount) -> _Batch:
 
 def _sums(groups: Iterable[list[int]]) -> list[int]:
     """Per group; an empty list counts nothing."""
-    found = [0] * CONTROL_GROUPS
-    for each in groups:
-        found = [a + b for a, b in zip(found, each, strict=True)] if each else found
-    return found
+    sums = [0] * CONTROL_GROUPS
+    for group in groups:
+        sums = [a + b for a, b in zip(sums, group, strict=True)] if group else sums
+    return sums

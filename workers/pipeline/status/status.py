@@ -35,7 +35,7 @@ import redis
 
 from controllers.patterns.expression import render
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.documents.pipeline import (
     ApplicationStatus,
     CombinerStatus,
@@ -57,7 +57,7 @@ from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import PatternCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.patterns.graph import Graph, Operator, types_named
-from workers.pipeline.shedding.shed_counts import bounded
+from workers.pipeline.shedding.shed_counts import limit_types
 from workers.pipeline.shedding.shedder import is_sheddable
 from workers.pipeline.shedding.traced_keys import beginnings
 from workers.pipeline.status.batch_overheads import BatchOverheads
@@ -88,7 +88,7 @@ class StatusBoard:
         """before: what it said last, of a process before. notify: called when there is news."""
         self._application = application
         self._clock, self._monotonic = clock, monotonic
-        self._totals = Totals.of(before)
+        self._totals = Totals.load(before)
         self._shed = ShedRecord(self._totals.shed, beginnings(application.graph))
         self._ages, self._overheads = EventAges(), BatchOverheads()
         self._notify = notify
@@ -115,18 +115,18 @@ class StatusBoard:
         with self._lock:
             if state == "running":
                 self._progress.begin(self._monotonic())
-                self._restarts = changed(
+                self._restarts = replace_fields(
                     self._restarts, count=self._restarts.count + self._has_run, next_try_at=None
                 )
                 self._has_run = True
             if state == "failed":
-                self._restarts = self._failed(error, pause_seconds)
+                self._restarts = self._report_failure(error, pause_seconds)
             self._state, self._error = state, self._error if state == "running" else error
         self._notify()
 
-    def _failed(self, error: str | None, pause_seconds: float | None) -> RestartStatus:
+    def _report_failure(self, error: str | None, pause_seconds: float | None) -> RestartStatus:
         now = self._clock()
-        return changed(
+        return replace_fields(
             self._restarts,
             tries=self._restarts.tries + 1,
             failed_at=self._restarts.failed_at or now,
@@ -139,23 +139,23 @@ class StatusBoard:
         """Something was worked: what failed before is over."""
         self._error = None
         if self._restarts.tries:
-            self._restarts = changed(self._restarts, tries=0, failed_at=None, next_try_at=None)
+            self._restarts = replace_fields(self._restarts, tries=0, failed_at=None, next_try_at=None)
 
     @property
     def stuck_seconds(self) -> float:
         """For how long somebody has finished nothing though all was there, as of the last document."""
         return self._progress.stuck_seconds
 
-    def dispatched(
+    def record_dispatch(
         self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]
     ) -> None:
         """The dispatcher has checked. stall_reason, skipped: see there."""
         with self._lock:
             self._cursor = cursor
             self._totals.admitted_events += events
-            self._progress.observed(self._monotonic(), events, stall_reason, skipped)
+            self._progress.record_dispatch(self._monotonic(), events, stall_reason, skipped)
 
-    def monitored(self, shown: Mapping[str, MonitoredStatus]) -> None:
+    def record_monitored(self, shown: Mapping[str, MonitoredStatus]) -> None:
         """What the monitor sees: criterion → its quantile, of how many events."""
         with self._lock:
             self._monitored = shown
@@ -165,8 +165,8 @@ class StatusBoard:
         with self._lock:
             self._replicas.setdefault(name, deque()).append(batch)
             self._first_at.setdefault(name, batch.at)
-            self._shed.at_replica(batch.at, batch.shed)
-            self._progress.at_replica(name, batch)
+            self._shed.record_replica(batch.at, batch.shed)
+            self._progress.record_replica(name, batch)
             self._works()
 
     def inter_event(self, batch: InterEventBatch) -> None:
@@ -174,9 +174,9 @@ class StatusBoard:
         with self._lock:
             self._batches.append(batch)
             self._totals.add(batch)
-            self._progress.at_combiner(batch)
+            self._progress.record_combiner(batch)
             sheds = batch.combined.controls.shedder.sheds
-            self._shed.at_operators(batch.at, batch.operators.values(), sheds)
+            self._shed.record_operators(batch.at, batch.operators.values(), sheds)
             if batch.operators:
                 self._overheads.add(batch.at, batch.overhead_seconds)
             if (late := batch.late_seconds(self._clock())) is not None:
@@ -185,13 +185,13 @@ class StatusBoard:
 
     def document(self, heartbeats: Mapping[bytes, bytes]) -> ApplicationStatus:
         room = self._results.room()
-        given = self._given(room)
-        waiting = waiting_events(heartbeats, self._application.queues)
+        given = self._list_given_times(room)
+        waiting = count_waiting_events(heartbeats, self._application.queues)
         with self._lock:
             now = self._monotonic()
             self._forget(now)
             # With a full outbox nothing is to be dispatched: it is the queue beyond that does not get on.
-            state, stall_reason = self._judged(now, given, 0 if self.outbox_full else waiting)
+            state, stall_reason = self._judge_state(now, given, 0 if self.outbox_full else waiting)
             cursor, newest = self._cursor, self._batches[-1] if self._batches else None
             controls = cursor.controls if cursor else self._application.controls
             capacity, shares = controls.result_bytes, controls.shares_of(self._application.replicas)
@@ -206,12 +206,12 @@ class StatusBoard:
                 **self._rates(now),
                 batch_seconds=newest.seconds if newest else None,
                 batch_overhead_seconds=self._batch_overhead(now),
-                batch_overhead_cv2=self._overheads.cv2(self._between_batches(now)),
+                batch_overhead_cv2=self._overheads.cv2(self._compute_batch_pause(now)),
                 latency_p95_seconds=self._ages.quantile(0.95),
                 watermark_lag_seconds=self._lag(newest.combined.watermark_us if newest else None),
                 waiting_events=waiting,
                 patterns=self._patterns(now),
-                **self._shedding(now),
+                **self._describe_shedding(now),
                 late_events=self._totals.late_events,
                 outbox=dict(self.outbox),
                 outbox_full=self.outbox_full,
@@ -229,25 +229,27 @@ class StatusBoard:
                 replicas={name: self._replica(name, now, shares) for name in self._replicas},
                 combiner=CombinerStatus(
                     waits_for=newest.combined.waits_for if newest else None,
-                    held_results=len(newest.combined.remaining()) if newest else None,
+                    held_results=len(newest.combined.compute_remaining()) if newest else None,
                 ),
                 operators={
-                    each.name: self._operator(each, now, controls.tasks_of(each.name))
-                    for each in self._graph.operators
+                    operator.name: self._operator(operator, now, controls.tasks_of(operator.name))
+                    for operator in self._graph.operators
                 },
                 monitored=dict(self._monitored),
                 edges=[EdgeStatus(**vars(edge)) for edge in self._graph.edges],
             )
 
-    def _given(self, room: Room) -> dict[str, float]:
+    def _list_given_times(self, room: Room) -> dict[str, float]:
         """Replica → when it was given the oldest piece that has no result yet (1970)."""
         oldest = {
-            name: self._dispatches.after(name, room.published.get(name, 0), 1)
+            name: self._dispatches.list_after(name, room.published.get(name, 0), 1)
             for name in self._application.replicas
         }
         return {name: pieces[0].at_seconds for name, pieces in oldest.items() if pieces}
 
-    def _judged(self, now: float, given: dict[str, float], waiting: int | None) -> tuple[str, str | None]:
+    def _judge_state(
+        self, now: float, given: dict[str, float], waiting: int | None
+    ) -> tuple[str, str | None]:
         """(the state as it is, why nothing moves)."""
         if self._state != "running":
             self._progress.rest()
@@ -278,10 +280,10 @@ class StatusBoard:
         return round(sum(values) / self._window(now), 2)
 
     def _recent(self, name: str, now: float) -> list[ReplicaBatch]:
-        return [each for each in self._replicas[name] if each.at >= now - WINDOW_SECONDS]
+        return [replica for replica in self._replicas[name] if replica.at >= now - WINDOW_SECONDS]
 
     def _recent_batches(self, now: float) -> list[InterEventBatch]:
-        return [each for each in self._batches if each.at >= now - WINDOW_SECONDS]
+        return [batch for batch in self._batches if batch.at >= now - WINDOW_SECONDS]
 
     def _rates(self, now: float) -> dict[str, Any]:
         recent = [batch for name in self._replicas for batch in self._recent(name, now)]
@@ -301,13 +303,13 @@ class StatusBoard:
 
     def _batch_overhead(self, now: float) -> float | None:
         """What a batch takes beside its operators, and Spark between two of them."""
-        worked = [each for each in self._recent_batches(now) if each.operators]
+        worked = [recent_batch for recent_batch in self._recent_batches(now) if recent_batch.operators]
         if not worked:
             return None
-        beside = sum(each.overhead_seconds for each in worked) / len(worked)
-        return round(beside + self._between_batches(now), 4)
+        beside = sum(record.overhead_seconds for record in worked) / len(worked)
+        return round(beside + self._compute_batch_pause(now), 4)
 
-    def _between_batches(self, now: float) -> float:
+    def _compute_batch_pause(self, now: float) -> float:
         """Seconds between two when Spark does not wait for anything: the shortest time that lay between two
         lately.
         """
@@ -315,7 +317,7 @@ class StatusBoard:
         between = [after.at - after.seconds - before.at for before, after in pairwise(recent)]
         return max(0.0, min(between, default=0.0))
 
-    def _shedding(self, now: float) -> dict[str, Any]:
+    def _describe_shedding(self, now: float) -> dict[str, Any]:
         shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in self._graph.patterns)
         given = sum(
             sum(count.types.values())
@@ -337,7 +339,7 @@ class StatusBoard:
         recent, newest = self._recent(name, now), next(reversed(self._replicas[name]), None)
         samples = [
             WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
-            for batch, elapsed in _spaced(self._replicas[name], now)
+            for batch, elapsed in _add_spacing(self._replicas[name], now)
         ]
         return ReplicaStatus(
             share=round(shares.get(name, 0.0), 4),
@@ -346,14 +348,14 @@ class StatusBoard:
             utilisation=round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
             batch_seconds=newest.seconds if newest else None,
             response_seconds=self._response_seconds(name, recent, now),
-            response_error_seconds=_standard_error([each.response_seconds for each in recent]),
+            response_error_seconds=_standard_error([record.response_seconds for record in recent]),
             work=measures(samples, self._window(now)),
         )
 
     def _response_seconds(self, name: str, recent: list[ReplicaBatch], now: float) -> float | None:
         if not recent or self._first_at[name] >= now - WINDOW_SECONDS:
             return None
-        return _mean([each.response_seconds for each in recent])
+        return _mean([record.response_seconds for record in recent])
 
     def _operator(self, operator: Operator, now: float, parallelism: int) -> OperatorStatus:
         name = operator.name
@@ -385,11 +387,11 @@ class StatusBoard:
     def _work(self, operator: Operator, now: float, parallelism: int) -> list[Measures]:
         """What each task did; one whose parallelism has just fallen shows what it still did."""
         samples: dict[int, list[WorkSample]] = {task: [] for task in range(1, parallelism + 1)}
-        for batch, elapsed in _spaced(self._batches, now):
+        for batch, elapsed in _add_spacing(self._batches, now):
             if operator.name not in batch.operators:
                 continue
             shared = batch.inputs_of(operator, self._graph) / max(batch.operators[operator.name].events, 1)
-            for count in (each for each in batch.worked if each.operator == operator.name):
+            for count in (record for record in batch.worked if record.operator == operator.name):
                 inputs = count.events * shared
                 sample = WorkSample(elapsed, inputs, count.events, count.matches, count.seconds)
                 samples.setdefault(count.task, []).append(sample)
@@ -416,7 +418,7 @@ class StatusBoard:
         for count in counts:
             given.add(count)
         named = types_named(pattern)
-        types, lately = bounded(given.types, named), bounded(self._shed.lately(name), named)
+        types, lately = limit_types(given.types, named), limit_types(self._shed.lately(name), named)
         events, shed = sum(types.values()), sum(lately.values())
         return PatternStatus(
             operator=operator,
@@ -426,24 +428,26 @@ class StatusBoard:
             matches=self._totals.matches.get(name, 0),
             quiet=self._totals.suppressed.get(name, 0),
             seconds=sum(count.seconds for count in counts) / events if events else None,
-            types=self._by_type(types, now),
+            types=self._list_types(types, now),
             partnerless_per_second=self._rate([given.partnerless], now),
             forgotten_bytes_per_second=self._rate([given.forgotten_bytes], now),
             out_per_second=self._rate((count.matches for count in counts), now),
             shed_events=self._shed.totals.get(name, {}),
-            shed_per_second=self._by_type(lately, now),
+            shed_per_second=self._list_types(lately, now),
             shed_share=_share(shed, shed + events),
-            spared=self._of_control_keys(given, now),
+            spared=self._describe_control_keys(given, now),
             recall=self._shed.recall(name),
         )
 
-    def _by_type(self, types: dict[str, int], now: float) -> dict[str, float]:
+    def _list_types(self, types: dict[str, int], now: float) -> dict[str, float]:
         return {each: self._rate([number], now) for each, number in sorted(types.items())}
 
-    def _of_control_keys(self, count: PatternCount, now: float) -> ControlKeys:
+    def _describe_control_keys(self, count: PatternCount, now: float) -> ControlKeys:
         """What the control keys' events were, and made of them; empty while nothing is shed."""
         matches = self._rate(count.control_matches, now)
-        return ControlKeys(types=self._by_type(bounded(count.control_types), now), out_per_second=matches)
+        return ControlKeys(
+            types=self._list_types(limit_types(count.control_types), now), out_per_second=matches
+        )
 
 
 def _mean(values: list[float]) -> float | None:
@@ -459,14 +463,14 @@ def _share(part: float, whole: float) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-def _spaced(records: Iterable[Any], now: float) -> Iterator[tuple[Any, float]]:
+def _add_spacing(records: Iterable[Any], now: float) -> Iterator[tuple[Any, float]]:
     """The batches of the window, each with the seconds since the one before."""
     for before, batch in pairwise((None, *records)):
         if batch.at >= now - WINDOW_SECONDS:
             yield batch, batch.at - before.at if before else batch.seconds
 
 
-def waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, ...]) -> int | None:
+def count_waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, ...]) -> int | None:
     """What waits in the application's containers, by the nodes' last heartbeats; null without any."""
     found: list[int] = []
     for text in heartbeats.values():

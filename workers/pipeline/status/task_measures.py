@@ -33,27 +33,27 @@ def measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, 
     """The measures of a task by name; `controllers.parallelism.measured_topology.MEASURES` says their
     units.
     """
-    worked = [each for each in samples if each.executions]
-    executions = sum(each.executions for each in samples)
-    inputs = sum(each.inputs for each in samples)
-    seconds = sum(each.seconds for each in samples)
-    weighted = sum(each.seconds * each.executions for each in worked)
+    worked = [sample for sample in samples if sample.executions]
+    executions = sum(sample.executions for sample in samples)
+    inputs = sum(sample.inputs for sample in samples)
+    seconds = sum(sample.seconds for sample in samples)
+    weighted = sum(sample.seconds * sample.executions for sample in worked)
     found = {
         "latency_seconds": weighted / executions if executions else None,
-        "latency_variance": _variance([each.seconds for each in worked]),
+        "latency_variance": _variance([sample.seconds for sample in worked]),
         "service_seconds": seconds / executions if executions else None,
-        "service_variance": _variance([each.seconds / each.executions for each in worked]),
+        "service_variance": _variance([sample.seconds / sample.executions for sample in worked]),
         "arrival_interval_seconds": window_seconds / inputs if inputs else None,
         "arrival_interval_variance": _variance(
-            [each.elapsed_seconds / each.inputs for each in samples if each.inputs]
+            [sample.elapsed_seconds / sample.inputs for sample in samples if sample.inputs]
         ),
         "utilisation": min(1.0, seconds / window_seconds),
         "inputs": inputs,
-        "inputs_variance": _variance([each.inputs for each in samples]),
+        "inputs_variance": _variance([sample.inputs for sample in samples]),
         "executions": executions,
-        "executions_variance": _variance([each.executions for each in samples]),
-        "outputs": sum(each.outputs for each in samples),
-        "outputs_variance": _variance([each.outputs for each in samples]),
+        "executions_variance": _variance([sample.executions for sample in samples]),
+        "outputs": sum(sample.outputs for sample in samples),
+        "outputs_variance": _variance([sample.outputs for sample in samples]),
     }
     return {name: None if value is None else float(f"{value:.{DIGITS}g}") for name, value in found.items()}
 

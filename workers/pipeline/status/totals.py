@@ -18,7 +18,7 @@ class Totals:
     admitted_events: int = 0
 
     @classmethod
-    def of(cls, before: ApplicationStatus | None) -> "Totals":
+    def load(cls, before: ApplicationStatus | None) -> "Totals":
         """Of what a process before has left."""
         if before is None:
             return cls()

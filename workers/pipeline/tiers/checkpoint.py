@@ -21,7 +21,7 @@ class Checkpoint:
     run: str
     query: str = COMBINER
 
-    def of(self, query: str) -> "Checkpoint":
+    def find_sibling(self, query: str) -> "Checkpoint":
         """That of another query of the same run."""
         return replace(self, query=query)
 

@@ -108,8 +108,8 @@ class ResultQueue:
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control, self._application = control, application
-        self._results = keys.PIPELINE_RESULTS.of(application)
-        self._room = keys.PIPELINE_ROOM.of(application)
+        self._results = keys.PIPELINE_RESULTS.build(application)
+        self._room = keys.PIPELINE_ROOM.build(application)
         self._begin = control.register_script(script("pipeline/begin_result"))
         self._put = control.register_script(script("pipeline/put_result"))
         self._publish = control.register_script(script("pipeline/publish_result"))
@@ -149,7 +149,7 @@ class ResultQueue:
             raise _overtaken(result.replica, result.tick)
         return bool(answer)
 
-    def after(self, entry_id: str) -> list[Result]:
+    def read_after(self, entry_id: str) -> list[Result]:
         """Published behind an entry, in the order of publishing."""
         entries = cast(Entries, self._control.xrange(self._results, f"({entry_id}", "+"))
         return [Result.from_document(json.loads(fields[b"d"]), name.decode()) for name, fields in entries]
@@ -162,9 +162,9 @@ class ResultQueue:
         """Blobs of a published result. Raises KeyError naming one that is not there."""
         wanted = list(names)
         key = self._blobs(result.replica, result.tick)
-        found = cast(list[bytes | None], self._control.hmget(key, wanted) if wanted else [])
+        values = cast(list[bytes | None], self._control.hmget(key, wanted) if wanted else [])
         batches: list[pa.RecordBatch] = []
-        for name, data in zip(wanted, found, strict=True):
+        for name, data in zip(wanted, values, strict=True):
             if data is None:
                 raise KeyError(f"{key} {name}")
             batches += decode(data)
@@ -176,17 +176,17 @@ class ResultQueue:
         self._release(keys=places, args=[result.size_bytes, result.entry_id])
 
     def room(self) -> Room:
-        found = cast(Fields, self._control.hgetall(self._room))
-        events, size = int(found.get(b"events", 0)), int(found.get(b"bytes", 0))
+        fields_of_room = cast(Fields, self._control.hgetall(self._room))
+        events, size = int(fields_of_room.get(b"events", 0)), int(fields_of_room.get(b"bytes", 0))
         published = {
             name.decode().split(":", 1)[1]: int(tick)
-            for name, tick in found.items()
+            for name, tick in fields_of_room.items()
             if name.startswith(b"published:")
         }
-        used = int(found.get(b"used_bytes", 0))
+        used = int(fields_of_room.get(b"used_bytes", 0))
         return Room(
             used,
-            int(found.get(b"in_flight_events", 0)),
+            int(fields_of_room.get(b"in_flight_events", 0)),
             published,
             size / events if events else ASSUMED_BYTES,
             size - used,
@@ -198,7 +198,7 @@ class ResultQueue:
         self._control.delete(self._results, self._room, *blobs)
 
     def _blobs(self, replica: str, tick: int | str) -> str:
-        return keys.PIPELINE_RESULT.of(self._application, replica, tick)
+        return keys.PIPELINE_RESULT.build(self._application, replica, tick)
 
 
 def _overtaken(replica: str, tick: int) -> AttemptOvertaken:

@@ -30,7 +30,7 @@ from queues import keys
 from queues.errors import WeirError
 from queues.lua.script import script
 from queues.redis_types import Entries, Fields
-from queues.stored_document import decoded
+from queues.stored_document import decode_document
 from workers.documents.pipeline import ComplexEvent
 from workers.pipeline.events.arrow_blob import decode, encode
 
@@ -76,16 +76,16 @@ class WrittenState:
     late_events: int = 0
 
     def arguments(self, batch: int) -> list[EncodableT]:
-        found: list[EncodableT] = [batch, len(self.places)]
+        arguments_: list[EncodableT] = [batch, len(self.places)]
         for place, (state, due_us) in self.places.items():
-            found += [place, state, "" if due_us is None else due_us]
+            arguments_ += [place, state, "" if due_us is None else due_us]
         for blobs in (self.between, self.outbox):
-            found.append(len(blobs))
+            arguments_.append(len(blobs))
             for name, rows in blobs.items():
-                found += [name, encode(rows)]
+                arguments_ += [name, encode(rows)]
         if self.late is None or not self.late.num_rows:
-            return [*found, 0]
-        return [*found, 1, encode(self.late), self.late_events, LATE_RETAINED]
+            return [*arguments_, 0]
+        return [*arguments_, 1, encode(self.late), self.late_events, LATE_RETAINED]
 
 
 class StateStore:
@@ -93,11 +93,11 @@ class StateStore:
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control, self._application = control, application
-        self._state = keys.PIPELINE_STATE.of(application)
-        self._pending = keys.PIPELINE_PENDING.of(application)
-        self._outbox = keys.PIPELINE_OUTBOX.of(application)
-        self._recent = keys.PIPELINE_RECENT.of(application)
-        self._late = keys.PIPELINE_LATE.of(application)
+        self._state = keys.PIPELINE_STATE.build(application)
+        self._pending = keys.PIPELINE_PENDING.build(application)
+        self._outbox = keys.PIPELINE_OUTBOX.build(application)
+        self._recent = keys.PIPELINE_RECENT.build(application)
+        self._late = keys.PIPELINE_LATE.build(application)
         self._write = control.register_script(script("pipeline/write_state"))
 
     def load(self, places: list[str], batch: int) -> dict[str, bytes] | None:
@@ -123,7 +123,7 @@ class StateStore:
 
     def write(self, batch: int, written: WrittenState) -> None:
         """State, due times and outputs, whole or not at all. Raises StateFromTheFuture."""
-        places = [self._state, self._pending, self._between_key(batch), self._outbox, self._late]
+        places = [self._state, self._pending, self._build_between_key(batch), self._outbox, self._late]
         if not self._write(keys=places, args=written.arguments(batch)):
             raise StateFromTheFuture(
                 f"a later batch than {batch} is already written: another run has taken over."
@@ -131,21 +131,21 @@ class StateStore:
 
     def due(self, watermark_us: int) -> dict[str, list[int]]:
         """Operator → groups that are to be checked when event time is there, events or none."""
-        found: dict[str, list[int]] = {}
+        due_groups: dict[str, list[int]] = {}
         for place, due_us in cast(Fields, self._control.hgetall(self._pending)).items():
             if int(due_us) <= watermark_us:
                 operator, _, group = place.decode().rpartition("/")
-                found.setdefault(operator, []).append(int(group))
-        return found
+                due_groups.setdefault(operator, []).append(int(group))
+        return due_groups
 
-    def between(self, batch: int) -> list[pa.RecordBatch]:
+    def read_between(self, batch: int) -> list[pa.RecordBatch]:
         """What operators have emitted for operators in this batch so far."""
-        found = cast(Fields, self._control.hgetall(self._between_key(batch)))
+        found = cast(Fields, self._control.hgetall(self._build_between_key(batch)))
         return [rows for name in sorted(found) for rows in decode(found[name])]
 
     def forget_between(self, batch: int) -> None:
         """Of a batch that is done."""
-        self._control.delete(self._between_key(batch))
+        self._control.delete(self._build_between_key(batch))
 
     def output_names(self, refused: Collection[str] = ()) -> list[str]:
         """Of complex events that are still to be published, those of the oldest batches first: for a pipeline
@@ -159,7 +159,7 @@ class StateStore:
         values = cast(list[bytes | None], self._control.hmget(self._outbox, names)) if names else []
         return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
-    def waiting_outputs(self) -> dict[str, int]:
+    def count_waiting_outputs(self) -> dict[str, int]:
         """How many complex events are still to be published, by queue."""
         waiting: Counter[str] = Counter()
         for name in cast(list[bytes], self._control.hkeys(self._outbox)):
@@ -167,7 +167,7 @@ class StateStore:
             waiting[queue] += int(place.rpartition("/")[2])
         return dict(waiting)
 
-    def published(self, names: Iterable[str], newest: Iterable[bytes] = ()) -> None:
+    def record_published(self, names: Iterable[str], newest: Iterable[bytes] = ()) -> None:
         """Called after their publishing was acknowledged. newest: events to be shown, the newest first."""
         # By itself: a server whose memory is full shows nothing new, and would let nothing go with it.
         self._control.hdel(self._outbox, *names)
@@ -181,7 +181,7 @@ class StateStore:
     def recent(self) -> list[ComplexEvent]:
         """The newest complex events, newest first, their attributes read."""
         texts = self._control.lrange(self._recent, 0, RETAINED - 1)
-        return [decoded(ComplexEvent, text, "complex event") for text in texts]
+        return [decode_document(ComplexEvent, text, "complex event") for text in texts]
 
     def late(self, most: int) -> list[pa.RecordBatch]:
         """The newest late events, newest first."""
@@ -200,8 +200,8 @@ class StateStore:
 
     def clear(self) -> None:
         """Forgets everything but what is still to be published, and what came late."""
-        between = list(self._control.scan_iter(self._between_key("*")))
+        between = list(self._control.scan_iter(self._build_between_key("*")))
         self._control.delete(self._state, self._pending, *between)
 
-    def _between_key(self, batch: int | str) -> str:
-        return keys.PIPELINE_BETWEEN.of(self._application, batch)
+    def _build_between_key(self, batch: int | str) -> str:
+        return keys.PIPELINE_BETWEEN.build(self._application, batch)

@@ -14,7 +14,7 @@ from queues.errors import BadInput, WeirError
 from workers.host import egress
 from workers.plants import foreign
 from workers.plants.foreign.answer_limit import order_seconds
-from workers.plants.foreign.bounded import BoundedPlant, within
+from workers.plants.foreign.bounded import BoundedPlant, call_within
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
 from workers.plants.models import RegisteredPlant
 from workers.plants.orders import OrderedPlant
@@ -36,10 +36,10 @@ def modules() -> Mapping[str, AdapterKind]:
 @cache
 def kinds() -> Mapping[str, AdapterKind]:
     """Name → kind, by name. Raises ValueError where a name has two."""
-    found = {kind.name: kind for kind in modules().values()}
-    if len(found) < len(modules()):
+    kinds_by_name = {kind.name: kind for kind in modules().values()}
+    if len(kinds_by_name) < len(modules()):
         raise ValueError("two adapters of plants have one name")
-    return dict(sorted(found.items()))
+    return dict(sorted(kinds_by_name.items()))
 
 
 def kind_named(name: str) -> AdapterKind:
@@ -140,14 +140,14 @@ def _check_options(kind: AdapterKind, options: Mapping[str, str]) -> None:
             raise BadInput(name, f"is missing: {option.help}.")
 
 
-def registered() -> list[RegisteredPlant]:
+def list_adapters() -> list[RegisteredPlant]:
     """All of them, by name."""
     return list(RegisteredPlant.objects.order_by("name"))
 
 
-def steered() -> list[RegisteredPlant]:
+def list_steerable_adapters() -> list[RegisteredPlant]:
     """Those of which something can be set."""
-    return [row for row in registered() if row.kind in kinds() and _steers(kinds()[row.kind], row)]
+    return [row for row in list_adapters() if row.kind in kinds() and _steers(kinds()[row.kind], row)]
 
 
 def _steers(kind: AdapterKind, row: RegisteredPlant) -> bool:
@@ -175,7 +175,7 @@ def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> It
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None:
         raise UnknownPlant("plant", f"{name} is not registered.")
-    with bounded(row) as plant:
+    with open_bounded(row) as plant:
         try:
             yield OrderedPlant(row, plant, by, by_loop)
         finally:
@@ -203,7 +203,7 @@ def let_go(row: RegisteredPlant) -> str:
     if kind is None or not kind.let_go_by_hand or not _steers(kind, row):
         return ""
     try:
-        with bounded(row) as plant:
+        with open_bounded(row) as plant:
             plant.release()
     except WeirError as error:
         return f"{error} {kind.let_go_by_hand}"
@@ -211,7 +211,7 @@ def let_go(row: RegisteredPlant) -> str:
 
 
 @contextmanager
-def bounded(row: RegisteredPlant) -> Iterator[BoundedPlant]:
+def open_bounded(row: RegisteredPlant) -> Iterator[BoundedPlant]:
     """A registered plant, of which everything has an end; its client is closed afterwards."""
-    with closing(BoundedPlant(row.name, within(order_seconds(), row.name, adapter_of, row))) as plant:
+    with closing(BoundedPlant(row.name, call_within(order_seconds(), row.name, adapter_of, row))) as plant:
         yield plant

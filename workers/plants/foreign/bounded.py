@@ -27,41 +27,41 @@ class BoundedPlant(Elastic):
 
     def topology(self) -> MeasuredTopology:
         """The plant's."""
-        found: MeasuredTopology = self._within(self.adapter.topology)
+        found: MeasuredTopology = self._call_within(self.adapter.topology)
         return found
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """The plant's."""
-        self._within(self.adapter.set_parallelism, tasks)
+        self._call_within(self.adapter.set_parallelism, tasks)
 
     def hold(self, seconds: float) -> None:
         """The plant is."""
-        self._within(self.adapter.hold, seconds)
+        self._call_within(self.adapter.hold, seconds)
 
     def release(self) -> None:
         """The plant is."""
-        self._within(self.adapter.release)
+        self._call_within(self.adapter.release)
 
-    def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
+    def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """The plant's."""
-        found: str = self._within(self.adapter.before, kind, subject, value, earlier)
+        found: str = self._call_within(self.adapter.read_before, kind, subject, value, earlier)
         return found
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """At the plant."""
-        self._within(self.adapter.intervene, kind, subject, value)
+        self._call_within(self.adapter.intervene, kind, subject, value)
 
     def undo(self, kind: str, subject: str, before: str) -> None:
         """At the plant."""
-        self._within(self.adapter.undo, kind, subject, before)
+        self._call_within(self.adapter.undo, kind, subject, before)
 
     def close(self) -> None:
         """At once, or by the order that is late, once that ends: it is not cut off in the midst of it."""
         if not self._late.is_set():
             with suppress(PlantSilent):
-                within(CLOSE_SECONDS, self._name, self.adapter.close)
+                call_within(CLOSE_SECONDS, self._name, self.adapter.close)
 
-    def _within(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    def _call_within(self, call: Callable[..., Any], *arguments: Any) -> Any:
         def ask() -> Any:
             try:
                 return call(*arguments)
@@ -70,7 +70,7 @@ class BoundedPlant(Elastic):
                     self.adapter.close()
 
         try:
-            return within(self._seconds, self._name, ask)
+            return call_within(self._seconds, self._name, ask)
         except PlantLate:
             self._late.set()
             raise
@@ -80,7 +80,7 @@ class PlantLate(PlantSilent):
     """What was asked is still under way."""
 
 
-def within(seconds: float, plant: str, call: Callable[..., Any], *arguments: Any) -> Any:
+def call_within(seconds: float, plant: str, call: Callable[..., Any], *arguments: Any) -> Any:
     """What the call answers or raises; PlantLate where that takes longer."""
     answers: list[Any] = []
     errors: list[BaseException] = []

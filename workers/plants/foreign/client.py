@@ -114,8 +114,8 @@ def first_error(document: Any) -> tuple[str, str]:
     errors: Mapping[str, Any] | list[Any] | None = (
         document.get("errors") if isinstance(document, dict) else None
     )
-    found = errors.items() if isinstance(errors, dict) else [("", errors)]
-    for field, messages in found:
+    items_ = errors.items() if isinstance(errors, dict) else [("", errors)]
+    for field, messages in items_:
         if isinstance(messages, list) and messages:
             return str(field)[:100], str(messages[0]).partition("\n")[0][:500]
     return "", "it doesn't say why"

@@ -40,16 +40,16 @@ MOST_ROWS = 100  # of measures, of an operator of very many tasks
 
 def groups_of(text: str) -> dict[str, tuple[str, str]]:
     """Operator → (plant, group). Raises BadInput."""
-    found = {}
-    for each in text.split(","):
-        if not each.strip():
+    groups = {}
+    for word in text.split(","):
+        if not word.strip():
             continue
-        operator, is_given, whose = (part.strip() for part in each.partition("="))
+        operator, is_given, whose = (part.strip() for part in word.partition("="))
         plant, _, group = whose.partition("/")
         if not (operator and is_given and plant and group):
-            raise BadInput(OPTION, f"takes operator=plant/group, not {each.strip()[:60]!r}.")
-        found[operator] = plant, group
-    return found
+            raise BadInput(OPTION, f"takes operator=plant/group, not {word.strip()[:60]!r}.")
+        groups[operator] = plant, group
+    return groups
 
 
 class GroupMeasures:
@@ -59,7 +59,7 @@ class GroupMeasures:
         self._service_seconds: dict[tuple[str, str], float] = {}
         self._committed: dict[tuple[str, str], Committed] = {}  # as it was at the reading before
 
-    def joined(
+    def join_groups(
         self, statuses: Mapping[str, PlantStatus], options: Mapping[str, Mapping[str, str]]
     ) -> dict[str, MeasuredTopology]:
         """The topologies of the plants that name groups, with their measures where both plants are seen."""
@@ -67,12 +67,12 @@ class GroupMeasures:
         for name, status in statuses.items():
             text = options[name].get(OPTION, "")
             if text and status.topology is not None and status.state == SEEN:
-                found[name] = self._joined(
+                found[name] = self._join_topology(
                     name, MeasuredTopology.from_document(status.topology), statuses, text
                 )
         return found
 
-    def _joined(
+    def _join_topology(
         self, name: str, topology: MeasuredTopology, statuses: Mapping[str, PlantStatus], text: str
     ) -> MeasuredTopology:
         brought: dict[str, float] = {}  # source → events in the window
@@ -82,16 +82,16 @@ class GroupMeasures:
             if operator not in topology.operators:
                 continue
             if group is None:
-                topology = _unmeasured(topology, operator)
+                topology = _drop_measures(topology, operator)
                 continue
-            topology = self._measured(name, topology, operator, group)
+            topology = self._measure_operator(name, topology, operator, group)
             source = _source_of(topology, operator)
             if source is not None and group.in_per_second is not None:
                 came = group.in_per_second * topology.window_seconds
                 brought[source] = brought.get(source, 0.0) + came
-        return _with_brought(topology, brought)
+        return _apply_brought(topology, brought)
 
-    def _measured(
+    def _measure_operator(
         self, name: str, topology: MeasuredTopology, operator: str, group: ConsumerGroup
     ) -> MeasuredTopology:
         found = topology.operators[operator]
@@ -131,7 +131,7 @@ def _is_more(committed: int | None, before: int | None) -> bool:
     return committed is not None and before is not None and committed > before
 
 
-def _unmeasured(topology: MeasuredTopology, operator: str) -> MeasuredTopology:
+def _drop_measures(topology: MeasuredTopology, operator: str) -> MeasuredTopology:
     """While its group is not seen nothing is known of it: what it measures itself would seem to be all."""
     found = replace(topology.operators[operator], tasks=())
     links = [
@@ -151,7 +151,7 @@ def _source_of(topology: MeasuredTopology, operator: str) -> str | None:
     return next((name for name in before if topology.operators[name].kind == "source"), None)
 
 
-def _with_brought(topology: MeasuredTopology, brought: Mapping[str, float]) -> MeasuredTopology:
+def _apply_brought(topology: MeasuredTopology, brought: Mapping[str, float]) -> MeasuredTopology:
     """What a source says itself may be of the same events, so the larger counts."""
     operators = dict(topology.operators)
     for name, came in brought.items():

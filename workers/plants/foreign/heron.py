@@ -25,7 +25,7 @@ from typing import Any
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import environment as variables
 from queues.errors import BadInput
-from workers.host.environment import needed
+from workers.host.environment import select_needed
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -74,19 +74,25 @@ class HeronPlant(Adapter):
     def topology(self) -> MeasuredTopology:
         """Of the last WINDOW_SECONDS. Raises PlantSilent and PlantConfused."""
         components = self._components()
-        found = {each.name: self._timeline(each) for each in components}
-        emitted = {each.name: _sums(found[each.name], "__emit-count", each) for each in components}
-        operators = {each.name: _operator(each, found[each.name], emitted) for each in components}
+        timelines = {component.name: self._timeline(component) for component in components}
+        emitted = {
+            component.name: _sums(timelines[component.name], "__emit-count", component)
+            for component in components
+        }
+        operators = {
+            component.name: _operator(component, timelines[component.name], emitted)
+            for component in components
+        }
         links = tuple(
-            Link(before, each.name)
-            for each in components
-            for before in dict.fromkeys(name for name, _ in each.inputs)
+            Link(before, component.name)
+            for component in components
+            for before in dict.fromkeys(name for name, _ in component.inputs)
         )
         return MeasuredTopology(self._client.name, self._clock(), float(WINDOW_SECONDS), operators, links)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """By `heron update`, and only when they are others. Raises as `Elastic` says."""
-        components = {each.name: each for each in self._components()}
+        components = {component.name: component for component in self._components()}
         operators = {name: _operator(each, {}, {}) for name, each in components.items()}
         checked = MeasuredTopology(self._client.name, 0.0, 1.0, operators).check_tasks(tasks)
         wanted = {name: n for name, n in checked.items() if n != len(components[name].instances)}
@@ -159,7 +165,7 @@ def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         errors="replace",
         timeout=UPDATE_SECONDS,
         check=False,
-        env=needed(variables.PROCESS, prefixes=ENVIRONMENT_PREFIXES),
+        env=select_needed(variables.PROCESS, prefixes=ENVIRONMENT_PREFIXES),
     )
 
 
@@ -177,8 +183,10 @@ def components_of(logical: Mapping[str, Any], physical: Mapping[str, Any]) -> It
     """Of the tracker's two plans. Raises KeyError and TypeError where they are something else."""
     for kind in ("spouts", "bolts"):
         for name, row in logical[kind].items():
-            inputs = tuple((each["component_name"], each["stream_name"]) for each in row.get("inputs", ()))
-            outputs = tuple(each["stream_name"] for each in row.get("outputs", ()))
+            inputs = tuple(
+                (stream["component_name"], stream["stream_name"]) for stream in row.get("inputs", ())
+            )
+            outputs = tuple(stream["stream_name"] for stream in row.get("outputs", ()))
             yield Component(name, outputs, inputs, tuple(physical[kind][name]))
 
 
@@ -212,7 +220,7 @@ def _operator(
         acked = _sums(timeline, "__ack-count", component)
         return MeasuredOperator(component.name, "source", count, count, count, NOT_SET, failed, acked, tasks)
     # While one says nothing the sums of the others would be too small.
-    is_whole = all(each["executions"] is not None for each in tasks)
+    is_whole = all(task["executions"] is not None for task in tasks)
     return MeasuredOperator(component.name, "operator", count, 1, MOST_TASKS, tasks=tasks if is_whole else ())
 
 
@@ -220,18 +228,18 @@ def _task(
     component: Component, instance: str, timeline: Timeline, emitted: Mapping[str, float | None]
 ) -> dict[str, float | None]:
     outputs = _minutes(timeline, "__emit-count", instance)
-    found: dict[str, float | None] = {
-        "outputs": _of_window(outputs),
+    measures: dict[str, float | None] = {
+        "outputs": _scale_to_window(outputs),
         "outputs_variance": _variance(outputs),
     }
     if component.is_spout:
-        return found
+        return measures
     executed = _minutes(timeline, "__execute-count", instance)
-    latencies = [each * NANOSECOND for each in _minutes(timeline, "__execute-latency", instance)]
+    latencies = [minute * NANOSECOND for minute in _minutes(timeline, "__execute-latency", instance)]
     latency = fmean(latencies) if latencies else None
-    worked = _of_window(executed)
+    worked = _scale_to_window(executed)
     inputs = _inputs(component, emitted)
-    return found | {
+    return measures | {
         "latency_seconds": latency,
         "latency_variance": _variance(latencies),
         "service_seconds": latency,
@@ -249,7 +257,7 @@ def _task(
 def _inputs(component: Component, emitted: Mapping[str, float | None]) -> float | None:
     """Its part of what the components before it emit: all of an operator's tasks are offered alike."""
     before = [emitted.get(name) for name in dict.fromkeys(name for name, _ in component.inputs)]
-    known = [each for each in before if each is not None]
+    known = [stream for stream in before if stream is not None]
     if not known or len(known) < len(before) or not component.instances:
         return None
     return sum(known) / len(component.instances)
@@ -257,12 +265,12 @@ def _inputs(component: Component, emitted: Mapping[str, float | None]) -> float 
 
 def _sums(timeline: Timeline, metric: str, component: Component) -> float | None:
     """Of all instances, streams and minutes; None while one of them says nothing."""
-    counts = [_of_window(_minutes(timeline, metric, each)) for each in component.instances]
-    known = [each for each in counts if each is not None]
+    counts = [_scale_to_window(_minutes(timeline, metric, instance)) for instance in component.instances]
+    known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
 
 
-def _of_window(minutes: Sequence[float]) -> float | None:
+def _scale_to_window(minutes: Sequence[float]) -> float | None:
     """A count of all its minutes, where one that was just started says some of them: as if it had always
     gone on like that.
     """

@@ -16,7 +16,7 @@ import redis
 from queues import keys
 from queues.errors import BadInput, WeirError
 from queues.lua.script import script
-from queues.stored_document import StoredDocument, changed, decoded, encoded
+from queues.stored_document import StoredDocument, decode_document, encode_document, replace_fields
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.kind import HalfUndone, InterventionKind
 from workers.plants.models import RegisteredPlant
@@ -57,10 +57,10 @@ class Intervention(StoredDocument, frozen=True, kw_only=True):
         return (self.until if self.failed_since is None else self.failed_since) + GIVE_UP_SECONDS
 
 
-def in_force(control: redis.Redis, plant: str) -> list[Intervention]:
+def list_active(control: redis.Redis, plant: str) -> list[Intervention]:
     """The first to end first."""
-    stored = cast(dict[bytes, bytes], control.hgetall(keys.PLANT_INTERVENTIONS.of(plant)))
-    found = (decoded(Intervention, each, "intervention") for each in stored.values())
+    stored = cast(dict[bytes, bytes], control.hgetall(keys.PLANT_INTERVENTIONS.build(plant)))
+    found = (decode_document(Intervention, each, "intervention") for each in stored.values())
     return sorted(found, key=lambda each: each.until)
 
 
@@ -68,16 +68,16 @@ def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: 
     """One that is in force is due from now on: whatever dies before it is undone, `undo_due` undoes it.
     Raises BadInput where it is not in force.
     """
-    stored = cast(bytes | None, control.hget(keys.PLANT_INTERVENTIONS.of(plant), _field(kind, subject)))
+    stored = cast(bytes | None, control.hget(keys.PLANT_INTERVENTIONS.build(plant), _field(kind, subject)))
     if stored is None:
         raise BadInput("subject", f"has no {kind[:40].replace('_', ' ')} that is in force.")
-    noted = decoded(Intervention, stored, "intervention")
-    due = changed(noted, until=min(noted.until, now_seconds))
-    replace(control, plant, noted, encoded(due))
+    noted = decode_document(Intervention, stored, "intervention")
+    due = replace_fields(noted, until=min(noted.until, now_seconds))
+    replace(control, plant, noted, encode_document(due))
     return due
 
 
-def prepared(
+def prepare_intervention(
     control: redis.Redis,
     name: str,
     plant: BoundedPlant,
@@ -96,11 +96,11 @@ def prepared(
     if len(value) > LONGEST:
         raise BadInput("value", f"takes at most {LONGEST} characters.")
     value = value if kind.value else ""
-    noted = {each.field: each for each in in_force(control, name)}
+    noted = {each.field: each for each in list_active(control, name)}
     earlier = noted.get(_field(kind.name, subject))
     if kind.lasting and earlier is None and len(noted) >= MOST_IN_FORCE:
         raise BadInput("subject", f"comes after {MOST_IN_FORCE} others that are in force: undo one first.")
-    before = plant.before(kind.name, subject, value, earlier.before if earlier else "")
+    before = plant.read_before(kind.name, subject, value, earlier.before if earlier else "")
     return Intervention(kind=kind.name, subject=subject, value=value, before=before, by=by, until=until)
 
 
@@ -113,9 +113,9 @@ def begin(
     if not kind.lasting:
         _do(plant, intervention, "It may have been done.")
         return
-    key = keys.PLANT_INTERVENTIONS.of(name)
+    key = keys.PLANT_INTERVENTIONS.build(name)
     earlier = cast(bytes | None, control.hget(key, intervention.field))
-    control.hset(key, intervention.field, encoded(intervention))
+    control.hset(key, intervention.field, encode_document(intervention))
     try:
         _do(plant, intervention, "It may have been done in part: it is in force until it is undone.")
     except BadInput:  # refused: nothing was done
@@ -154,15 +154,15 @@ def undo_due(
     """
     undone: list[Intervention] = []
     for row in rows:
-        due = [each for each in in_force(control, row.name) if each.until <= now_seconds]
+        due = [each for each in list_active(control, row.name) if each.until <= now_seconds]
         if not due:
             continue
-        due.sort(key=lambda each: each.tried_at or 0.0)
+        due.sort(key=lambda intervention: intervention.tried_at or 0.0)
         try:
             with opened(row) as plant:
-                for each in due:
-                    undo(control, row.name, plant, each, now_seconds)
-                    undone.append(each)
+                for intervention in due:
+                    undo(control, row.name, plant, intervention, now_seconds)
+                    undone.append(intervention)
         except WeirError as error:
             logger.warning("What people did at %s can't be undone yet: %s", row.name, error)
             _note_failure(control, row.name, due[0], error, now_seconds)  # unless it is noted, or undone
@@ -183,12 +183,12 @@ def _note_failure(
     left = error.left if isinstance(error, HalfUndone) else noted.before
     since = now_seconds if noted.failed_since is None else noted.failed_since
     said = str(error)[:LONGEST_ERROR]
-    failed = changed(noted, before=left, error=said, tried_at=now_seconds, failed_since=since)
-    replace(control, plant, noted, encoded(failed))
+    failed = replace_fields(noted, before=left, error=said, tried_at=now_seconds, failed_since=since)
+    replace(control, plant, noted, encode_document(failed))
 
 
 def _give_up(control: redis.Redis, plant: str, now_seconds: float) -> None:
-    for each in in_force(control, plant):
+    for each in list_active(control, plant):
         if each.tried_at is not None and each.given_up_at <= now_seconds:
             logger.error("%s at %s was never undone: %s", each.field, plant, each.error or "no answer")
             replace(control, plant, each, b"")
@@ -198,10 +198,10 @@ def replace(control: redis.Redis, plant: str, noted: Intervention, by: bytes) ->
     """False where somebody has noted something else meanwhile: then that stands. `by` nothing: it is no
     longer in force.
     """
-    key = keys.PLANT_INTERVENTIONS.of(plant)
+    key = keys.PLANT_INTERVENTIONS.build(plant)
     # As it was written: another version writes the same otherwise.
     stored = cast(bytes | None, control.hget(key, noted.field))
-    if stored is None or decoded(Intervention, stored, "intervention") != noted:
+    if stored is None or decode_document(Intervention, stored, "intervention") != noted:
         return False
     return bool(control.eval(script("plant/replace_note"), 1, key, noted.field, stored, by))
 

@@ -113,7 +113,7 @@ def unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
             title="Unusable measures",
             about="unknown to loops and rules until the plant reports a number in range",
             columns=["Measure"],
-            rows=[[each] for each in faults],
+            rows=[[fault] for fault in faults],
         )
     ]
 
@@ -158,7 +158,7 @@ class Adapter(Elastic):
         """What is rolled out of each part, as `topology` saw it last: a change is a mark on the timeline."""
         return {}
 
-    def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
+    def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """What an intervention (one of `AdapterKind.interventions`) would change, as it is now: `undo` gets
         it. earlier: what this said when the one began that is in force and begins again; what stood before it
         stays what it goes back to. Raises BadInput naming subject or value, and what `topology` raises.
@@ -183,13 +183,13 @@ class Adapter(Elastic):
         """
         return {}
 
-    def missed_workers(self) -> Mapping[str, float]:
+    def list_missed_workers(self) -> Mapping[str, float]:
         """Worker → for how long it has not answered (s), as `topology` saw it last, where nothing was heard
         of its end.
         """
         return {}
 
-    def unserved_queues(self) -> Mapping[str, UnservedQueue]:
+    def list_unserved_queues(self) -> Mapping[str, UnservedQueue]:
         """Queues in which work waits and from which no worker takes, as `topology` saw it last."""
         return {}
 
@@ -262,28 +262,28 @@ class AdapterKind:
     ends_idle: bool = False
     completes: bool = False
 
-    def inspected(self, address: PlantAddress) -> FoundPlant:
+    def run_inspection(self, address: PlantAddress) -> FoundPlant:
         """What stands there now. Raises PlantSilent, PlantConfused, BadInput; nothing is changed there."""
         if self.inspect is not None:
             return self.inspect(address)
         adapter = self.make(address)
         try:
-            return found_of(self.title, adapter.topology())
+            return describe_topology(self.title, adapter.topology())
         finally:
             adapter.close()
 
 
-def found_of(what: str, topology: MeasuredTopology, needs: Sequence[str] = ()) -> FoundPlant:
+def describe_topology(what: str, topology: MeasuredTopology, needs: Sequence[str] = ()) -> FoundPlant:
     """A topology as what was found at an address."""
     parts = [
         FoundPart(
-            name=each.name,
-            kind=each.kind,
-            tasks=each.parallelism,
-            minimum=each.minimum,
-            maximum=each.maximum,
-            fixed=each.fixed,
+            name=operator.name,
+            kind=operator.kind,
+            tasks=operator.parallelism,
+            minimum=operator.minimum,
+            maximum=operator.maximum,
+            fixed=operator.fixed,
         )
-        for each in topology.operators.values()
+        for operator in topology.operators.values()
     ]
     return FoundPlant(what=what, parts=parts, needs=list(needs))

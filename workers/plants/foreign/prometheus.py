@@ -12,9 +12,9 @@ from typing import Any
 from controllers.parallelism.measured_topology import MOST_TASKS, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import FoundPlant, PlantSection
 from workers.plants.foreign.client import PlantClient
-from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, found_of
+from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, describe_topology
 from workers.plants.foreign.prometheus_client import PrometheusClient
-from workers.plants.foreign.redaction import without_logins
+from workers.plants.foreign.redaction import remove_logins
 from workers.plants.plant import PlantConfused
 
 WINDOW_SECONDS = 15.0
@@ -75,10 +75,10 @@ class PrometheusPlant(Adapter):
 
     def _down(self) -> PlantSection:
         targets = self.prometheus.targets()
-        down = [each for each in targets if each.get("health") != "up"]
+        down = [target for target in targets if target.get("health") != "up"]
         rows: list[list[str | float | None]] = [
-            [_job(each), _shown(each.get("scrapeUrl")), _shown(each.get("lastError"))]
-            for each in down[:MOST_DOWN]
+            [_job(target), _mask_addresses(target.get("scrapeUrl")), _mask_addresses(target.get("lastError"))]
+            for target in down[:MOST_DOWN]
         ]
         return PlantSection(
             title="Targets that are down",
@@ -92,9 +92,9 @@ class PrometheusPlant(Adapter):
         self._client.close()
 
 
-def _shown(text: Any) -> str:
+def _mask_addresses(text: Any) -> str:
     """Addresses that are scraped may have logins in them, and so may what failed there."""
-    return without_logins(str(text or "")[:LONGEST_TEXT])[:LONGEST_ERROR]
+    return remove_logins(str(text or "")[:LONGEST_TEXT])[:LONGEST_ERROR]
 
 
 def _job(target: Mapping[str, Any]) -> str:
@@ -113,8 +113,8 @@ def inspect(address: PlantAddress) -> FoundPlant:
     try:
         topology, version = plant.topology(), plant.prometheus.version()
         metrics = plant.prometheus.metric_names()
-        up = sum(each.parallelism for each in topology.operators.values())
-        found = found_of(f"Prometheus {version}", topology, [NEEDS])
+        up = sum(operator.parallelism for operator in topology.operators.values())
+        found = describe_topology(f"Prometheus {version}", topology, [NEEDS])
         return FoundPlant(
             what=found.what,
             said=[

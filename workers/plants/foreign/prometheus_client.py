@@ -37,7 +37,7 @@ class PrometheusClient:
         PlantSilent, PartialAnswer with the value of the parts that answered, and PlantConfused for more than
         one series and what PromQL is not.
         """
-        data, missing = self._answered(query)
+        data, missing = self._run_query(query)
         value = self._only_value(query, data)
         if missing:
             raise PartialAnswer(missing, value)
@@ -57,50 +57,52 @@ class PrometheusClient:
                 )
             return _number(result[0]["value"][1]) if result else None
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise self._confused(error) from error
+            raise self._build_error(error) from error
 
     def values(self, query: str, label: str) -> dict[str, float | None]:
         """Of a vector, by what this label says, "" where a series has none. Raises as `value` does."""
-        data, missing = self._answered(query)
+        data, missing = self._run_query(query)
         if missing:
             raise PlantConfused(missing)
         try:
             if data["resultType"] != "vector":
                 raise PlantConfused(f"{self._client.name}: {query[:80]} is no vector.")
-            return {str(each["metric"].get(label, "")): _number(each["value"][1]) for each in data["result"]}
+            return {
+                str(sample["metric"].get(label, "")): _number(sample["value"][1]) for sample in data["result"]
+            }
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise self._confused(error) from error
+            raise self._build_error(error) from error
 
-    def _answered(self, query: str) -> tuple[Any, str]:
+    def _run_query(self, query: str) -> tuple[Any, str]:
         """Return what a query gives now, and which part of it is missing, "" for none. Raises PlantSilent and
         PlantConfused.
         """
         # Nobody waits for it any longer, so the server gives up then, too. It takes no fractions of a unit.
         document = self._document("query", query=query, timeout=f"{round(1_000 * answer_seconds())}ms")
         warnings = document.get("warnings") or []
-        texts = [str(each) for each in (warnings if isinstance(warnings, list) else [warnings])]
-        missing = [each for each in texts if not each.lstrip().startswith(NOTE)]
+        texts = [str(warning) for warning in (warnings if isinstance(warnings, list) else [warnings])]
+        missing = [text for text in texts if not text.lstrip().startswith(NOTE)]
         said = f"{self._client.name} answers only in part: {missing[0][:300]}" if missing else ""
         return document.get("data"), said
 
     def targets(self) -> list[Mapping[str, Any]]:
         """What it scrapes: {"scrapePool", "health", "lastError", …} each."""
-        found = self._data("targets", state="active")
+        data = self._data("targets", state="active")
         try:
-            return [dict(each) for each in found["activeTargets"]]
+            return [dict(target) for target in data["activeTargets"]]
         except (KeyError, TypeError, ValueError) as error:
-            raise self._confused(error) from error
+            raise self._build_error(error) from error
 
     def version(self) -> str:
         try:
             return str(self._data("status/buildinfo")["version"])
         except (KeyError, TypeError) as error:
-            raise self._confused(error) from error
+            raise self._build_error(error) from error
 
     def metric_names(self) -> list[str]:
         """All of them, in their order."""
-        found = self._data("label/__name__/values")
-        return [str(each) for each in found] if isinstance(found, list) else []
+        names = self._data("label/__name__/values")
+        return [str(name) for name in names] if isinstance(names, list) else []
 
     def _data(self, endpoint: str, **query: Any) -> Any:
         return self._document(endpoint, **query).get("data")
@@ -114,7 +116,7 @@ class PrometheusClient:
         message = f"{self._client.name} answers {status}: {str(said or 'it does not say why')[:300]}"
         raise PlantSilent(message) if status == UNAVAILABLE else PlantConfused(message)
 
-    def _confused(self, error: Exception) -> PlantConfused:
+    def _build_error(self, error: Exception) -> PlantConfused:
         return PlantConfused(f"{self._client.name} answers what Prometheus does not ({error!r}).")
 
 

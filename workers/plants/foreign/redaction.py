@@ -40,22 +40,22 @@ _WORD = re.compile(r"[\w+=-]+(?:\.[\w+=-]+)*")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
 
 
-def redacted(text: str, longest: int = LONGEST_TEXT) -> str:
+def redact(text: str, longest: int = LONGEST_TEXT) -> str:
     """The text as it may be shown, at most so long; what is far beyond that is not even read."""
     if len(text) > 4 * longest:
         text = text[: 4 * longest]
         text = text[: max(map(text.rfind, ENDS)) + 1] + MASK  # half a token would not look like one
-    text = _ADDRESS.sub(rf"\1:{MASK}@", _without_named(text))
+    text = _ADDRESS.sub(rf"\1:{MASK}@", _remove_named_secrets(text))
     text = _WORD.sub(lambda found: MASK if _is_token(found[0]) else found[0], text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def without_logins(text: str) -> str:
+def remove_logins(text: str) -> str:
     """Of addresses in a text the passwords are hidden, and the parts of a query whose name says so."""
     return _QUERY.sub(rf"\1{MASK}", _ADDRESS.sub(rf"\1:{MASK}@", text))
 
 
-def _without_named(text: str) -> str:
+def _remove_named_secrets(text: str) -> str:
     """Each character is passed once, whatever is open or quoted."""
     shown, at = list[str](), 0
     while found := _NAMED.search(text, at):
@@ -90,9 +90,9 @@ def _value_end(text: str, at: int, name: str) -> int:
 
 def _text_end(text: str, at: int) -> int:
     """Behind the quote that closes it, which is escaped as the one that opens it."""
-    found = _QUOTE.match(text, at)
-    assert found is not None
-    mark, at = found["mark"], found.end()
+    match = _QUOTE.match(text, at)
+    assert match is not None
+    mark, at = match["mark"], match.end()
     while (place := text.find(mark, at)) >= 0:
         escapes = place - len(text[at:place].rstrip("\\")) - at
         at = place + len(mark)
@@ -104,13 +104,13 @@ def _text_end(text: str, at: int) -> int:
 def _bracket_end(text: str, at: int) -> int:
     """Behind the bracket that closes the one at `at`."""
     is_open: list[str] = []
-    while found := _MARK.search(text, at):
-        at = found.end()
-        if found[0] in CLOSING:
-            is_open.append(CLOSING[found[0]])
-        elif found[0][-1] in "'\"":
-            at = _text_end(text, found.start())
-        elif found[0] == is_open[-1]:
+    while match := _MARK.search(text, at):
+        at = match.end()
+        if match[0] in CLOSING:
+            is_open.append(CLOSING[match[0]])
+        elif match[0][-1] in "'\"":
+            at = _text_end(text, match.start())
+        elif match[0] == is_open[-1]:
             is_open.pop()
         if not is_open:
             return at
@@ -126,7 +126,7 @@ def _is_token(word: str) -> bool:
 
 def arguments(args: str, kwargs: str, shown: str = SHOWN) -> str:
     """Of a task, as its event has them ("" where it doesn't)."""
-    told = [each for each in (args, kwargs) if each and each not in ("()", "[]", "{}")]
+    told = [argument for argument in (args, kwargs) if argument and argument not in ("()", "[]", "{}")]
     if shown == HIDDEN:
         return f"{sum(map(len, told))} characters" if told else ""
-    return redacted(" ".join(told))
+    return redact(" ".join(told))

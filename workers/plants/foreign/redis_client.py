@@ -98,7 +98,7 @@ def client_of(name: str, address: str) -> redis.Redis:
         ) from None
 
 
-def said(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """A line of redis-py's error: the server's own words, or why it can't be reached; without the host, which
     is a piece of the password where an address is written wrongly.
     """

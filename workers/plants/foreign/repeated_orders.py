@@ -28,13 +28,13 @@ def repeat(
 ) -> list[PlantOrder]:
     """Give those again that are pending; which. A plant that does not answer is asked the next time."""
     orders = PlantOrder.objects.select_related("plant").filter(by_loop=False)
-    due = [each for each in orders if _is_due(each, snapshot.plants.get(each.plant.name))]
+    due = [order for order in orders if _is_due(order, snapshot.plants.get(order.plant.name))]
     repeated: list[PlantOrder] = []
-    for row in dict.fromkeys(each.plant for each in due):
+    for row in dict.fromkeys(order.plant for order in due):
         try:
             with opened(row) as plant:
-                latest = list(_latest(each for each in due if each.plant == row))
-                plant.set_parallelism({each.operator: each.tasks for each in latest})
+                latest = list(_latest(order for order in due if order.plant == row))
+                plant.set_parallelism({order.operator: order.tasks for order in latest})
                 repeated += latest
         except WeirError as error:
             logger.info("What people ordered of %s is not followed yet: %s", row.name, error)
@@ -60,6 +60,6 @@ def _has_it(by: str, row: PlantStatus | None) -> bool:
 
 def _latest(orders: Iterable[PlantOrder]) -> Iterable[PlantOrder]:
     """Those that are still what was ordered last: read at the latest instant there is."""
-    for each in orders:
-        if PlantOrder.objects.filter(pk=each.pk, at=each.at, tasks=each.tasks, by_loop=False).exists():
-            yield each
+    for order in orders:
+        if PlantOrder.objects.filter(pk=order.pk, at=order.at, tasks=order.tasks, by_loop=False).exists():
+            yield order

@@ -17,9 +17,9 @@ from dataclasses import replace
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues import checks
 from queues.errors import BadInput, WeirError
-from queues.stored_document import BadDocument, changed, decoded, encoded
+from queues.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
-from workers.plants.foreign.adapters import adapter_of, registered
+from workers.plants.foreign.adapters import adapter_of, list_adapters
 from workers.plants.foreign.answer_limit import stale_seconds
 from workers.plants.foreign.group_measures import GroupMeasures
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
@@ -59,13 +59,13 @@ class Lookout:
     def observe(self) -> None:
         """Once. Whatever goes wrong is kept as a sentence."""
         try:
-            self._adapter = self._adapter or self._made()
+            self._adapter = self._adapter or self._build_adapters()
             topology, at = replace(self._adapter.topology(), plant=self.row.name), self._monotonic()
-            self._keep(self._found(self._adapter, topology), at)
+            self._keep(self._build_status(self._adapter, topology), at)
             sections = self._sections_now(self._adapter)
             if sections is not self._sections:
                 self._sections = sections
-                self._keep(self._found(self._adapter, topology), at)
+                self._keep(self._build_status(self._adapter, topology), at)
         except WeirError as error:
             self._keep_error(str(error))
             self._leave_silent(error)
@@ -79,7 +79,7 @@ class Lookout:
         with self._lock:
             self._seen, self._seen_at, self._error = found, at, None
 
-    def _made(self) -> Adapter:
+    def _build_adapters(self) -> Adapter:
         self._made_at = self._monotonic()
         return self._make(self.row)
 
@@ -95,22 +95,22 @@ class Lookout:
     def status(self) -> PlantStatus:
         """As the snapshot has it."""
         with self._lock:
-            found, seen_at, error = self._seen, self._seen_at, self._error
+            topology, seen_at, error = self._seen, self._seen_at, self._error
             sensors, known_at = dict(self._sensors), dict(self._known_at)
         now = self._monotonic()
         age_seconds = None if seen_at is None else round(now - seen_at, 1)
         longest = stale_seconds() + max(0.0, (self.observe_seconds or 0.0) - OBSERVE_SECONDS)
         state = UNSEEN if age_seconds is None else STALE if age_seconds > longest else SEEN
         if state != SEEN:  # what it was is shown, and no figure of it counts
-            found = changed(found, tasks=None, in_per_second=None, latency_seconds=None)
-        return changed(
-            found,
+            topology = replace_fields(topology, tasks=None, in_per_second=None, latency_seconds=None)
+        return replace_fields(
+            topology,
             state=state,
             age_seconds=age_seconds,
             silent_seconds=round(now - (self._began_at if seen_at is None else seen_at), 1),
             error=error,
             sensors={
-                name: changed(each, silent_seconds=round(now - known_at[name], 1))
+                name: replace_fields(each, silent_seconds=round(now - known_at[name], 1))
                 for name, each in sensors.items()
             },
         )
@@ -123,7 +123,7 @@ class Lookout:
     def close(self) -> None:
         _close(self._adapter)
 
-    def _found(self, adapter: Adapter, topology: MeasuredTopology) -> PlantStatus:
+    def _build_status(self, adapter: Adapter, topology: MeasuredTopology) -> PlantStatus:
         """Raises PlantConfused for what can't stand in a snapshot."""
         found = PlantStatus(
             kind=self.row.kind,
@@ -135,12 +135,12 @@ class Lookout:
             set_to=dict(adapter.set_to()),
             lives=dict(adapter.lives()),
             completions=dict(adapter.completions()),
-            missed_workers=dict(adapter.missed_workers()),
-            unserved_queues=dict(adapter.unserved_queues()),
+            missed_workers=dict(adapter.list_missed_workers()),
+            unserved_queues=dict(adapter.list_unserved_queues()),
         )
         try:
-            text = encoded(found)
-            decoded(PlantStatus, text, "plant")
+            text = encode_document(found)
+            decode_document(PlantStatus, text, "plant")
             MeasuredTopology.from_document(found.topology)  # as pages and loops read it
             if not all(
                 checks.storable(name) == name for name in topology.operators
@@ -152,7 +152,7 @@ class Lookout:
         if len(text) > MOST_BYTES:
             size, most = f"{len(text) / 2**20:.0f} MiB", f"{MOST_BYTES >> 20} MiB"
             raise PlantConfused(f"{self.row.name} has {size} to show, more than {most}; register less of it.")
-        return _with_figures(found, topology)
+        return _add_figures(found, topology)
 
     def _sections_now(self, adapter: Adapter) -> Sequence[PlantSection]:
         """Asked in turn; what is asked too early is what was answered last."""
@@ -185,7 +185,7 @@ class PlantWatch:
 
     def __init__(
         self,
-        plants: Callable[[], Iterable[RegisteredPlant]] = registered,
+        plants: Callable[[], Iterable[RegisteredPlant]] = list_adapters,
         make: Callable[[RegisteredPlant], Adapter] = adapter_of,
         monotonic: Callable[[], float] = time.monotonic,
         observe_seconds: float = OBSERVE_SECONDS,
@@ -203,10 +203,12 @@ class PlantWatch:
             self._loaded_at = now
             self._follow(self._plants())
         watched = {name: lookout for name, (lookout, *_) in sorted(self._running.items())}
-        found = {name: lookout.status() for name, lookout in watched.items()}
-        measured = self._measures.joined(found, {name: each.row.options for name, each in watched.items()})
-        return found | {
-            name: _with_figures(changed(found[name], topology=topology.to_document()), topology)
+        statuses = {name: lookout.status() for name, lookout in watched.items()}
+        measured = self._measures.join_groups(
+            statuses, {name: each.row.options for name, each in watched.items()}
+        )
+        return statuses | {
+            name: _add_figures(replace_fields(statuses[name], topology=topology.to_document()), topology)
             for name, topology in measured.items()
         }
 
@@ -261,16 +263,18 @@ def _close(adapter: Adapter | None) -> None:
         logger.exception("Closing an adapter failed.")
 
 
-def _with_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus:
+def _add_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus:
     """Tasks that can be set, what sources bring in, and the slowest path's latency."""
-    given = [each.measure("outputs") for each in topology.operators.values() if each.kind == "source"]
+    given = [
+        operator.measure("outputs") for operator in topology.operators.values() if operator.kind == "source"
+    ]
     known = [each for each in given if each is not None]
     latencies = [topology.path_latency_seconds(path) for path in topology.paths.values()]
-    return changed(
+    return replace_fields(
         status,
-        tasks=sum(each.parallelism for each in topology.operators.values() if each.fixed is None),
+        tasks=sum(operator.parallelism for operator in topology.operators.values() if operator.fixed is None),
         in_per_second=round(sum(known) / topology.window_seconds, 3) if known else None,
-        latency_seconds=max((each for each in latencies if each is not None), default=None),
+        latency_seconds=max((latency for latency in latencies if latency is not None), default=None),
     )
 
 

@@ -18,7 +18,7 @@ from workers.steering import stopped
 NOTHING_BEFORE: Mapping[str, SubjectState] = {}
 
 
-def evaluated(
+def evaluate_states(
     snapshot: Snapshot,
     before: Mapping[str, SubjectState] = NOTHING_BEFORE,
     limits: Limits = SHIPPED,
@@ -28,22 +28,22 @@ def evaluated(
     as `Watched` has it.
     """
     watched = Watched(snapshot, before, limits, snapshot.at or 0.0, listed)
-    return {f"{each.kind}/{each.name}": each for each in _states(watched)}
+    return {f"{state.kind}/{state.name}": state for state in _states(watched)}
 
 
 def states_of(snapshot: Snapshot) -> Mapping[str, SubjectState]:
     """Those it was published with; of one from the archive that has none, what it comes to by itself."""
-    return snapshot.states or evaluated(snapshot)
+    return snapshot.states or evaluate_states(snapshot)
 
 
 def _states(watched: Watched) -> Iterator[SubjectState]:
     snapshot = watched.snapshot
     yield from _plant(watched)
-    yield from (node_state(watched, *each) for each in snapshot.nodes.items())
-    yield from (queue_state(watched, *each) for each in snapshot.queues.items())
+    yield from (node_state(watched, *item) for item in snapshot.nodes.items())
+    yield from (queue_state(watched, *item) for item in snapshot.queues.items())
     yield from pipeline_states(watched)
     yield from host_states(watched)
-    yield from (loop_state(watched, *each) for each in snapshot.loops.items())
+    yield from (loop_state(watched, *item) for item in snapshot.loops.items())
 
 
 def _plant(watched: Watched) -> Iterator[SubjectState]:
@@ -54,7 +54,7 @@ def _plant(watched: Watched) -> Iterator[SubjectState]:
         yield watched.state("plant", "nodes", [fault], sign=OFFLINE)
     slots = snapshot.totals.worker_slots
     if any(queue.kind == "jobs" for queue in snapshot.queues.values()) and slots is not None:
-        missing = f"No worker takes events of the jobs queues: {stopped.why_no_slots(snapshot)}."
+        missing = f"No worker takes events of the jobs queues: {stopped.explain_no_slots(snapshot)}."
         yield watched.state(
             "plant", "workers", watched.fault("plant", "workers", "workers_missing", slots, missing, {})
         )

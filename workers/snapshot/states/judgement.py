@@ -57,12 +57,12 @@ class Watched:
     at: float
     listed: Collection[str] | None = None
 
-    def beyond(
+    def list_exceeded(
         self, kind: str, name: str, condition: str, value: float | None, labels: Mapping[str, str]
     ) -> list[RuleLimit]:
         """The limits that a value is beyond, with hysteresis."""
         before = self.before.get(f"{kind}/{name}")
-        return self.limits.beyond(condition, labels, value, before.rules if before else ())
+        return self.limits.list_exceeded(condition, labels, value, before.rules if before else ())
 
     def fault(
         self,
@@ -75,16 +75,16 @@ class Watched:
     ) -> list[Fault]:
         """The fault of a value beyond a limit: as severe as the most severe of them."""
         given = {kind: name} if labels is None else labels
-        found = self.beyond(kind, name, condition, value, given)
+        found = self.list_exceeded(kind, name, condition, value, given)
         if not found:
             return []
-        severity = max((each.severity for each in found), key=SEVERITIES.index)
-        rules = tuple(each.rule for each in found)
+        severity = max((limit.severity for limit in found), key=SEVERITIES.index)
+        rules = tuple(limit.rule for limit in found)
         queue = self.snapshot.queues.get(name) if kind == "queue" else None
         consumers = (queue.kind or "") if queue else ""
         return [Fault(severity, sentence, first_step(condition, consumers), rules)]
 
-    def since(self, kind: str, name: str, severity: Severity, sign: str | None, stale: bool) -> float:
+    def find_start(self, kind: str, name: str, severity: Severity, sign: str | None, stale: bool) -> float:
         """Since when it is as it is now: as severe, of the same sign, and heard of or not."""
         before = self.before.get(f"{kind}/{name}")
         if before is None or before.since is None:
@@ -118,7 +118,7 @@ class Watched:
             sign=sign,
             word=word or WORDS[severity],
             stale=stale,
-            since=self.since(kind, name, severity, sign, stale),
+            since=self.find_start(kind, name, severity, sign, stale),
             finding=capitalised(ordered[0].sentence) if ordered else "",
             also=[
                 SubjectFinding(

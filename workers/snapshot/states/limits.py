@@ -37,33 +37,33 @@ class Limits:
 
     by_condition: Mapping[str, Sequence[RuleLimit]]
 
-    def beyond(
+    def list_exceeded(
         self, condition: str, labels: Mapping[str, str], value: float | None, before: Collection[str]
     ) -> list[RuleLimit]:
         """The limits that a subject's value is beyond; before: the rules that it was beyond a second ago."""
         limits = self.by_condition.get(condition, ())
-        found = [each for each in limits if matches(each.matchers, labels)]
+        found = [limit for limit in limits if matches(limit.matchers, labels)]
         return [each for each in found if each.is_beyond(value, each.rule in before)]
 
     def severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
         """How bad the worst rule of a condition calls it for a subject; otherwise: where none is about it."""
         limits = self.by_condition.get(condition, ())
-        found = [each.severity for each in limits if matches(each.matchers, labels)]
-        return max(found, key=SEVERITIES.index, default=otherwise)
+        severities = [limit.severity for limit in limits if matches(limit.matchers, labels)]
+        return max(severities, key=SEVERITIES.index, default=otherwise)
 
 
 def limits_of(rules: Iterable[AlertRule]) -> Limits:
     """Of the rules there are; conditions without an enabled one have what they are shipped with. A rule of a
     condition that another version of Weir knows is passed over, as the alerter does.
     """
-    found: dict[str, list[RuleLimit]] = {}
+    limits_by_condition: dict[str, list[RuleLimit]] = {}
     for rule in rules:
         if rule.enabled and rule.condition in CONDITIONS:
             limit = _limit(
                 rule.name, rule.condition, rule.threshold, rule.clear_threshold, rule.severity, rule.matchers
             )
-            found.setdefault(rule.condition, []).append(limit)
-    return Limits({**SHIPPED.by_condition, **found})
+            limits_by_condition.setdefault(rule.condition, []).append(limit)
+    return Limits({**SHIPPED.by_condition, **limits_by_condition})
 
 
 def _limit(
@@ -72,7 +72,7 @@ def _limit(
     return RuleLimit(name, Thresholds(threshold, clear, CONDITIONS[condition].above), severity, matchers)
 
 
-def _shipped() -> Limits:
+def _load_shipped() -> Limits:
     found: dict[str, list[RuleLimit]] = {}
     for name, rule in FIRST_RULES.items():
         condition, severity = rule["condition"], rule.get("severity", "warning")
@@ -88,4 +88,4 @@ def _shipped() -> Limits:
     return Limits(found)
 
 
-SHIPPED = _shipped()
+SHIPPED = _load_shipped()

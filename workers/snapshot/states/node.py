@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from controllers.framework.reason import counted
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, TOOBUSY
-from workers.alerts.evaluation.impact import FIRST_STEPS, first_step, joined, takers
+from workers.alerts.evaluation.impact import FIRST_STEPS, first_step, join_names, takers
 from workers.documents.nodes import NodeStatus
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.states.clock import clock_fault
@@ -48,7 +48,7 @@ def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
         yield _silent(watched, name, node)
         return
     if node.state in OVERLOADED:
-        yield _overloaded(watched, name, node)
+        yield _find_overload(watched, name, node)
     if not node.stale:
         yield from clock_fault(f"node {name}", node.ahead_seconds or 0.0)
     used, capacity = node.memory_bytes, node.memory_capacity_bytes
@@ -58,15 +58,15 @@ def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
         yield from watched.fault("node", name, "node_memory", share, sentence)
 
 
-def _overloaded(watched: Watched, name: str, node: NodeStatus) -> Fault:
+def _find_overload(watched: Watched, name: str, node: NodeStatus) -> Fault:
     labels = {"node": name}
     severity = watched.limits.severity("node_toobusy", labels, "critical")
     if node.state == BUSY:
         severity = min(severity, "warning", key=SEVERITIES.index)
     percent = 100 * (node.utilisation or 0.0)
-    rules = [] if node.stale else watched.beyond("node", name, "node_toobusy", percent, labels)
+    rules = [] if node.stale else watched.list_exceeded("node", name, "node_toobusy", percent, labels)
     sentence = f"Node {name} is {WORDS[node.state or BUSY].lower()}: {percent:.0f} % of its capacity."
-    return Fault(severity, sentence, FIRST_STEPS["node_toobusy"], tuple(each.rule for each in rules))
+    return Fault(severity, sentence, FIRST_STEPS["node_toobusy"], tuple(rule.rule for rule in rules))
 
 
 def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
@@ -77,12 +77,12 @@ def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
     held = "it has no points; its waiting events are handled when it returns"
     if node.points:
         verb = "is" if node.points == 1 else "are"
-        held = f"its {counted(node.points, 'point')} {verb} {_served(watched, name)}"
-    rules = watched.beyond("node", name, "node_lost", age, {"node": name})
+        held = f"its {counted(node.points, 'point')} {verb} {_list_served_applications(watched, name)}"
+    rules = watched.list_exceeded("node", name, "node_lost", age, {"node": name})
     step = first_step("node_lost", points=node.points or 0)
-    return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(each.rule for each in rules))
+    return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(rule.rule for rule in rules))
 
 
-def _served(watched: Watched, lost: str) -> str:
+def _list_served_applications(watched: Watched, lost: str) -> str:
     serving = takers(watched.snapshot, lost)
-    return f"served by {joined(serving)}" if serving else "not served by any node"
+    return f"served by {join_names(serving)}" if serving else "not served by any node"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from controllers.framework.reason import counted
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from queues.pausing import INTAKE
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.alerts.evaluation.impact import FIRST_STEPS
 from workers.documents.pipeline import (
     FAILED,
@@ -27,7 +27,7 @@ from workers.documents.pipeline import (
 from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, Watched
-from workers.steering.stopped import paused
+from workers.steering.stopped import find_pause
 
 SUBJECT = "main"  # as its alerts name it
 START_SECONDS = 60.0  # Spark's start, on a slow machine
@@ -61,17 +61,17 @@ def _is_down(pipeline: PipelineStatus) -> bool:
 
 
 def _process(watched: Watched, row: PipelineStatus, applications: list[SubjectState]) -> SubjectState:
-    of_application = [each for each in applications if each.finding]
+    of_application = [application for application in applications if application.finding]
     within = None
     if not _is_down(row) and of_application:
-        worst = max(of_application, key=lambda each: SEVERITIES.index(each.severity))
+        worst = max(of_application, key=lambda finding: SEVERITIES.index(finding.severity))
         within = f"application/{worst.name}"
     faults = list(_faults_of_process(watched, row))
     never = NOT_REPORTING if any(fault.severity == "critical" for fault in faults) else ""
     sign, word = SIGNS.get(row.state or never, (None, "Not known yet"))
     stale, known = row.state in OUTDATED, row.state is not None
     state = watched.state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
-    return changed(state, within=within)
+    return replace_fields(state, within=within)
 
 
 def _faults_of_process(watched: Watched, row: PipelineStatus) -> Iterator[Fault]:
@@ -100,8 +100,8 @@ def _was(before: SubjectState | None, severity: Severity) -> bool:
 
 
 def _down(watched: Watched, seconds: float | None, sentence: str) -> Fault:
-    rules = watched.beyond("pipeline", SUBJECT, "pipeline_down", seconds, {"pipeline": SUBJECT})
-    return Fault("critical", sentence, FIRST_STEPS["pipeline_down"], tuple(each.rule for each in rules))
+    rules = watched.list_exceeded("pipeline", SUBJECT, "pipeline_down", seconds, {"pipeline": SUBJECT})
+    return Fault("critical", sentence, FIRST_STEPS["pipeline_down"], tuple(rule.rule for rule in rules))
 
 
 def _application(watched: Watched, name: str, row: ApplicationStatus) -> SubjectState:
@@ -110,9 +110,9 @@ def _application(watched: Watched, name: str, row: ApplicationStatus) -> Subject
         down_sign, down_word = SIGNS[pipeline.state or NOT_REPORTING]
         fault = Fault("critical", f"{name} is down with the pipeline.")
         state = watched.state("application", name, [fault], sign=down_sign, word=down_word, stale=True)
-        return changed(state, within=f"pipeline/{SUBJECT}")
+        return replace_fields(state, within=f"pipeline/{SUBJECT}")
     sign, word = SIGNS.get(row.state, (None, row.state.capitalize()))
-    faults = [*_faults_of(row.state, name, row.error, row.hindrance), *_unpublished(watched, name, row)]
+    faults = [*_faults_of(row.state, name, row.error, row.hindrance), *_find_unpublished(watched, name, row)]
     return watched.state("application", name, faults, sign=sign, word=word, stale=row.state in OUTDATED)
 
 
@@ -128,10 +128,10 @@ def _faults_of(state: str | None, name: str, error: str | None, stall: str | Non
         yield Fault("notice", f"{name} is stopping; its queues wait for it.")
 
 
-def _unpublished(watched: Watched, name: str, row: ApplicationStatus) -> Iterator[Fault]:
+def _find_unpublished(watched: Watched, name: str, row: ApplicationStatus) -> Iterator[Fault]:
     """What it found and can't hand on: said as what it is, an effect, where people have paused the queue."""
     for queue, events in sorted(row.outbox.items()):
-        pause = paused(queue, INTAKE, watched.snapshot)
+        pause = find_pause(queue, INTAKE, watched.snapshot)
         why = "its intake is paused" if pause else "it takes no events"
         more = f", and {name} reads no more until it takes some" if row.outbox_full else ""
         wait = f"{counted(events, 'complex event')} of {name} wait for queue {queue}: {why}{more}."

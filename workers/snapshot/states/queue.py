@@ -7,7 +7,7 @@ from queues.pausing import CONSUMPTION
 from workers.documents.queues import QueueStatus
 from workers.documents.states import SubjectState
 from workers.snapshot.states.judgement import Fault, Watched
-from workers.steering.stopped import pause_in_words, paused
+from workers.steering.stopped import find_pause, pause_in_words
 
 FILLS_SECONDS = 30.0  # of arrivals: what waits beyond is more than a consumer takes at once
 
@@ -20,15 +20,17 @@ def queue_state(watched: Watched, name: str, queue: QueueStatus) -> SubjectState
 
 def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
     dead = queue.dead_letters
-    behind = watched.fault("queue", name, "queue_wait", queue.wait_seconds, _behind(watched, name, queue))
+    behind = watched.fault("queue", name, "queue_wait", queue.wait_seconds, _find_delay(watched, name, queue))
     late = [*behind, *_slow(watched, name, queue)]
-    pause = paused(name, CONSUMPTION, watched.snapshot)
+    pause = find_pause(name, CONSUMPTION, watched.snapshot)
     if pause is None:
         yield from late
     elif late:
         # Somebody wants it to stand still: that it does is no fault, and there is nothing to be done first.
         rules = tuple(rule for fault in late for rule in fault.rules)
-        yield Fault("notice", f"{pause_in_words(name, pause)} {capitalised(_waited(queue))}.", rules=rules)
+        yield Fault(
+            "notice", f"{pause_in_words(name, pause)} {capitalised(_measure_wait(queue))}.", rules=rules
+        )
     held = f"Queue {name} holds {counted(dead or 0, 'dead letter')}."
     yield from watched.fault("queue", name, "dead_letters", dead, held)
     if queue.trouble:
@@ -37,8 +39,8 @@ def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
         yield Fault("notice", f"Queue {name} fills: {counted(queue.waiting_events or 0, 'event')} wait.")
 
 
-def _behind(watched: Watched, name: str, queue: QueueStatus) -> str:
-    said = f"Queue {name} falls behind: {_waited(queue)}"
+def _find_delay(watched: Watched, name: str, queue: QueueStatus) -> str:
+    said = f"Queue {name} falls behind: {_measure_wait(queue)}"
     applications = watched.snapshot.pipeline.applications.items()
     readers = {each: row.state for each, row in applications if name in row.queues}
     if set(readers.values()) == {"stopped"}:
@@ -47,7 +49,7 @@ def _behind(watched: Watched, name: str, queue: QueueStatus) -> str:
     return f"{said}."
 
 
-def _waited(queue: QueueStatus) -> str:
+def _measure_wait(queue: QueueStatus) -> str:
     if queue.wait_seconds is None:
         return "how long its oldest event has waited is not known now"
     return f"its oldest event has waited {queue.wait_seconds:,.0f} s"

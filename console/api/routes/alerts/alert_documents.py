@@ -5,7 +5,7 @@ from typing import Any
 
 from django.http import Http404
 
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.schemas.alerts.alerts import AlertHappening, AlertRow
 from console.api.schemas.alerts.reported import ReportedRow
 from workers.alerts.lifecycle.models import (
@@ -16,13 +16,13 @@ from workers.alerts.lifecycle.models import (
 from workers.alerts.lifecycle.open_alerts import document
 
 
-def fired_alerts() -> Any:
+def query_fired_alerts() -> Any:
     fired = Alert.objects.filter(fired_at__isnull=False)
     return fired.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by")
 
 
-def found_alert(alert_id: int) -> Alert:
-    found: Alert | None = fired_alerts().select_related("incident").filter(pk=alert_id).first()
+def find_alert(alert_id: int) -> Alert:
+    found: Alert | None = query_fired_alerts().select_related("incident").filter(pk=alert_id).first()
     if found is None:
         raise Http404(f"Alert {alert_id} is not known.")
     return found
@@ -38,7 +38,7 @@ def alert_document(alert: Alert) -> AlertRow:
         "came_back": alert.came_back,
         "resolved_at": seconds_of(alert.resolved_at),
     }
-    return declared(AlertRow, {**document(alert), **more})
+    return convert(AlertRow, {**document(alert), **more})
 
 
 def event_document(event: AlertEvent) -> AlertHappening:
@@ -46,7 +46,7 @@ def event_document(event: AlertEvent) -> AlertHappening:
     return {"at": event.at.timestamp(), "kind": event.kind, "by": by, "text": event.text}
 
 
-def reported_document(row: ReportedAlert) -> ReportedRow:
+def build_report(row: ReportedAlert) -> ReportedRow:
     return {
         "source": row.source,
         "name": row.name,

@@ -8,7 +8,7 @@ from django.utils import timezone
 from ninja import Query
 
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
 from console.api.schemas.alerts.alert_review import AlertReview, ReviewedAlert, ReviewSummary
@@ -34,10 +34,10 @@ def get_alert_review(
     begin = since or end - timedelta(hours=12)
     if not timedelta(0) < end - begin <= review.LONGEST:
         raise BadInput("from", f"takes a time before to, at most {review.LONGEST.days} days.")
-    found = list(review.rows(begin, end))
+    rows_of_review = list(review.rows(begin, end))
     return {
         "from": begin,
         "to": end,
-        "summary": declared(ReviewSummary, review.summary(found, begin, end).document()),
-        "alerts": [declared(ReviewedAlert, row.document()) for row in found],
+        "summary": convert(ReviewSummary, review.summary(rows_of_review, begin, end).document()),
+        "alerts": [convert(ReviewedAlert, row.document()) for row in rows_of_review],
     }

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from console.actions import alerts
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.schemas.alerts.alert_rules import RuleDetail, RuleList, RulePreview, RuleRow, WouldHaveFired
@@ -33,7 +33,7 @@ class RuleFields(Given):
 @router.get("/alert-rules", response=RuleList, summary="Every rule")
 def list_rules(request: HttpRequest) -> RuleList:
     actor_for(request, "plant.view")
-    return {"rules": [_rule(each) for each in AlertRule.objects.order_by("name")]}
+    return {"rules": [_rule(alert_rule) for alert_rule in AlertRule.objects.order_by("name")]}
 
 
 @router.get(
@@ -43,10 +43,10 @@ def list_rules(request: HttpRequest) -> RuleList:
 )
 def get_rule(request: HttpRequest, name: str) -> RuleDetail:
     actor_for(request, "plant.view")
-    found = AlertRule.objects.filter(name=name).first()
-    if found is None:
+    rule = AlertRule.objects.filter(name=name).first()
+    if rule is None:
         raise Http404(f"Rule {name} is not known.")
-    return {**_rule(found), "preview": _preview(found)}
+    return {**_rule(rule), "preview": _preview(rule)}
 
 
 @router.post("/alert-rules/{name}", response=RuleRow, summary="Make a rule, or change it")
@@ -65,17 +65,19 @@ def change_rule(request: HttpRequest, name: str, body: RuleFields) -> RuleRow:
 def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> RulePreview:
     actor_for(request, "plant.view")
     known = AlertRule.objects.filter(name=name).first()
-    fields = rules.checked(body.fields, {key: getattr(known, key) for key in rules.FIELDS} if known else None)
+    fields = rules.validate_fields(
+        body.fields, {key: getattr(known, key) for key in rules.FIELDS} if known else None
+    )
     return _preview(AlertRule(name=name, **fields))
 
 
 def _rule(rule: AlertRule) -> RuleRow:
-    return declared(RuleRow, rules.document(rule))
+    return convert(RuleRow, rules.document(rule))
 
 
 def _preview(rule: AlertRule) -> RulePreview:
-    found = preview.preview(rule, control(), settings.WEIR_DATA, timezone.now())
+    previewed = preview.preview(rule, control(), settings.WEIR_DATA, timezone.now())
     fired: list[WouldHaveFired] = [
-        {"labels": dict(each.labels), "at": each.at, "until": each.until} for each in found.fired
+        {"labels": dict(each.labels), "at": each.at, "until": each.until} for each in previewed.fired
     ]
-    return {"sentence": found.sentence(), "stored_seconds": found.stored_seconds, "fired": fired}
+    return {"sentence": previewed.sentence(), "stored_seconds": previewed.stored_seconds, "fired": fired}

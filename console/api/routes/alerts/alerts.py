@@ -6,16 +6,16 @@ from django.utils import timezone
 
 from console.actions import alerts
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
     alert_document,
+    build_report,
     event_document,
-    fired_alerts,
-    found_alert,
-    reported_document,
+    find_alert,
+    query_fired_alerts,
 )
 from console.api.schemas.alerts.alerts import (
     AlertDetail,
@@ -28,7 +28,7 @@ from console.api.schemas.alerts.alerts import (
 from console.api.schemas.alerts.incidents import IncidentChangeRow, IncidentChanges
 from console.incidents import changes
 from console.input.row_id import Id
-from console.pages.alerts.incident_changes import ShownChange, shown_changes
+from console.pages.alerts.incident_changes import ShownChange, build_change_rows
 from queues.errors import BadInput
 from workers.alerts import history
 from workers.alerts.delivery.notification import notification_of
@@ -62,8 +62,8 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> A
     if state not in STATES:
         raise BadInput("state", f"takes {', '.join(STATES)}, not {state[:40]!r}.")
     check_rows(rows)
-    chosen = fired_alerts().filter(state__in=OPEN if state == "open" else (state,))
-    return {"alerts": [alert_document(each) for each in chosen.order_by("-fired_at", "-pk")[:rows]]}
+    chosen = query_fired_alerts().filter(state__in=OPEN if state == "open" else (state,))
+    return {"alerts": [alert_document(alert) for alert in chosen.order_by("-fired_at", "-pk")[:rows]]}
 
 
 @router.get(
@@ -71,7 +71,7 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> A
 )
 def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
     actor_for(request, "plant.view")
-    found = found_alert(alert_id)
+    found = find_alert(alert_id)
     tried = history.response(found)
     events = found.events.select_related("by").order_by("at", "pk")
     return {
@@ -79,42 +79,47 @@ def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
         "situation": on_call.situation(found).sentence(),
         "notification": _notification(found),
         "tried": {
-            "entries": [each.pk for each in tried.entries],
-            "advice": [each.pk for each in tried.advice],
-            "plans": [each.pk for each in tried.plans],
+            "entries": [entry.pk for entry in tried.entries],
+            "advice": [loop.pk for loop in tried.advice],
+            "plans": [plan.pk for plan in tried.plans],
             "actions": tried.outcome.count,
             "effective": tried.outcome.effective,
             "words": tried.outcome.words,
         },
-        "events": [event_document(each) for each in events],
+        "events": [event_document(event) for event in events],
         "reported": [
-            reported_document(each) for each in reported.beside(found, *history.span(found), timezone.now())
+            build_report(concurrent_report)
+            for concurrent_report in reported.list_concurrent_reports(
+                found, *history.span(found), timezone.now()
+            )
         ],
     }
 
 
 def _notification(alert: Alert) -> NotificationDetail:
-    found = notification_of(alert)
-    rows = [declared(NoticeRow, vars(each)) for each in found.notices]
-    return {"nobody": found.nobody, "reasons": found.reasons, "receivers": rows}
+    notification = notification_of(alert)
+    rows = [convert(NoticeRow, vars(notice)) for notice in notification.notices]
+    return {"nobody": notification.nobody, "reasons": notification.reasons, "receivers": rows}
 
 
 def _change(shown: ShownChange) -> IncidentChangeRow:
     undo = shown.undo.words if shown.undo else ""
-    return declared(IncidentChangeRow, {**shown.change.document(), "url": shown.url, "undo": undo})
+    return convert(IncidentChangeRow, {**shown.change.document(), "url": shown.url, "undo": undo})
 
 
 @router.get("/alerts/{alert_id}/changes", response=IncidentChanges, summary="What changed before an incident")
 def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
     """The changes of the 3 h before its onset, at its subject and upstream, the likeliest cause first."""
     actor = actor_for(request, "plant.view")
-    found = found_alert(alert_id)
+    found = find_alert(alert_id)
     kept = changes.changes_of(found) or changes.search_changes(found, settings.WEIR_DATA)
     return {
         "alert": found.pk,
         "onset": onset_of(found),
         "reach_seconds": REACH.total_seconds(),
-        "changes": [_change(each) for each in shown_changes(kept[: changes.MOST_STORED], actor)],
+        "changes": [
+            _change(change_row) for change_row in build_change_rows(kept[: changes.MOST_STORED], actor)
+        ],
     }
 
 

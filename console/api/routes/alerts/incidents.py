@@ -9,12 +9,12 @@ from ninja import Status
 
 from console.actions import incidents as acting
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
-    found_alert,
+    find_alert,
 )
 from console.api.schemas.alerts.incidents import (
     FollowUpList,
@@ -68,7 +68,7 @@ class EditedReview(Given):
 )
 def get_incident(request: HttpRequest, alert_id: Id) -> IncidentDetail:
     actor_for(request, "plant.view")
-    return _incident(found_alert(alert_id))
+    return _incident(find_alert(alert_id))
 
 
 @router.post(
@@ -82,7 +82,7 @@ def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) ->
     """
     actor = actor_for(request, "incident.change")
     acting.change(actor, alert_id, now=timezone.now(), **body.dict())
-    return _incident(found_alert(alert_id))
+    return _incident(find_alert(alert_id))
 
 
 @router.post(
@@ -110,14 +110,14 @@ def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: Is
 def list_follow_ups(request: HttpRequest, rows: int = 100) -> FollowUpList:
     actor_for(request, "plant.view")
     check_rows(rows)
-    return {"follow_ups": [_follow_up(each) for each in incidents.open_follow_ups()[:rows]]}
+    return {"follow_ups": [_follow_up(follow_up) for follow_up in incidents.open_follow_ups()[:rows]]}
 
 
 @router.get("/alerts/{alert_id}/review", response=IncidentReview, summary="The review of an incident")
 def get_incident_review(request: HttpRequest, alert_id: Id) -> IncidentReview:
     """In Markdown: as somebody has edited it, else a draft from what is recorded."""
     actor_for(request, "plant.view")
-    return _review(found_alert(alert_id))
+    return _review(find_alert(alert_id))
 
 
 @router.post("/alerts/{alert_id}/review", response=IncidentReview, summary="Edit the review of an incident")
@@ -125,13 +125,13 @@ def change_incident_review(request: HttpRequest, alert_id: Id, body: EditedRevie
     """An empty text gives the draft back. `revision`: of the review as it was read."""
     actor = actor_for(request, "incident.change")
     acting.write_review(actor, alert_id, now=timezone.now(), **body.dict())
-    return _review(found_alert(alert_id))
+    return _review(find_alert(alert_id))
 
 
 def _incident(alert: Alert) -> IncidentDetail:
     kept = incidents.incident_of(alert)
     rows = FollowUp.objects.filter(incident=alert.pk).order_by("pk")
-    retained = acting.retained_data(alert.pk)
+    retained = acting.find_retained_range(alert.pk)
     times, timeline = incidents.times(alert), timeline_of(alert, settings.WEIR_DATA)
     return {
         "alert": alert.pk,
@@ -144,8 +144,8 @@ def _incident(alert: Alert) -> IncidentDetail:
         "acknowledge_seconds": times.acknowledge_seconds,
         "mitigate_seconds": times.mitigate_seconds,
         "resolve_seconds": times.resolve_seconds,
-        "timeline": [declared(IncidentEventRow, vars(each)) for each in timeline],
-        "follow_ups": [_follow_up(each) for each in rows],
+        "timeline": [convert(IncidentEventRow, vars(event)) for event in timeline],
+        "follow_ups": [_follow_up(row) for row in rows],
     }
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 from console.accounts.access import Actor
 from console.actions import alerts
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.routes.alerts.alert_documents import (
@@ -44,10 +44,12 @@ class NewReceiver(Given):
 @router.get("/receivers", response=ReceiverList, summary="Who is notified, and whether messages arrive")
 def list_receivers(request: HttpRequest) -> ReceiverList:
     actor = actor_for(request, "plant.view")
-    found = Receiver.objects.order_by("name")
+    receivers = Receiver.objects.order_by("name")
     watch = AlertWatch.objects.filter(pk=1).first() or AlertWatch()
     return {
-        "receivers": [{**_receiver_row(actor, each), "messages": _messages(each)} for each in found],
+        "receivers": [
+            {**_receiver_row(actor, receiver), "messages": _messages(receiver)} for receiver in receivers
+        ],
         "dead_mans_switch": {"called_at": watch.alive_at, "error": watch.alive_error},
     }
 
@@ -74,19 +76,19 @@ def test_receiver(request: HttpRequest, name: str) -> MessageRow:
 
 
 def _receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
-    digest = digest_of(alerts.described(receiver))
-    return declared(ReceiverRow, {**alerts.described_for(actor, receiver), "digest": digest})
+    digest = digest_of(alerts.describe_receiver(receiver))
+    return convert(ReceiverRow, {**alerts.describe_receiver_for(actor, receiver), "digest": digest})
 
 
 def _receiver(name: str) -> Receiver:
-    found = Receiver.objects.filter(name=name).first()
-    if found is None:
+    receiver = Receiver.objects.filter(name=name).first()
+    if receiver is None:
         raise Http404(f"Receiver {name} is not known.")
-    return found
+    return receiver
 
 
 def _messages(receiver: Receiver) -> list[MessageRow]:
-    return [_message(each) for each in receiver.messages.order_by("-pk")[:5]]
+    return [_message(message) for message in receiver.messages.order_by("-pk")[:5]]
 
 
 def _message(message: Message) -> MessageRow:

@@ -12,7 +12,7 @@ from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
-    reported_document,
+    build_report,
 )
 from console.api.schemas.alerts.reported import ReportedList, ReportTaken
 from workers.alerts.lifecycle.models import (
@@ -39,7 +39,7 @@ def list_reported(request: HttpRequest, rows: int = 100) -> ReportedList:
     actor_for(request, "plant.view")
     check_rows(rows)
     newest = ReportedAlert.objects.order_by("-began_at", "-pk")[:rows]
-    return {"alerts": [reported_document(each) for each in newest]}
+    return {"alerts": [build_report(report) for report in newest]}
 
 
 @router.post(
@@ -56,5 +56,7 @@ def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportTaken
     taken = alerts.report(actor, body.dict(), now=timezone.now())
     answer: ReportTaken = {"stored": taken.stored, "own": taken.own}
     if taken.refused:
-        answer["refused"] = [{"field": each.field, "message": each.message} for each in taken.refused]
+        answer["refused"] = [
+            {"field": refusal.field, "message": refusal.message} for refusal in taken.refused
+        ]
     return answer

@@ -15,7 +15,7 @@ from workers.alerts.lifecycle.models import (
     Silence,
 )
 from workers.alerts.rules import matching, silences
-from workers.alerts.rules.silences import in_force
+from workers.alerts.rules.silences import list_active_silences
 
 router = Router(tags=["alerts"])
 
@@ -35,7 +35,12 @@ class Matchers(Given):
 @router.get("/silences", response=SilenceList, summary="Silences in force")
 def list_silences(request: HttpRequest) -> SilenceList:
     actor_for(request, "plant.view")
-    return {"silences": [_silence(each) for each in in_force(timezone.now()).select_related("owner")]}
+    return {
+        "silences": [
+            _silence(active_silence)
+            for active_silence in list_active_silences(timezone.now()).select_related("owner")
+        ]
+    }
 
 
 @router.post("/silences", response={201: SilenceRow}, summary="Silence what matches; it ends by itself")
@@ -50,13 +55,13 @@ def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
 )
 def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
     actor = actor_for(request, "plant.view")
-    found = silences.hidden(
+    found = silences.preview_hidden_alerts(
         matching.read(body.matchers, least=1),
         timezone.now(),
         covers_integrity=alerts.may_silence_integrity(actor),
     )
     return {
-        "open": [alert_document(each) for each in found["open"]],
+        "open": [alert_document(alert) for alert in found["open"]],
         "lately": found["lately"],
         "of": found["of"],
     }
@@ -65,10 +70,10 @@ def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
 @router.post("/silences/{silence_id}/end", response=SilenceEnd, summary="End a silence now")
 def end_silence(request: HttpRequest, silence_id: Id) -> SilenceEnd:
     actor = actor_for(request, "silence.end")
-    found = Silence.objects.filter(pk=silence_id).first()
-    if found is None:
+    silence = Silence.objects.filter(pk=silence_id).first()
+    if silence is None:
         raise Http404(f"Silence {silence_id} is not known.")
-    return {"ended": alerts.end_silence(actor, found, now=timezone.now())}
+    return {"ended": alerts.end_silence(actor, silence, now=timezone.now())}
 
 
 def _silence(silence: Silence) -> SilenceRow:

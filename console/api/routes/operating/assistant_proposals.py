@@ -39,13 +39,13 @@ def list_proposals(request: HttpRequest) -> ProposalList:
     """The newest first, 200 at most."""
     actor_for(request, "plant.view")
     rows = AssistantProposal.objects.select_related("token", "decided_by").order_by("-pk")[:MOST_ROWS]
-    return {"proposals": [_document(each) for each in rows]}
+    return {"proposals": [_document(row) for row in rows]}
 
 
 @router.get("/proposals/{proposal_id}", response=ProposalRow, summary="One proposal of an assistant")
 def get_proposal(request: HttpRequest, proposal_id: Id) -> ProposalRow:
     actor_for(request, "plant.view")
-    return _document(_numbered(proposal_id))
+    return _document(_find_proposal(proposal_id))
 
 
 @router.post("/proposals", response={201: ProposalRow}, summary="Propose an act; nothing is done yet")
@@ -61,7 +61,7 @@ def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]
 @router.post("/proposals/{proposal_id}/approve", response=ProposalRow, summary="Do what was proposed")
 def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> ProposalRow:
     """For who is logged in, never for a token. It is done with the rights of who approves."""
-    actor, found = actor_for(request, "proposal.decide"), _numbered(proposal_id)
+    actor, found = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
     snapshot, now = latest_snapshot(), timezone.now()
     return _document(
         assistant_proposals.approve(actor, found, body.hash, reason=body.reason, snapshot=snapshot, now=now)
@@ -70,11 +70,11 @@ def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApprov
 
 @router.post("/proposals/{proposal_id}/reject", response=ProposalRow, summary="Reject what was proposed")
 def reject_proposal(request: HttpRequest, proposal_id: Id, body: Reason) -> ProposalRow:
-    actor, found = actor_for(request, "proposal.decide"), _numbered(proposal_id)
+    actor, found = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
     return _document(assistant_proposals.reject(actor, found, reason=body.reason, now=timezone.now()))
 
 
-def _numbered(proposal_id: int) -> AssistantProposal:
+def _find_proposal(proposal_id: int) -> AssistantProposal:
     rows = AssistantProposal.objects.select_related("token", "decided_by")
     found = rows.filter(pk=proposal_id).first()
     if found is None:

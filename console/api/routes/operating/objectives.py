@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from console.actions import objectives
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.schemas.alerts.objectives import (
@@ -35,7 +35,7 @@ class ObjectiveFields(Given):
 @router.get("/objectives", response=ObjectiveList, summary="Every objective, and what is left of its budget")
 def list_objectives(request: HttpRequest) -> ObjectiveList:
     actor_for(request, "plant.view")
-    return {"objectives": [_row(each) for each in Objective.objects.order_by("name")]}
+    return {"objectives": [_row(objective) for objective in Objective.objects.order_by("name")]}
 
 
 @router.get(
@@ -44,21 +44,21 @@ def list_objectives(request: HttpRequest) -> ObjectiveList:
 def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
     """Of its window: the hours in which anything was counted, the subjects and incidents that burnt most."""
     actor_for(request, "plant.view")
-    found = _named(name)
+    found = _find_objective(name)
     burnt = objectives.burnt(found, timezone.now())
     return {
         **_row(found),
-        "hours": [{"at": each.at, "bad": each.bad, "total": each.total} for each in burnt.hours],
-        "subjects": [{"subject": each.subject, "bad": each.bad} for each in burnt.subjects],
+        "hours": [{"at": hour.at, "bad": hour.bad, "total": hour.total} for hour in burnt.hours],
+        "subjects": [{"subject": subject.subject, "bad": subject.bad} for subject in burnt.subjects],
         "incidents": [
             {
-                "alert": each.incident.alert,
-                "title": each.incident.title,
-                "since": each.incident.since,
-                "until": each.incident.until,
-                "bad": each.bad,
+                "alert": incident.incident.alert,
+                "title": incident.incident.title,
+                "since": incident.incident.since,
+                "until": incident.incident.until,
+                "bad": incident.bad,
             }
-            for each in burnt.incidents
+            for incident in burnt.incidents
         ],
     }
 
@@ -75,11 +75,11 @@ def change_objective(request: HttpRequest, name: str, body: ObjectiveFields) -> 
 )
 def remove_objective(request: HttpRequest, name: str, body: Reason) -> ObjectiveRemoved:
     actor = actor_for(request, "objective.change")
-    objectives.remove(actor, _named(name), reason=body.reason)
+    objectives.remove(actor, _find_objective(name), reason=body.reason)
     return {"removed": name}
 
 
-def _named(name: str) -> Objective:
+def _find_objective(name: str) -> Objective:
     found = Objective.objects.filter(name=name).first()
     if found is None:
         raise Http404(f"Objective {name} is not known; GET /api/v1/objectives lists them.")
@@ -95,4 +95,4 @@ def _row(objective: Objective) -> ObjectiveRow:
         "changed_at": objective.changed_at,
         "status": None if status is None else plain(status),
     }
-    return declared(ObjectiveRow, {**definitions.document(objective), **more})
+    return convert(ObjectiveRow, {**definitions.document(objective), **more})

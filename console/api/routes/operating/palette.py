@@ -18,9 +18,9 @@ def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
     actor = actor_for(request, "plant.view")
     if len(text) > palette.MOST_TEXT:
         raise BadInput("text", f"takes at most {palette.MOST_TEXT} characters, not {len(text)}.")
-    found = palette.search(actor, latest_snapshot(), text)
+    results = palette.search(actor, latest_snapshot(), text)
     rows: list[PaletteRow] = [
-        {"kind": each.kind, "label": each.label, "url": each.url, "about": each.about}
-        for each in found.entries
+        {"kind": entry.kind, "label": entry.label, "url": entry.url, "about": entry.about}
+        for entry in results.entries
     ]
-    return {"results": rows, "total": found.total}
+    return {"results": rows, "total": results.total}

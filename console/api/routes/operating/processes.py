@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest
 
 from console.actions.queues import processes
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Reason
 from console.api.request.refusals import RefusedError
@@ -29,7 +29,7 @@ def list_processes(request: HttpRequest) -> ProcessList:
     try:
         return {
             "supervised": True,
-            "processes": [declared(ProcessStatus, asdict(row)) for row in processes.processes(actor)],
+            "processes": [convert(ProcessStatus, asdict(row)) for row in processes.processes(actor)],
         }
     except NoSupervisor:
         return {"supervised": False, "processes": []}
@@ -50,6 +50,6 @@ def restart_process(request: HttpRequest, process: str, body: RestartRequest) ->
     """What it was. It finishes what it is at, unless it is to end at once."""
     actor = actor_for(request, "process.restart")
     try:
-        return declared(ProcessStatus, asdict(processes.restart(actor, process, body.reason, body.at_once)))
+        return convert(ProcessStatus, asdict(processes.restart(actor, process, body.reason, body.at_once)))
     except NoSupervisor as error:
         raise RefusedError(409, "supervisor", str(error)) from None

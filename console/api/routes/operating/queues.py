@@ -10,7 +10,7 @@ from console.actions.queues import definitions as queue_definitions
 from console.actions.queues import waiting_events
 from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekRequest
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.schemas.operating import QueueDefinition, QueueDifference, WaitingEventList, WaitingEventRow
@@ -33,13 +33,13 @@ class Peek(Schema):
 def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> WaitingEventList:
     """Nothing is taken or changed. Who has seen them is noted in the audit; long texts are cut."""
     actor = actor_for(request, "queue.peek")
-    found = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
+    waiting = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
     return {
         "queue": queue,
         "node": asked.node,
         "order": asked.order,
-        "events": [declared(WaitingEventRow, vars(each)) for each in found.events],
-        "more": found.more,
+        "events": [convert(WaitingEventRow, vars(event)) for event in waiting.events],
+        "more": waiting.more,
     }
 
 
@@ -102,7 +102,7 @@ def get_queue_definition(request: HttpRequest, queue: str) -> QueueDefinition:
 def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> QueueDifference:
     """What has changed. Points of a queue change by a plan: POST …/points."""
     actor = actor_for(request, "queue.define")
-    found = queue_definitions.change(
+    changed = queue_definitions.change(
         actor,
         queue,
         body.fields(),
@@ -111,13 +111,13 @@ def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> QueueDiff
         now=timezone.now(),
         control=control(),
     )
-    return {"queue": queue, "before": found.before, "after": found.after}
+    return {"queue": queue, "before": changed.before, "after": changed.after}
 
 
 def _definition(name: str) -> QueueDefinition:
     row = Queue.objects.filter(name=name).first()
     if row is None:
         raise Http404(f"queue {name} is not known.")
-    found = queue_definitions.definition_of(row)
-    more = {"queue": name, "kind": row.kind, "digest": digest_of(found)}
-    return declared(QueueDefinition, {**found, **more})
+    definition = queue_definitions.definition_of(row)
+    more = {"queue": name, "kind": row.kind, "digest": digest_of(definition)}
+    return convert(QueueDefinition, {**definition, **more})

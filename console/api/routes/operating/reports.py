@@ -4,7 +4,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from console.api.answer.router import Router
-from console.api.answer.schema import declared
+from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
 from console.api.schemas.records import (
@@ -27,22 +27,22 @@ def get_report(request: HttpRequest, until: UtcTime | None = None) -> WeeklyRepo
     """Up to `until`, else up to now."""
     actor_for(request, "plant.view")
     now = timezone.now()
-    found = week(min(now, until) if until else now)
+    report = week(min(now, until) if until else now)
     return {
-        "since": found.since,
-        "until": found.until,
-        "sentence": found.figures.sentence,
-        "objectives": [_promise(each) for each in found.promises],
-        "incidents": [_incident(row) for row in found.incidents],
-        "loops": [declared(LoopWeekRow, vars(row)) for row in found.loops],
-        "overrides": [declared(OverriddenRow, vars(row)) for row in found.overrides],
-        "proposals": [declared(ProposedRow, vars(row)) for row in found.proposals],
-        "text": text(found),
+        "since": report.since,
+        "until": report.until,
+        "sentence": report.figures.sentence,
+        "objectives": [_promise(promise) for promise in report.promises],
+        "incidents": [_incident(row) for row in report.incidents],
+        "loops": [convert(LoopWeekRow, vars(row)) for row in report.loops],
+        "overrides": [convert(OverriddenRow, vars(row)) for row in report.overrides],
+        "proposals": [convert(ProposedRow, vars(row)) for row in report.proposals],
+        "text": text(report),
     }
 
 
 def _promise(row: PromiseOutcome) -> PromiseRow:
-    return declared(PromiseRow, {**vars(row), "missed": row.missed})
+    return convert(PromiseRow, {**vars(row), "missed": row.missed})
 
 
 def _incident(row: Row) -> ReportedIncident:
@@ -55,4 +55,4 @@ def _incident(row: Row) -> ReportedIncident:
         "acknowledged_by": row.acknowledged_by,
         "outcome": row.outcome.words,
     }
-    return declared(ReportedIncident, incident)  # what is not fired is in no report
+    return convert(ReportedIncident, incident)  # what is not fired is in no report

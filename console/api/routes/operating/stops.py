@@ -10,7 +10,7 @@ from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime
-from console.api.routes.control import described_override
+from console.api.routes.control import build_override
 from console.api.schemas.control import OverrideEnd, OverrideRow
 from console.connections.control_server import control
 from workers.steering.expiry import Expiry
@@ -49,12 +49,12 @@ def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Status[
     made = stops.pause_queue(
         actor, queue, body.part, reason=body.reason, now=now, expiry=body.expiry(), control=control()
     )
-    return Status(201, described_override(made))
+    return Status(201, build_override(made))
 
 
 @router.post("/queues/{queue}/resume", response=OverrideEnd, summary="End a queue's pause now")
 def resume_queue(request: HttpRequest, queue: str, body: Part) -> OverrideEnd:
-    return _ended(request, Scope(queue=queue), body.part)
+    return _end_stop(request, Scope(queue=queue), body.part)
 
 
 @router.post("/workers/{host}/drain", response={201: OverrideRow}, summary="Drain a worker host for a time")
@@ -62,16 +62,16 @@ def drain_host(request: HttpRequest, host: str, body: Until) -> Status[OverrideR
     """It takes no new work, what runs is finished; as an override, which can be ended early or extended."""
     actor, now = actor_for(request, "host.drain"), timezone.now()
     made = stops.drain_host(actor, host, reason=body.reason, now=now, expiry=body.expiry(), control=control())
-    return Status(201, described_override(made))
+    return Status(201, build_override(made))
 
 
 @router.post("/workers/{host}/return", response=OverrideEnd, summary="Let a drained worker host work again")
 def return_host(request: HttpRequest, host: str) -> OverrideEnd:
-    return _ended(request, Scope(host=host), DRAINING)
+    return _end_stop(request, Scope(host=host), DRAINING)
 
 
-def _ended(request: HttpRequest, scope: Scope, name: str) -> OverrideEnd:
+def _end_stop(request: HttpRequest, scope: Scope, name: str) -> OverrideEnd:
     actor, now = actor_for(request, "override.end"), timezone.now()
-    found = stops.in_force(scope, name, now)
+    found = stops.find_active(scope, name, now)
     ended = loops.end_override(actor, found, now=now, control=control())
-    return {**described_override(found), "ended": ended}
+    return {**build_override(found), "ended": ended}

@@ -8,7 +8,7 @@ from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime
-from console.api.routes.control import described_override
+from console.api.routes.control import build_override
 from console.api.schemas.control import OverrideList, TuningList, TuningRow
 from console.input.row_id import Id
 from workers.models import Tuning
@@ -44,26 +44,26 @@ def list_tunings(request: HttpRequest) -> TuningList:
     """The newest first, 200 at most."""
     actor_for(request, "plant.view")
     rows = Tuning.objects.select_related("loop", "decided_by").order_by("-pk")[:MOST_ROWS]
-    return {"tunings": [_document(each) for each in rows]}
+    return {"tunings": [_document(row) for row in rows]}
 
 
 @router.post("/tunings/{tuning_id}/approve", response=OverrideList, summary="Put what was learned in force")
 def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> OverrideList:
     """Its values become overrides of its loop. Refused for another's hash, and where the loop has changed."""
-    actor, found = actor_for(request, "override.set"), _numbered(tuning_id)
+    actor, found = actor_for(request, "override.set"), _find_tuning(tuning_id)
     made = tunings.approve(
         actor, found, body.hash, reason=body.reason, now=timezone.now(), expiry=body.expiry()
     )
-    return {"overrides": [described_override(each) for each in made]}
+    return {"overrides": [build_override(override) for override in made]}
 
 
 @router.post("/tunings/{tuning_id}/reject", response=TuningRow, summary="Turn down what was learned")
 def reject_tuning(request: HttpRequest, tuning_id: Id, body: TuningRejection) -> TuningRow:
-    actor, found = actor_for(request, "override.set"), _numbered(tuning_id)
+    actor, found = actor_for(request, "override.set"), _find_tuning(tuning_id)
     return _document(tunings.reject(actor, found, body.reason, timezone.now()))
 
 
-def _numbered(tuning_id: int) -> Tuning:
+def _find_tuning(tuning_id: int) -> Tuning:
     found = Tuning.objects.select_related("loop", "decided_by").filter(pk=tuning_id).first()
     if found is None:
         raise Http404(f"tuning {tuning_id} is not known; GET /api/v1/tunings lists them.")

@@ -17,7 +17,7 @@ from console.audit import audit_log
 from console.connections.control_server import control
 from console.management.document import JsonCommand
 from console.upkeep.backup import archive, backup
-from console.upkeep.backup.rest import LONGEST_SECONDS, resting
+from console.upkeep.backup.rest import LONGEST_SECONDS, quiesce
 from queues.errors import BadInput, WeirError
 from queues.private_files import private_folder
 from workers.coordination.connections import connection
@@ -47,7 +47,7 @@ class Command(JsonCommand):
             private_folder(path.parent)
         archive.check_free(path)  # before the plant rests for it
         try:
-            with ended_in_order(), resting(server, settings.WEIR_DATA, by, options["longest"]) as rest:
+            with end_gracefully(), quiesce(server, settings.WEIR_DATA, by, options["longest"]) as rest:
                 made = backup.make(path, settings.WEIR_DATA, server, connection, rest)
         except BadInput:
             raise
@@ -60,7 +60,7 @@ class Command(JsonCommand):
 
 
 @contextmanager
-def ended_in_order() -> Iterator[None]:
+def end_gracefully() -> Iterator[None]:
     """Who asks the process to end within the block ends the block: pauses end, and half a file goes."""
 
     def end(number: int, _: object) -> None:

@@ -87,7 +87,7 @@ class Command(OneLineCommand):
             if known:
                 _check_no_other_rights(cursor, role)
         granted = _worker_grants() if for_workers else _application_grants()
-        return [*_made(role, known, variable), *_composed(role, database, [*_revocations(), *granted])]
+        return [*_create_role(role, known, variable), *_composed(role, database, [*_revocations(), *granted])]
 
 
 def _check_no_other_rights(cursor: Any, role: str) -> None:
@@ -110,7 +110,10 @@ def _check_no_other_rights(cursor: Any, role: str) -> None:
         " WHERE datdba = %(role)s::regrole AND datname = current_database()"
         " UNION SELECT nspname FROM pg_namespace WHERE nspowner = %(role)s::regrole AND nspname = 'public'"
         " ORDER BY 1",
-        {"role": role, "tables": _tables({each.label for each in apps.get_app_configs()})},
+        {
+            "role": role,
+            "tables": _tables({app_config.label for app_config in apps.get_app_configs()}),
+        },
     )
     if owned := [name for (name,) in cursor.fetchall()]:
         more = f" and {len(owned) - 1} more" if len(owned) > 1 else ""
@@ -137,7 +140,7 @@ def _tables(labels: Container[str]) -> list[str]:
     return [model._meta.db_table for model in models if model._meta.app_label in labels]
 
 
-def _made(role: str, known: bool, variable: str) -> list[sql.Composed]:
+def _create_role(role: str, known: bool, variable: str) -> list[sql.Composed]:
     name = sql.Identifier(role)
     made = [] if known else [sql.SQL("CREATE ROLE {} LOGIN").format(name)]
     plain = "ALTER ROLE {} NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"

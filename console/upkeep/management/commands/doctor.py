@@ -27,16 +27,16 @@ class Command(OneLineCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["bundle"]:
-            self.stdout.write(f"Made {bundled(options['bundle'])}; read it before you hand it on.")
+            self.stdout.write(f"Made {write_bundle(options['bundle'])}; read it before you hand it on.")
             return
-        found = report()
+        symptoms = report()
         plain = options["json"] or not sys.stdout.isatty()
-        self.stdout.write(json.dumps(found) if plain else in_words(found))
-        if not found["ok"]:
+        self.stdout.write(json.dumps(symptoms) if plain else format_report(symptoms))
+        if not symptoms["ok"]:
             sys.exit(1)
 
 
-def bundled(path: Path) -> Path:
+def write_bundle(path: Path) -> Path:
     try:
         bundle.make(path)
     except FileExistsError:
@@ -46,7 +46,7 @@ def bundled(path: Path) -> Path:
     return path
 
 
-def in_words(report: dict[str, Any]) -> str:
+def format_report(report: dict[str, Any]) -> str:
     """A line a symptom, for a terminal."""
     lines = [f"{row['severity']:7}  {row['text']} -> {row['remedy']}" for row in report["symptoms"]]
     return "\n".join(lines or [f"Nothing is wrong ({len(report['checks'])} checks)."])

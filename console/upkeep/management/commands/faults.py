@@ -32,8 +32,8 @@ class Command(JsonCommand):
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         seeds = _seeds(options["seeds"])
-        faults = checks.whole(1, MOST_FAULTS).of(options["faults"], "--faults")
-        rate = checks.whole(10, MOST_RATE).of(options["rate"], "--rate")
+        faults = checks.whole(1, MOST_FAULTS).validate(options["faults"], "--faults")
+        rate = checks.whole(10, MOST_RATE).validate(options["rate"], "--rate")
         if importlib.util.find_spec("bench") is None:
             raise BadInput("faults", "needs a checkout of Weir: what breaks plants is not installed with it.")
         only = [name.strip() for name in options["only"].split(",") if name.strip()]

@@ -45,7 +45,7 @@ class Command(JsonCommand):
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         urls = parse_nodes(variables.NODES.text())
         server = control()
-        with archive.reading(options["FILE"]) as found:
+        with archive.open_backup(options["FILE"]) as found:
             try:
                 backup.check(found, settings.WEIR_DATA, server, urls, connection)
             except BadInput:
@@ -71,7 +71,7 @@ def take_signing_key(backup: archive.Backup, data: Path) -> None:
     """What was signed with the backup's key is verified with it: with another one the process begins anew. A
     plant whose key is in the environment has it there.
     """
-    if variables.SECRET_KEY.is_set() or SIGNING_KEY not in backup.under("files"):
+    if variables.SECRET_KEY.is_set() or SIGNING_KEY not in backup.list_members("files"):
         return
     key, file = b"".join(backup.pieces(f"files/{SIGNING_KEY}")).decode(), data / SIGNING_KEY
     if file.exists() and file.read_text() == key:

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from console.api.request.calls import Calls, InProcess, Remote
-from console.management.commands.weir import acting
+from console.management.commands.weir import find_acting_user
 from console.management.one_line import OneLineCommand
 from queues import environment as variables
 from queues.errors import BadInput
@@ -47,5 +47,5 @@ def calls_of(options: dict[str, Any]) -> tuple[Calls, str]:
         if not token:
             raise BadInput(variables.TOKEN.name, "is missing; a console elsewhere takes a token.")
         return Remote(options["url"], token, TIMEOUT_SECONDS), options["url"]
-    actor = acting(options["user"])
+    actor = find_acting_user(options["user"])
     return InProcess(actor), f"this console, as {actor.name.removeprefix('manage.py:')}"

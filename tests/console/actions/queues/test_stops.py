@@ -45,7 +45,7 @@ def test_a_pause_from_the_page_is_in_force_noted_and_ended_from_there(plant, bro
     answer = fetch(browsers["operator"], "/queues/alert/pause", PAUSE)
     assert answer.status_code == 200, answer.content
     assert "Consumption of alert is paused until" in answer.json()["message"]
-    assert pausing.paused(control, ["alert"], "consumption")["alert"].by == "operator"
+    assert pausing.load_pauses(control, ["alert"], "consumption")["alert"].by == "operator"
     assert audited()[-1] == ("operator", "queue.pause", "queue alert")
     noted = AuditEntry.objects.last()
     assert (noted.reason, noted.before) == ("a disk is changed", {"consumption": "open"})
@@ -53,7 +53,7 @@ def test_a_pause_from_the_page_is_in_force_noted_and_ended_from_there(plant, bro
     page = browsers["viewer"].get("/queues/alert/").content.decode()
     assert "a disk is changed" in page and "Consumption paused" in " ".join(page.split())
     assert fetch(browsers["operator"], f"/overrides/{number}/end", {}).status_code == 200
-    assert not pausing.paused(control, ["alert"], "consumption")
+    assert not pausing.load_pauses(control, ["alert"], "consumption")
     assert audited()[-1] == ("operator", "override.end", "queue alert")
 
 
@@ -62,12 +62,14 @@ def test_the_api_pauses_extends_and_resumes(plant, browsers, secrets, control):
     made = ask(browsers["anonymous"], "queues/alert/pause", {**PAUSE, "part": "intake"}, secret)
     assert made.status_code == 201 and made.json()["name"] == "intake"
     number = made.json()["id"]
-    before = control.pttl(keys.PAUSE.of("alert", "intake"))
+    before = control.pttl(keys.PAUSE.build("alert", "intake"))
     longer = ask(browsers["anonymous"], f"overrides/{number}/extend", {"minutes": 30}, secret)
-    assert longer.status_code == 200 and control.pttl(keys.PAUSE.of("alert", "intake")) > before + 1_000_000
+    assert (
+        longer.status_code == 200 and control.pttl(keys.PAUSE.build("alert", "intake")) > before + 1_000_000
+    )
     ended = ask(browsers["anonymous"], "queues/alert/resume", {"part": "intake"}, secret)
     assert ended.status_code == 200 and ended.json()["ended"]
-    assert not control.exists(keys.PAUSE.of("alert", "intake"))
+    assert not control.exists(keys.PAUSE.build("alert", "intake"))
     again = ask(browsers["anonymous"], "queues/alert/resume", {"part": "intake"}, secret)
     assert again.status_code == 422 and "part" in again.json()["errors"]
 
@@ -106,7 +108,7 @@ def test_a_pause_that_says_too_little_names_the_field_and_changes_nothing(
 ):
     answer = fetch(browsers["operator"], "/queues/alert/pause", PAUSE | wrong)
     assert answer.status_code == 422 and list(answer.json()["errors"]) == [field]
-    assert not Override.objects.exists() and not pausing.paused(control, ["alert"], "consumption")
+    assert not Override.objects.exists() and not pausing.load_pauses(control, ["alert"], "consumption")
 
 
 LONG = {"part": "consumption", "reason": "its database is restored", "minutes": 480}
@@ -116,13 +118,13 @@ def test_a_pause_that_ends_sooner_than_the_one_in_force_is_refused_and_says_whos
     plant, browsers, secrets, control
 ):
     assert fetch(browsers["administrator"], "/queues/alert/pause", LONG).status_code == 200
-    left = control.pttl(keys.PAUSE.of("alert", "consumption"))
+    left = control.pttl(keys.PAUSE.build("alert", "consumption"))
     answer = fetch(browsers["operator"], "/queues/alert/pause", PAUSE)
     (said,) = answer.json()["errors"]["part"]
     assert answer.status_code == 422 and "by administrator (its database is restored)" in said
     assert ask(browsers["anonymous"], "queues/alert/pause", PAUSE, secrets["operator"]).status_code == 422
     assert Override.objects.count() == 1
-    assert left - 60_000 < control.pttl(keys.PAUSE.of("alert", "consumption")) <= left
+    assert left - 60_000 < control.pttl(keys.PAUSE.build("alert", "consumption")) <= left
 
 
 def test_a_drain_that_ends_sooner_than_the_one_in_force_is_refused(plant, browsers, control):
@@ -146,7 +148,7 @@ def test_undoing_a_longer_pause_leaves_the_queue_paused_until_the_end_of_the_fir
     made = fetch(browsers["operator"], "/queues/alert/pause", LONG).json()["overrides"]
     answer = fetch(browsers["operator"], f"/overrides/{made[0]}/undo", {})
     assert "Consumption is paused again, by administrator until" in answer.json()["message"]
-    assert 590_000 < control.pttl(keys.PAUSE.of("alert", "consumption")) <= 600_000
+    assert 590_000 < control.pttl(keys.PAUSE.build("alert", "consumption")) <= 600_000
     assert audited()[-1] == ("operator", "override.undo", "queue alert")
 
 
@@ -159,18 +161,18 @@ def test_who_is_limited_to_some_queues_pauses_no_other(plant, browsers, people, 
     QueueLimit.objects.create(user=people["operator"], queues=["process"])
     assert fetch(browsers["operator"], "/queues/alert/pause", PAUSE).status_code == 403
     assert fetch(browsers["operator"], "/queues/process/pause", PAUSE).status_code == 200
-    assert not pausing.paused(control, ["alert"], "consumption")
+    assert not pausing.load_pauses(control, ["alert"], "consumption")
 
 
 def test_a_host_is_drained_shown_and_taken_back(plant, browsers, secrets, control, stored_snapshot):
     answer = fetch(browsers["operator"], f"/workers/{HOST}/drain", {"reason": "a kernel", "minutes": "30"})
     assert answer.status_code == 200, answer.content
-    assert control.exists(keys.DRAIN.of(HOST))
+    assert control.exists(keys.DRAIN.build(HOST))
     assert audited()[-1] == ("operator", "host.drain", f"worker host {HOST}")
     page = " ".join(browsers["viewer"].get(f"/workers/{HOST}/").content.decode().split())
     assert "a kernel" in page and "Work draining" in page
     ended = ask(browsers["anonymous"], f"workers/{HOST}/return", {}, secrets["operator"])
-    assert ended.status_code == 200 and not control.exists(keys.DRAIN.of(HOST))
+    assert ended.status_code == 200 and not control.exists(keys.DRAIN.build(HOST))
 
 
 def test_the_only_host_that_runs_the_loops_is_not_drained(plant, browsers, control):

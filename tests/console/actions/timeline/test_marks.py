@@ -36,9 +36,9 @@ def test_the_marks_of_a_range_are_those_that_touch_it():
     deploy = marks.add(OPERATOR, title="before", kind="deploy", at=NOW - 2 * MINUTE, now=NOW)
     note = marks.add(OPERATOR, title="over it", at=NOW - 2 * MINUTE, until=NOW - MINUTE, now=NOW)
     last = marks.add(OPERATOR, title="in it", at=NOW - MINUTE, now=NOW)
-    assert list(marks.between(NOW - 90 * timedelta(seconds=1), NOW)) == [note, last]
-    assert list(marks.between(NOW - 3 * MINUTE, NOW - 2 * MINUTE)) == [deploy, note]
-    assert list(marks.between(NOW, NOW + MINUTE)) == []
+    assert list(marks.list_between(NOW - 90 * timedelta(seconds=1), NOW)) == [note, last]
+    assert list(marks.list_between(NOW - 3 * MINUTE, NOW - 2 * MINUTE)) == [deploy, note]
+    assert list(marks.list_between(NOW, NOW + MINUTE)) == []
 
 
 def test_a_new_mark_takes_the_place_of_those_that_are_over_for_400_days():
@@ -64,7 +64,7 @@ def test_a_removed_mark_is_shown_no_more_but_stays_in_the_audit():
     mark = marks.add(OPERATOR, title="wrong", now=NOW)
     for _ in range(2):
         marks.remove(OPERATOR, mark, reason="it was another node", now=NOW)
-    assert not marks.between(NOW - MINUTE, NOW + MINUTE).exists()
+    assert not marks.list_between(NOW - MINUTE, NOW + MINUTE).exists()
     (entry,) = AuditEntry.objects.filter(action="mark.remove")
     assert (entry.reason, entry.before["title"]) == ("it was another node", "wrong")
 
@@ -91,7 +91,7 @@ def test_a_reason_is_asked_for_to_remove():
     mark = marks.add(OPERATOR, title="wrong", now=NOW)
     with pytest.raises(BadInput, match="reason"):
         marks.remove(OPERATOR, mark, reason=" ", now=NOW)
-    assert marks.between(NOW, NOW).exists()
+    assert marks.list_between(NOW, NOW).exists()
 
 
 def test_a_deployment_tool_marks_through_the_api(secrets):

@@ -34,7 +34,7 @@ OPERATOR = Actor("ada", "operator")
 
 @pytest.fixture(autouse=True)
 def _no_picture_of_before():
-    shared_link._drawn.cache_clear()
+    shared_link._draw_picture.cache_clear()
 
 
 @pytest.fixture

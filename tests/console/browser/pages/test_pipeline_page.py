@@ -39,7 +39,7 @@ EVENT = {
 @pytest.fixture
 def at_work(control, observer):
     Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
-    StateStore(control, "performance").published(["none"], [json.dumps(EVENT).encode()])
+    StateStore(control, "performance").record_published(["none"], [json.dumps(EVENT).encode()])
     return observer
 
 

@@ -12,7 +12,7 @@ import pytest
 from django.template.loader import render_to_string
 from playwright.sync_api import Page, expect
 
-from console.timeline.bars import Bar, in_rows
+from console.timeline.bars import Bar, arrange_in_rows
 from queues import keys
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.waiting import until
@@ -214,7 +214,9 @@ def test_no_label_of_any_kind_stands_over_another(seed: int, chromium) -> None:
     random = Random(seed)
     kinds = ["alert", "override", "note", "deploy", "restart"]
     bars = sorted((bar(random, random.choice(kinds)) for _ in range(30)), key=lambda each: each.begin)
-    drawn = (render_to_string("records/parts/timeline_bar.html", {"bar": each}) for each in in_rows(bars))
+    drawn = (
+        render_to_string("records/parts/timeline_bar.html", {"bar": each}) for each in arrange_in_rows(bars)
+    )
     style = "\n".join((CSS / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
     page = chromium.new_page()
     page.set_content(f"<style>{style}</style><main>{LANE % ''.join(drawn)}</main>")

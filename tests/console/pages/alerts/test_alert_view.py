@@ -61,7 +61,7 @@ def _is_followed(path: str, labels: dict[str, str]) -> bool:
     value: Any = 7.0
     for key in reversed(keys):
         value = {key: value}
-    seen = view_named(view_of(Alert(labels=labels))).narrowed(value)
+    seen = view_named(view_of(Alert(labels=labels))).narrow(value)
     for key in keys:
         seen = seen.get(key, {})
     return bool(seen == 7.0)

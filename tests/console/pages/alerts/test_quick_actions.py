@@ -9,7 +9,7 @@ from console.accounts.access import NOBODY
 from console.display.subject_pages import page_of
 from console.incidents.changes import IncidentChange
 from console.models import AuditEntry
-from console.pages.alerts.incident_changes import shown_changes
+from console.pages.alerts.incident_changes import build_change_rows
 from queues import keys
 from queues.models import Queue
 from tests.console.pages.alerts.checks import REASON, audited, fetch, opened
@@ -80,7 +80,7 @@ def test_a_part_that_is_gone_is_linked_to_the_list_of_its_kind(db):
         delay_seconds=1.0,
         weight=1.0,
     )
-    (shown,) = shown_changes([change], NOBODY)
+    (shown,) = build_change_rows([change], NOBODY)
     assert shown.url == "/workers/"
 
 

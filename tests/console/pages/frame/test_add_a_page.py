@@ -14,7 +14,7 @@ import console.pages.plant
 from console import urls
 from console.accounts.access import ACTIONS
 from console.pages.frame import declared_page
-from console.pages.frame.declared_page import DeclaredPage, declared_pages
+from console.pages.frame.declared_page import DeclaredPage, load_pages
 from tests.console.accounts.doors import EVERYBODY, knock, of_declared_pages
 from tests.house import test_pages
 
@@ -41,10 +41,10 @@ def written(tmp_path, monkeypatch, settings):
     [engine] = settings.TEMPLATES
     settings.TEMPLATES = [{**engine, "DIRS": [*engine["DIRS"], tmp_path / "templates"]}]
     importlib.invalidate_caches()
-    declared_pages.cache_clear()
+    load_pages.cache_clear()
     settings.ROOT_URLCONF = addresses_anew(len(shipped), monkeypatch)
     yield tmp_path
-    declared_pages.cache_clear()
+    load_pages.cache_clear()
     sys.modules.pop("console.pages.plant.producers", None)
 
 
@@ -102,9 +102,9 @@ def test_a_page_whose_view_asks_for_no_role_is_refused_at_the_start(written, mon
     module = sys.modules["console.pages.plant.producers"]
     open_to_all = DeclaredPage("open", "open/", lambda request: None, "Open", "watch")
     monkeypatch.setattr(module, "PAGE", open_to_all)
-    declared_pages.cache_clear()
+    load_pages.cache_clear()
     with pytest.raises(ValueError, match="the view of the page open lacks @requires"):
-        declared_pages()
+        load_pages()
 
 
 def examples_in(path):

@@ -10,7 +10,7 @@ import yaml
 
 from console.pages.health.exposition import exposition
 from console.pages.health.record_figures import RecordFigures, record_families, refusals
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
 from workers.documents.consumer_groups import ConsumerGroup
@@ -212,6 +212,6 @@ def test_the_lag_of_a_cluster_that_is_away_is_no_figure_of_now():
     group = ConsumerGroup(lag_events=4_000, lag_seconds=40.0)
     for state, is_given in (("seen", True), ("stale", False)):
         row = PlantStatus(kind="kafka", state=state, groups={"billing": group})
-        snapshot = changed(NOTHING_SEEN, plants={"events": row})
+        snapshot = replace_fields(NOTHING_SEEN, plants={"events": row})
         assert (b"weir_consumer_group_lag_seconds{" in exposition(snapshot)) is is_given
         assert ("plants.events.groups.billing.lag_seconds" in metrics.row(snapshot)) is is_given

@@ -54,6 +54,6 @@ def test_the_snapshot_shows_no_value_that_does_not_count(loop):
 
 
 def test_they_count_again_once_the_one_that_contradicts_has_ended(browsers, loop, stored_snapshot):
-    overrides.in_force(timezone.now()).filter(name="maximum_rate").update(ended_at=timezone.now())
+    overrides.list_active(timezone.now()).filter(name="maximum_rate").update(ended_at=timezone.now())
     found = browsers["operator"].get(f"/api/v1/loops/{loop.pk}").json()
     assert found["conflict"] == "" and found["guard"]["maximum"] == 3

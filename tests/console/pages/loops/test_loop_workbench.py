@@ -45,8 +45,8 @@ def loop_of(law: str, **target: str) -> Loop:
 )
 def test_values_stand_in_the_units_that_people_think_in(unit, value, shown):
     found = human_unit(unit)
-    assert (found.of(value), found.name) == pytest.approx(shown)
-    assert found.back(found.of(value)) == pytest.approx(value)
+    assert (found.convert(value), found.name) == pytest.approx(shown)
+    assert found.back(found.convert(value)) == pytest.approx(value)
 
 
 def test_the_main_parameters_are_shown_and_the_others_are_folded_with_the_guard(operator):
@@ -108,7 +108,7 @@ def test_a_form_that_was_opened_before_a_colleagues_override_leaves_it_in_force(
     overridden(loop, people, upper_limit=2_000, **{"guard.maximum": 7})
     posted = {**form, "would-events_per_worker": "50", "reason": "a test"}
     assert operator.post(address, posted).status_code == 302
-    held = {each.name: each.value for each in overrides.in_force(timezone.now())}
+    held = {each.name: each.value for each in overrides.list_active(timezone.now())}
     assert held == {"upper_limit": 2_000, "guard.maximum": 7, "events_per_worker": 50}
 
 
@@ -170,7 +170,7 @@ def test_a_value_in_a_field_reads_back_as_the_same(value, text):
 
 
 def test_a_share_in_percent_has_no_digits_of_its_turning():
-    assert typed(human_unit("share of capacity").of(0.07)) == "7"
+    assert typed(human_unit("share of capacity").convert(0.07)) == "7"
 
 
 TARGET = {"application": "performance", "operator": "hosts", "host": "h", "queue": "alert", "node": "n1"}

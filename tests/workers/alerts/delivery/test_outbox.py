@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, rule, the_alert
-from workers.alerts.conditions.evidence import Failing, failing_receivers
+from workers.alerts.conditions.evidence import Failing, list_failing_receivers
 from workers.alerts.delivery import outbox, receivers, schedule
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.models import Delivery, Message, OnCallFeed, Receiver
@@ -26,7 +26,7 @@ def heard(looks: Looks) -> list[str]:
     """The kinds of the messages that go out now, and arrive."""
     messages = outbox.bundle(looks.at)
     for message in messages:
-        outbox.sent(message, looks.at)
+        outbox.mark_delivered(message, looks.at)
     return [message.content["kind"] for message in messages]
 
 
@@ -105,11 +105,11 @@ def test_an_end_that_waits_is_not_sent_once_the_alert_fires_again(looks):
     looks.snapshot = lost()
     looks.pass_seconds(8)
     (first,) = outbox.bundle(looks.at)
-    outbox.failed(first, "no route", looks.at)
+    outbox.mark_failed(first, "no route", looks.at)
     assert ends(looks, 8) == [], "its beginning is on its way still"
     assert fires(looks) == ["firing"]
     first.refresh_from_db()
-    outbox.sent(first, looks.at)
+    outbox.mark_delivered(first, looks.at)
     assert heard(looks) == [] and the_alert().state == "firing"
     assert ends(looks, 8) == ["resolved"]
 
@@ -119,7 +119,7 @@ def put_off(looks: Looks, tries: int = 1) -> Message:
     looks.snapshot = plant()
     looks.pass_seconds(8)
     (end,) = outbox.bundle(looks.at)
-    outbox.failed(end, "no route", looks.at)
+    outbox.mark_failed(end, "no route", looks.at)
     Message.objects.filter(pk=end.pk).update(due_at=looks.at + timedelta(minutes=4), tries=tries)
     return end
 
@@ -134,7 +134,7 @@ def test_an_end_that_is_tried_again_is_not_sent_after_a_new_beginning(looks, tri
     end.refresh_from_db()
     assert (end.state, end.error) == ("failed", error)
     since = looks.at - timedelta(days=1)
-    assert [each.given_up for each in failing_receivers(since)] == ([] if tries == 1 else [1])
+    assert [each.given_up for each in list_failing_receivers(since)] == ([] if tries == 1 else [1])
     assert ends(looks, 8) == ["resolved"]
 
 
@@ -182,17 +182,17 @@ def test_a_receiver_that_is_switched_off_gets_nothing_old_and_calls_for_nobody(l
     (first,) = outbox.bundle(looks.at)
     for _ in range(3):
         first.refresh_from_db()
-        outbox.failed(first, "no route", looks.at)
+        outbox.mark_failed(first, "no route", looks.at)
     desk = Receiver.objects.get(name="desk")
     switch(desk, on=False)
-    assert failing_receivers(looks.at - timedelta(hours=2)) == []
+    assert list_failing_receivers(looks.at - timedelta(hours=2)) == []
     looks.snapshot = plant()
     looks.pass_seconds(20)
     switch(desk, on=True)
     assert outbox.bundle(looks.at) == [] and outbox.due(looks.at + timedelta(days=3)) == []
     first.refresh_from_db()
     assert (first.state, first.error) == ("failed", Message.SWITCHED_OFF)
-    assert failing_receivers(looks.at - timedelta(hours=2)) == []
+    assert list_failing_receivers(looks.at - timedelta(hours=2)) == []
 
 
 def test_what_is_owed_to_a_receiver_that_is_switched_off_meanwhile_is_dropped(looks):
@@ -211,7 +211,7 @@ def tried(looks, times):
     for _ in range(times):
         looks.now += 1_000
         (due,) = outbox.due(looks.at)
-        outbox.failed(due, "no route", looks.at)
+        outbox.mark_failed(due, "no route", looks.at)
     message.refresh_from_db()
     return message
 
@@ -240,12 +240,12 @@ def test_what_goes_on_is_sent_until_it_arrives_however_long_nobody_could_be_reac
     assert (message.state, message.tries) == ("waiting", 3 * outbox.MOST_TRIES)
     looks.now += 1_000
     (due,) = outbox.due(looks.at)
-    outbox.sent(due, looks.at)
+    outbox.mark_delivered(due, looks.at)
     assert kinds(the_alert()).count("told") == 1
 
 
 def given_up(looks: Looks, receiver: Receiver, error: str = "answered 404") -> None:
-    outbox.failed(outbox.test_message(receiver, "chief", looks.at), error, looks.at, for_good=True)
+    outbox.mark_failed(outbox.test_message(receiver, "chief", looks.at), error, looks.at, for_good=True)
 
 
 def test_messages_to_a_receiver_fail_no_more_once_one_arrives(looks):
@@ -255,13 +255,13 @@ def test_messages_to_a_receiver_fail_no_more_once_one_arrives(looks):
     since = looks.at - timedelta(hours=1)
     given_up(looks, desk)
     looks.now += 60
-    outbox.sent(outbox.test_message(other, "chief", looks.at), looks.at)
-    assert [each.receiver for each in failing_receivers(since)] == ["desk"]
-    outbox.sent(outbox.test_message(desk, "chief", looks.at), looks.at)
-    assert failing_receivers(since) == []
+    outbox.mark_delivered(outbox.test_message(other, "chief", looks.at), looks.at)
+    assert [each.receiver for each in list_failing_receivers(since)] == ["desk"]
+    outbox.mark_delivered(outbox.test_message(desk, "chief", looks.at), looks.at)
+    assert list_failing_receivers(since) == []
     looks.now += 60
     given_up(looks, desk, "answered 410")
-    assert failing_receivers(since) == [Failing("desk", 0, 1, "answered 410")]
+    assert list_failing_receivers(since) == [Failing("desk", 0, 1, "answered 410")]
 
 
 def test_of_thousands_that_wait_only_what_can_be_sent_now_is_read(looks):
@@ -272,10 +272,10 @@ def test_of_thousands_that_wait_only_what_can_be_sent_now_is_read(looks):
     third = outbox.test_message(other, "chief", looks.at)
     assert outbox.due(looks.at) == [first, third]
     assert outbox.due(looks.at, {desk.pk}) == [third]
-    outbox.failed(first, "no route", looks.at)
+    outbox.mark_failed(first, "no route", looks.at)
     assert outbox.due(looks.at) == [second, third], "the next goes out while one waits for its next try"
     with CaptureQueriesContext(connection) as asked:
-        assert [each.receiver for each in failing_receivers(looks.at)] == ["desk"]
+        assert [each.receiver for each in list_failing_receivers(looks.at)] == ["desk"]
     assert not any("content" in each["sql"] for each in asked.captured_queries)
 
 
@@ -288,6 +288,6 @@ def test_what_is_given_up_after_hours_is_said_from_then_on(looks):
     looks.snapshot = plant()
     looks.look()
     assert tried(looks, 1).state == "failed"
-    (found,) = failing_receivers(looks.at - timedelta(hours=2))
+    (found,) = list_failing_receivers(looks.at - timedelta(hours=2))
     assert (found.receiver, found.given_up, found.error) == ("desk", 1, "no route")
-    assert failing_receivers(looks.at + timedelta(minutes=1)) == []
+    assert list_failing_receivers(looks.at + timedelta(minutes=1)) == []

@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from queues.stored_document import typed
+from queues.stored_document import convert
 from tests.workers.loops import ensured
 from workers.control.engine import tick_due
 from workers.documents.plants import PlantStatus
@@ -94,7 +94,7 @@ class PooledApp(Elastic):
         row = {"kind": "celery", "state": "seen", "age_seconds": 0.5, "completions": completions}
         row |= {"topology": self.topology().to_document(), **self.row}
         loops = control_record(self.now).loops
-        plants = {PLANT: typed(PlantStatus, row, "plant")}
+        plants = {PLANT: convert(PlantStatus, row, "plant")}
         return Snapshot(at=self.now.timestamp(), plant="main", plants=plants, loops=loops)
 
     def publish(self) -> None:

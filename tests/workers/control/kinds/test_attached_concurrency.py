@@ -166,7 +166,7 @@ def test_who_would_let_a_second_loop_act_on_the_same_tasks_is_refused_both_ways(
         assert refused.value.field == "value" and ONE in str(refused.value)
     for harmless in ("advise", "hold"):
         overrides.set_override(loop=second, name="mode", value=harmless, **said)
-    assert overrides.in_force(app.now).filter(loop=owner, name="mode").get().value == mode
+    assert overrides.list_active(app.now).filter(loop=owner, name="mode").get().value == mode
 
 
 def test_an_owner_that_is_held_for_a_time_still_owns(app, user):

@@ -9,8 +9,8 @@ from queues.errors import BadInput
 from tests.workers.control.kinds.pooled_app import ONE, PLANT, PooledApp
 from workers.control import tuning
 from workers.control.costs import replay_of
-from workers.control.desired import desired
-from workers.control.kinds.worker_rate import at_rest, readings, sensor
+from workers.control.desired import compute_desired
+from workers.control.kinds.worker_rate import is_at_rest, readings, sensor
 from workers.control.ledger import ledger
 from workers.control.parts.attached_pools import name_of
 from workers.models import Loop
@@ -79,7 +79,7 @@ def test_in_advise_it_says_how_many_there_should_be_and_orders_nothing(app):
     entries = ticks(app, 4, 9.0)
     assert entries[-1].reason.startswith("Would set 9 workers (+7) (advice only)")
     assert app.ordered == [] and app.tasks[ONE] == 2
-    found = desired(entries[-1].loop, app.now)
+    found = compute_desired(entries[-1].loop, app.now)
     assert found.values == {"start": 9.0}
 
 
@@ -87,7 +87,7 @@ def test_on_auto_the_pool_follows_what_comes_and_what_waits(app):
     auto(app)
     entries = ticks(app, 5, 9.0)
     assert app.tasks[ONE] == 9 and app.orders() == {ONE: 9}
-    assert entries[-1].action is None and desired(entries[-1].loop, app.now).values == {"start": 9.0}
+    assert entries[-1].action is None and compute_desired(entries[-1].loop, app.now).values == {"start": 9.0}
     entries += ticks(app, 1, 9.0, waits_seconds=4.0)
     assert app.tasks[ONE] >= 14
     entries += ticks(app, 8, 1.0)
@@ -165,13 +165,13 @@ def test_a_pool_of_which_nothing_is_measured_has_nothing_to_decide_on(app):
 
 def test_a_pool_without_work_is_at_rest_once_it_is_as_small_as_it_gets(app):
     load(app, 0.0)
-    assert not at_rest(TARGET, app.snapshot())
+    assert not is_at_rest(TARGET, app.snapshot())
     app.tasks[ONE] = 1
     load(app, 0.0)
-    assert at_rest(TARGET, app.snapshot())
+    assert is_at_rest(TARGET, app.snapshot())
     assert readings(TARGET, app.snapshot()) == {"queue_length": 0.0, "tasks": 1, "node_state": None}
     load(app, 0.5)
-    assert not at_rest(TARGET, app.snapshot())
+    assert not is_at_rest(TARGET, app.snapshot())
 
 
 def test_a_person_sets_the_workers_by_hand(app, user):

@@ -56,7 +56,7 @@ class Plant:
         return entry
 
     def controls(self) -> Controls:
-        return Controls.read(self.control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls())
+        return Controls.read(self.control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls())
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_shares_are_held_while_a_difference_says_nothing(plant, change, why):
     entry = plant.tick("balance")
     assert entry.action is None
     assert why in entry.reason
-    assert plant.control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
+    assert plant.control.get(keys.PIPELINE_CONTROLS.build("performance")) is None
 
 
 def test_a_plant_whose_least_load_is_set_lower_ignores_chance_and_silent_replicas_there_too(plant):
@@ -401,13 +401,13 @@ def test_admission_is_held_while_the_pipeline_is_silent(plant):
     plant.snapshot["pipeline"]["age_seconds"] = 6.0
     entry = plant.tick("flow")
     assert entry.action is None
-    assert plant.control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
+    assert plant.control.get(keys.PIPELINE_CONTROLS.build("performance")) is None
 
 
 def test_the_guard_of_the_controls_refuses_what_no_application_takes(plant):
     Loop.objects.filter(law="flow").update(target={"application": "performance"}, guard={"maximum": 1e9})
     plant.tick("flow")
-    assert json.loads(plant.control.get(keys.PIPELINE_CONTROLS.of("performance")))["revision"] == 1
+    assert json.loads(plant.control.get(keys.PIPELINE_CONTROLS.build("performance")))["revision"] == 1
 
 
 class Paced:
@@ -446,7 +446,7 @@ class Paced:
     def step(self, capacity: float) -> None:
         self.now += self.STEP_SECONDS
         self.admitted += self.dispatcher.step()
-        for each in Dispatches(self.control, "performance").after("iap1", self.tick):
+        for each in Dispatches(self.control, "performance").list_after("iap1", self.tick):
             if each.at_seconds > NOW.timestamp() + self.now - self.ON_THE_WAY_SECONDS:
                 break
             self.tick = each.tick
@@ -460,7 +460,7 @@ class Paced:
     taken = "0-0"
 
     def _match(self, capacity: float) -> None:
-        for each in self.results.after(self.taken):
+        for each in self.results.read_after(self.taken):
             self.waiting.append((each, sum(blob.rows for blob in each.blobs)))
             self.taken = each.entry_id
         # What there is no work for is not saved up.
@@ -503,7 +503,7 @@ def test_at_half_more_than_capacity_the_room_is_kept_over_a_hog_and_nothing_is_l
         assert sum(kept) == len(kept)
         assert min(paced.free) >= 0, "the bound is never passed"
         assert paced.worked < published, "what is not admitted waits"
-        control.delete(keys.PIPELINE_CONTROLS.of("performance"))
+        control.delete(keys.PIPELINE_CONTROLS.build("performance"))
         while paced.worked < published:
             before = paced.worked
             for _ in range(30):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from queues import keys
-from queues.stored_document import encoded, plain
+from queues.stored_document import encode_document, plain
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.workers.control import overload
@@ -104,7 +104,7 @@ class Virtual:
 
     def batch(self) -> None:
         """What has come is worked, by the table that is steered now; then that much time has passed."""
-        steered = self.control.get(keys.PIPELINE_CONTROLS.of(APPLICATION))
+        steered = self.control.get(keys.PIPELINE_CONTROLS.build(APPLICATION))
         self.tier.controls = Controls.read(steered, self.application.controls)
         end = min(self.arrived(self.now), self.taken + BATCH_EVENTS)
         fresh, self.taken = self.events[self.taken : end], end
@@ -152,7 +152,7 @@ class Virtual:
         self.snapshot["pipeline"] |= {"applications": {APPLICATION: row}, "age_seconds": 0.1}
         now = NOW + timedelta(seconds=number)
         self.snapshot["at"] = now.timestamp()
-        self.control.set(keys.SNAPSHOT, encoded(self.snapshot))
+        self.control.set(keys.SNAPSHOT, encode_document(self.snapshot))
         self.shares.append(row["shed_share"])
         for law, every in (("ladder", 5), ("shedding", 2)):
             if number % every == 0:

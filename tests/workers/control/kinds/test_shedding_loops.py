@@ -7,7 +7,7 @@ import pytest
 
 from controllers import catalog
 from queues import keys
-from queues.stored_document import changed, encoded
+from queues.stored_document import encode_document, replace_fields
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
@@ -23,7 +23,7 @@ from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.published import PublishedPlant
-from workers.snapshot.action_summary import with_action_summary
+from workers.snapshot.action_summary import add_action_summary
 from workers.snapshot.control_record import control_record
 from workers.steering import overrides
 
@@ -61,7 +61,7 @@ class Plant:
     def tick(self, law: str, seconds: float = 10.0) -> LedgerEntry:
         self.now += timedelta(seconds=seconds)
         self.snapshot["at"] = self.now.timestamp()
-        self.control.set(keys.SNAPSHOT, encoded(self.snapshot))
+        self.control.set(keys.SNAPSHOT, encode_document(self.snapshot))
         published = PublishedPlant(self.control, self.now.timestamp)
         entries = tick_due(published, self.now, self.control, laws=(law,))
         self.snapshot["loops"] = control_record(self.now).loops
@@ -74,7 +74,7 @@ class Plant:
 
     def shed(self) -> dict:
         return dict(
-            Controls.read(self.control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls()).shed
+            Controls.read(self.control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls()).shed
         )
 
 
@@ -144,7 +144,7 @@ def test_a_guard_that_holds_the_ladder_below_its_last_level_lets_nothing_be_shed
     entry = plant.tick("ladder")
     assert (entry.terms["rung"], entry.limited_by) == (4, limit)
     assert plant.tick("shedding").action is None and plant.shed() == {}
-    said = with_action_summary(snapshot_of(plant.snapshot)).doing
+    said = add_action_summary(snapshot_of(plant.snapshot)).doing
     assert "has enabled throttling" in said and "shedding" not in said
     Loop.objects.filter(law="ladder").update(guard={})
     assert plant.tick("ladder").action["rung"] == 5, "and it is due at once when the guard ends"
@@ -156,10 +156,10 @@ def test_while_another_level_cools_down_producers_go_on_waiting(control, plant):
     plant.load(2.0)
     assert plant.tick("ladder").action["rung"] == 4
     over_http(plant, 0.0)  # nobody can be asked to wait any more, so shedding is due
-    control.delete(keys.THROTTLE.of("telemetry"))
+    control.delete(keys.THROTTLE.build("telemetry"))
     entry = plant.tick("ladder")
     assert entry.limited_by == "guard cool-down" and "Proposed by the law: Enable shedding" in entry.reason
-    assert control.exists(keys.THROTTLE.of("telemetry"))
+    assert control.exists(keys.THROTTLE.build("telemetry"))
 
 
 def test_a_person_who_sets_the_last_level_by_hand_keeps_shedding_and_the_guard_limits_the_hand(
@@ -173,7 +173,7 @@ def test_a_person_who_sets_the_last_level_by_hand_keeps_shedding_and_the_guard_l
     assert plant.tick("ladder").action == {"rung": 5}
     entry = plant.tick("shedding")
     assert "no longer enables" not in entry.reason and entry.observation["permitted"]
-    assert "has enabled shedding" in with_action_summary(snapshot_of(plant.snapshot)).doing
+    assert "has enabled shedding" in add_action_summary(snapshot_of(plant.snapshot)).doing
     Loop.objects.filter(pk=loop.pk).update(guard={"maximum": 4})
     assert plant.tick("ladder").terms["rung"] == 4
     assert plant.tick("shedding").action["shed"] == {}
@@ -228,7 +228,7 @@ def test_a_ladder_that_only_advises_engages_nothing(plant):
     plant.load(2.0)
     assert plant.tick("ladder").action["rung"] == 5
     assert plant.tick("shedding").action is None
-    assert "ladder" not in with_action_summary(snapshot_of(plant.snapshot)).doing
+    assert "ladder" not in add_action_summary(snapshot_of(plant.snapshot)).doing
 
 
 def over_http(plant, per_second):
@@ -248,7 +248,7 @@ def test_a_ladder_that_a_person_trusts_after_an_hour_of_advice_begins_with_the_c
     advised = [plant.tick("ladder") for _ in range(6)]
     assert [entry.terms["rung"] for entry in advised] == [3, 3, 4, 4, 4, 4], "not shed: it isn't exhausted"
     ladders_in(Loop.Mode.AUTO)
-    plant.snapshot["loops"]["ladder/telemetry"] = changed(
+    plant.snapshot["loops"]["ladder/telemetry"] = replace_fields(
         plant.snapshot["loops"]["ladder/telemetry"], mode="auto"
     )
     assert plant.tick("shedding", 2).action is None, "what was advised is not in force"
@@ -297,11 +297,11 @@ def test_who_publishes_over_http_is_asked_to_wait_for_the_share_that_is_too_much
     plant.snapshot["producers"]["api"] = {"in_per_second": 60.0, "queues": {"telemetry": 60.0}}
     plant.load(2.0)
     assert plant.tick("ladder").action["rung"] == 4
-    left_ms = control.pttl(keys.THROTTLE.of("telemetry"))
+    left_ms = control.pttl(keys.THROTTLE.build("telemetry"))
     assert 2_000 < left_ms < 2_800  # half of 5 s
     assert (
         "The remedy ladder of telemetry has enabled throttling"
-        in with_action_summary(snapshot_of(plant.snapshot)).doing
+        in add_action_summary(snapshot_of(plant.snapshot)).doing
     )
     # Half of the time nothing is let in: what comes is half of what is offered.
     plant.load(1.0)
@@ -310,7 +310,7 @@ def test_who_publishes_over_http_is_asked_to_wait_for_the_share_that_is_too_much
     plant.load(0.2)
     for _ in range(3):
         plant.tick("ladder")
-    assert not control.exists(keys.THROTTLE.of("telemetry"))
+    assert not control.exists(keys.THROTTLE.build("telemetry"))
 
 
 def test_throttling_goes_on_as_long_as_more_is_offered_than_can_be_handled_and_nothing_is_shed(plant):
@@ -357,7 +357,7 @@ def test_a_level_whose_loops_still_act_is_not_passed(plant):
         seen = snapshot_of(
             {"totals": totals, "loops": {"concurrency/jobs@here": {**pool, "verdict": verdict}}}
         )
-        assert ladder.saturated("alert", QueueStatus(kind="jobs"), seen)["workers"] is spent
+        assert ladder.find_exhausted_levels("alert", QueueStatus(kind="jobs"), seen)["workers"] is spent
 
 
 def test_stale_measurements_hold_the_table(plant):
@@ -373,8 +373,8 @@ def test_stale_measurements_hold_the_table(plant):
 
 def dropped_at(plant, seconds_later):
     """What a dispatch would drop by then."""
-    stored = Controls.read(plant.control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls())
-    return stored.at(plant.now.timestamp() + seconds_later).shed
+    stored = Controls.read(plant.control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls())
+    return stored.freeze(plant.now.timestamp() + seconds_later).shed
 
 
 def shedding_now(plant):
@@ -495,8 +495,8 @@ def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_control_k
     assert found.correction("SEQ(high; B)") == 1.0
     again = PatternYield("p", found.counters())
     spared = ControlKeys(types={"A": 2.0, "B": 0.4}, out_per_second=0.2)
-    left = changed(row, types={"A": 2.0, "B": 0.4}, seconds=0.02, shed_per_second={"A": 98.0})
-    again.add(changed(left, out_per_second=0.2, spared=spared), 10.0)
+    left = replace_fields(row, types={"A": 2.0, "B": 0.4}, seconds=0.02, shed_per_second={"A": 98.0})
+    again.add(replace_fields(left, out_per_second=0.2, spared=spared), 10.0)
     assert again.seconds == pytest.approx(0.002, rel=0.05), "little is left, and says little"
     assert again.takes(row.types) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.02)
 

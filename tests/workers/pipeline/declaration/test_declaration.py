@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from workers.pipeline.declaration.declaration import application_of, application_of_text, read_application
-from workers.pipeline.rules.reference import by_prefix, read_reference
+from workers.pipeline.rules.reference import group_by_prefix, read_reference
 from workers.pipeline.runtime.application import SHIPPED, Settings
 
 GOOD = {
@@ -187,7 +187,7 @@ NETWORKS = st.lists(
 @given(NETWORKS, st.integers(0, 255))
 def test_an_address_finds_the_row_of_its_longest_prefix_first(networks, host):
     address = 0x0A000000 + host
-    rows = by_prefix({network: (str(network),) for network in networks})
+    rows = group_by_prefix({network: (str(network),) for network in networks})
     found = [
         of_length[bits][0] for n, of_length in rows.items() if (bits := address >> (32 - n)) in of_length
     ]
@@ -199,4 +199,4 @@ def test_an_address_finds_the_row_of_its_longest_prefix_first(networks, host):
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
 def test_a_setting_that_is_no_time_is_refused_by_its_name(text):
     with pytest.raises(BadInput, match="WEIR_PIPELINE_TRIGGER_SECONDS"):
-        Settings.of({"WEIR_PIPELINE_TRIGGER_SECONDS": text})
+        Settings.load({"WEIR_PIPELINE_TRIGGER_SECONDS": text})

@@ -65,4 +65,4 @@ def test_a_batch_assignment_is_the_same_when_it_has_travelled():
 
 def test_outside_of_a_job_there_is_no_batch_assignment():
     with pytest.raises(RuntimeError, match="no batch assignment is attached"):
-        BatchAssignment.of_this_job()
+        BatchAssignment.get_current()

@@ -216,5 +216,5 @@ def test_a_replica_without_a_share_gets_nothing():
 )
 def test_wrong_controls_are_refused_and_the_field_is_named(document, field):
     with pytest.raises(BadInput) as refused:
-        Controls().changed(document)
+        Controls().apply_changes(document)
     assert refused.value.field == field

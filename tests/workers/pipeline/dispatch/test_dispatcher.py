@@ -11,7 +11,7 @@ from queues.events.block import BlockIds, cut, from_events
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.dispatch.dispatcher import Dispatcher, gathering_seconds
+from workers.pipeline.dispatch.dispatcher import Dispatcher, compute_gathering_seconds
 from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
 from workers.pipeline.dispatch.reserve import Reserve
 from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
@@ -49,20 +49,20 @@ def publish(control_server):
 
 
 def steer(control, **controls) -> None:
-    control.set(keys.PIPELINE_CONTROLS.of("app"), json.dumps(controls))
+    control.set(keys.PIPELINE_CONTROLS.build("app"), json.dumps(controls))
 
 
 def given(control) -> dict[str, int]:
     """Replica → events that were dispatched to it."""
     dispatches = Dispatches(control, "app")
-    return {name: sum(each.events for each in dispatches.after(name, 0)) for name in REPLICAS}
+    return {name: sum(each.events for each in dispatches.list_after(name, 0)) for name in REPLICAS}
 
 
 def work(control, size_bytes: int = 0) -> None:
     """What the replicas do: each publishes the results of all it was given."""
     dispatches, results = Dispatches(control, "app"), ResultQueue(control, "app")
     for name in REPLICAS:
-        if assigned := dispatches.after(name, results.room().published.get(name, 0)):
+        if assigned := dispatches.list_after(name, results.room().published.get(name, 0)):
             blobs = (Blob("b", "source", -1, 0, 0, 1, size_bytes),)
             result = Result(name, assigned[-1].tick, assigned[0].watermark_us, blobs)
             attempt = results.begin(name, result.tick)
@@ -193,7 +193,7 @@ def test_a_second_dispatcher_is_refused_and_changes_nothing(
 
 
 def test_wrong_controls_change_nothing(dispatcher, publish, control):
-    control.set(keys.PIPELINE_CONTROLS.of("app"), json.dumps({"admit_events_per_batch": "many"}))
+    control.set(keys.PIPELINE_CONTROLS.build("app"), json.dumps({"admit_events_per_batch": "many"}))
     publish(1_000)
     assert dispatcher.step() == 1_000
 
@@ -203,7 +203,7 @@ def test_a_few_events_are_gathered_and_many_are_not(dispatcher, publish, times):
     assert dispatcher.step() == 100, "after a silence nothing is waited for"
     publish(100)
     assert dispatcher.step() == 0
-    times.now += gathering_seconds(1.0)
+    times.now += compute_gathering_seconds(1.0)
     assert dispatcher.step() == 100
     publish(5_000)
     assert dispatcher.step() == 5_000
@@ -222,7 +222,7 @@ def test_it_checks_often_while_much_comes_and_seldom_else(dispatcher, publish, t
 
 
 def test_a_few_events_wait_little_of_what_they_wait_for_late_ones():
-    assert [gathering_seconds(lateness) for lateness in (0.0, 2.5, 5.0, 60.0)] == [0.5, 1.0, 2.0, 2.0]
+    assert [compute_gathering_seconds(lateness) for lateness in (0.0, 2.5, 5.0, 60.0)] == [0.5, 1.0, 2.0, 2.0]
 
 
 def test_after_a_restart_the_cursor_goes_on(dispatcher, publish, control_server, control, times):
@@ -375,7 +375,7 @@ def test_a_rate_that_keeps_event_time_from_going_on_is_passed_until_something_le
         work(control, size_bytes=1_000)
     assert given == [512, 1_024, 2_048, 4_096, 8_192]
     results = ResultQueue(control, "app")
-    results.release(results.after("0-0")[0])
+    results.release(results.read_after("0-0")[0])
     assert dispatcher.step() == 0
     times.now += 2.0
     assert dispatcher.step() == 512, "it begins anew"
@@ -429,14 +429,14 @@ def test_what_a_replica_of_a_version_before_was_given_stays_until_it_is_worked(
     assert dispatcher.step() == 20_000
     given_to_second = given(control)["iap2"]
     results, dispatches = ResultQueue(control, "app"), Dispatches(control, "app")
-    assigned = dispatches.after("iap1", 0)
+    assigned = dispatches.list_after("iap1", 0)
     result = Result("iap1", assigned[-1].tick, None, ())
     results.publish(result, results.begin("iap1", result.tick), sum(each.events for each in assigned))
     again = Dispatcher(control_server.url, "app", ("telemetry",), ("iap1",), CALM, monotonic=times)
     times.now += 1.0
     again.step()
     again.close()
-    assert events_of(dispatches.after("iap2", 0), plant_topology) == given_to_second > 5_000
+    assert events_of(dispatches.list_after("iap2", 0), plant_topology) == given_to_second > 5_000
 
 
 def events_of(assignments, topology) -> int:

@@ -10,7 +10,7 @@ from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from workers.pipeline.events.attributes import Attribute
-from workers.pipeline.events.containers import Faults, Nodes, Range, laid_out, merged, read_range
+from workers.pipeline.events.containers import Faults, Nodes, Range, apply_layout, merge_blocks, read_range
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import Layout
 from workers.pipeline.tiers.result_queue import ResultQueue
@@ -38,7 +38,7 @@ def read(control_server, nodes, plant_topology):
         blocks = []
         for name, node in plant_topology.nodes.items():
             blocks += read_range(connected, Range("telemetry", name, node.url, "0-0", "+"), 1.0, faults)
-        rows = [row for lot in merged(blocks) for row in laid_out(lot, LAYOUT, faults).to_pylist()]
+        rows = [row for lot in merge_blocks(blocks) for row in apply_layout(lot, LAYOUT, faults).to_pylist()]
         return rows, faults
 
     yield reading
@@ -144,14 +144,14 @@ def test_what_is_kept_is_found_without_going_through_all_keys_of_the_server(read
     store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 1
     assert control.info("commandstats").get("cmdstat_scan", {"calls": 0})["calls"] == before
-    assert control.smembers(keys.PIPELINE_FAULTY.of("app")) == set()
+    assert control.smembers(keys.PIPELINE_FAULTY.build("app")) == set()
 
 
 def test_what_an_older_version_has_kept_is_delivered_too(read, control, nodes):
     _, faults = read([event("bad", {})])
     store = FaultStore(control, "app")
     store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
-    control.delete(keys.PIPELINE_FAULTY.of("app"))
+    control.delete(keys.PIPELINE_FAULTY.build("app"))
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 1
     assert len(letters(nodes)) == 1
 

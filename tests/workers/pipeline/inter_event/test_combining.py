@@ -32,10 +32,10 @@ def test_what_was_dispatched_while_the_replicas_were_asked_is_not_passed():
 
 def test_a_result_is_held_until_the_watermark_has_passed_its_last_row():
     first = combine(Combined(), [result(1, 5, 30)], Barrier(20), Controls(), 1_000)
-    assert [each.tick for each in first.remaining()] == [1]
+    assert [each.tick for each in first.compute_remaining()] == [1]
     second = combine(first, [], Barrier(30), Controls(), 1_000)
     assert [each.tick for each in second.left_over] == [1]
-    assert [each.tick for each in second.finished()] == [1]
+    assert [each.tick for each in second.list_finished()] == [1]
     assert combine(second, [], Barrier(30), Controls(), 1_000) is second
 
 
@@ -68,8 +68,8 @@ def test_the_watermark_never_goes_back_and_no_result_is_lost_or_taken_twice(step
             continue
         assert Combined.from_document(json.loads(json.dumps(end.to_document()))) == end
         assert offset.watermark_us is None or end.watermark_us >= offset.watermark_us
-        assert set(end.left_over) == set(offset.remaining())
-        assert set(end.read) == set(end.remaining()) | set(end.finished())
+        assert set(end.left_over) == set(offset.compute_remaining())
+        assert set(end.read) == set(end.compute_remaining()) | set(end.list_finished())
         taken += end.fresh
         waiting = [each for each in waiting if each not in end.fresh]
         offset = end

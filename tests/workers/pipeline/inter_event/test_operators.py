@@ -16,7 +16,7 @@ from workers.pipeline.declaration.declaration import application_of_text
 from workers.pipeline.events.arrow_blob import decode
 from workers.pipeline.inter_event.combining import Barrier, Combined, combine
 from workers.pipeline.inter_event.operator_counts import OperatorCount
-from workers.pipeline.inter_event.operators import Unit, Work, ordered
+from workers.pipeline.inter_event.operators import Unit, Work, order_rows
 from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.intra_event.result_writer import ResultWriter
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
@@ -57,17 +57,17 @@ class Tier:
         attempt = self.results.begin("iap1", self.tick)
         batch = (self.tick, attempt, self.graph, cut, self.controls.shedder)
         writer = ResultWriter("", APPLICATION, "iap1", *batch)
-        parts = {route: [wanted] for route, wanted in writer.wanted(rows, self.shed)}
+        parts = {route: [wanted] for route, wanted in writer.select_wanted(rows, self.shed)}
         blobs, data = writer.blobs(parts, 0)
         self.results.put("iap1", self.tick, attempt, data)
         self.results.publish(Result("iap1", self.tick, watermark_us, tuple(blobs)), attempt, rows.num_rows)
 
     def plan(self, watermark_us: int | None) -> bool:
-        arrived = self.results.after(self.offset.taken)
+        arrived = self.results.read_after(self.offset.taken)
         end = combine(self.offset, arrived, Barrier(watermark_us), self.controls, self.most_rows)
         if end is self.offset:
             return False
-        for each in self.offset.finished():
+        for each in self.offset.list_finished():
             self.results.release(each)
         self.offset, self.batch = end, self.batch + 1
         return True
@@ -99,7 +99,7 @@ class Tier:
 
 
 def expected(pattern, events: list[tuple]) -> set[tuple]:
-    found = match_all(pattern, rows_of(events)).emitted()
+    found = match_all(pattern, rows_of(events)).list_emitted()
     return {(key, tuple(event[1] for event in taken)) for key, taken in found}
 
 
@@ -193,7 +193,7 @@ def test_a_batch_that_was_written_is_not_written_again_by_an_attempt_that_was_th
     late = pa.record_batch({"id": ["e1"]})
     made = WrittenState({"op/3": (b"new", None)}, outbox={"alert|5/op/3/0/1": late}, late=late)
     store.write(5, made)
-    store.published(["alert|5/op/3/0/1"])
+    store.record_published(["alert|5/op/3/0/1"])
     store.write(5, made)
     assert store.output_names() == []
     assert len(store.late(10)) == 1
@@ -297,7 +297,7 @@ def test_a_key_has_one_group_for_ever(key):
 def test_events_are_taken_for_one_where_id_and_time_are_equal_and_only_there() -> None:
     """As docs/start/publish.md says: who sends again sends the time, too."""
     rows = pa.table({"time": pa.array([3, 1, 3, 2, 3]), "id": ["a", "a", "a", "b", "b"]})
-    assert ordered(rows).to_pylist() == [
+    assert order_rows(rows).to_pylist() == [
         {"time": 1, "id": "a"},
         {"time": 2, "id": "b"},
         {"time": 3, "id": "a"},

@@ -24,7 +24,7 @@ def seen(control, values, writer: str, now_seconds: float, types: str = "respons
 
 
 def criteria(control) -> dict:
-    return json.loads(control.get(keys.PIPELINE_CONTROLS.of("app")) or b"{}").get("criteria", {})
+    return json.loads(control.get(keys.PIPELINE_CONTROLS.build("app")) or b"{}").get("criteria", {})
 
 
 def test_the_criterion_is_near_the_quantile_of_all_tasks_of_the_window(control):
@@ -76,11 +76,11 @@ def test_too_few_values_change_nothing(control, values):
 
 def test_what_a_person_holds_beside_it_stays(control):
     held = {"by_hand": {"value": 3.0, "until_seconds": None, "owner": "ada", "reason": "a test"}}
-    control.set(keys.PIPELINE_CONTROLS.of("app"), json.dumps({"held_criteria": held}))
+    control.set(keys.PIPELINE_CONTROLS.build("app"), json.dumps({"held_criteria": held}))
     seen(control, [9.0] * 200, "a", 1_000.0)
     Monitor(control, "app", (SLOW,), {"slow": 5.0, "by_hand": 1.0}, lambda: 1_000.0).step()
     assert criteria(control) == {"slow": 9.0}
-    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("app")))["held_criteria"] == held
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.build("app")))["held_criteria"] == held
 
 
 def test_a_criterion_that_a_version_declares_anew_or_monitors_no_more_has_its_declared_value(control):

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from controllers.patterns.expression import symbols
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.matching.retained.matches import KEYED, Matches, joined
+from workers.pipeline.matching.retained.matches import KEYED, Matches, concatenate
 from workers.pipeline.patterns.pattern import Pattern, definitions, expression_of
 
 GROUPS = 4
@@ -39,7 +39,7 @@ def rows_of(events: list[tuple]) -> pa.RecordBatch:
 def match_all(pattern: Pattern, rows: pa.RecordBatch) -> Matches:
     """All matches of a closed set of events, in the order of completion."""
     matcher = Matcher(pattern)
-    return joined([matcher.take(rows), matcher.finish()])
+    return concatenate([matcher.take(rows), matcher.finish()])
 
 
 def found_in(matches: Matches) -> list[list[str]]:

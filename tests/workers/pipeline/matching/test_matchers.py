@@ -18,7 +18,7 @@ from tests.workers.pipeline.matching.patterns import (
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
 from workers.pipeline.matching.matcher import Matcher, masks_of, raw_matcher_of
 from workers.pipeline.matching.previous import RETAINED_US
-from workers.pipeline.matching.retained.matches import joined
+from workers.pipeline.matching.retained.matches import concatenate
 from workers.pipeline.patterns.pattern import Pattern
 
 EVENT = st.tuples(st.integers(0, 40), st.sampled_from("ABC"), st.integers(0, 3), st.sampled_from("xyz"))
@@ -127,7 +127,7 @@ def test_whole_batches_and_event_by_event_find_the_same(pattern, events):
     assert not isinstance(raw_matcher_of(pattern), Interpreted)
     rows = rows_of(events)
     finder = Interpreted(pattern)
-    one_by_one = joined([finder.take(rows, masks_of(pattern, rows)), finder.finish()])
+    one_by_one = concatenate([finder.take(rows, masks_of(pattern, rows)), finder.finish()])
     assert match_all(pattern, rows).ids() == one_by_one.ids()
 
 
@@ -148,9 +148,9 @@ def test_however_events_are_cut_and_state_is_put_away_the_matches_are_the_same(p
             assert set(saved) <= set(range(GROUPS))
             matcher = Matcher.resume(pattern, saved)
     found += [matcher.take(rows.slice(at)), matcher.finish()]
-    cut_up, whole = joined(found), match_all(pattern, rows)
+    cut_up, whole = concatenate(found), match_all(pattern, rows)
     assert cut_up.ids() == whole.ids()
-    assert list(cut_up.emitted()) == list(whole.emitted())
+    assert list(cut_up.list_emitted()) == list(whole.list_emitted())
 
 
 @pytest.mark.parametrize("consume", ["once", "skip-past-last"])
@@ -195,7 +195,7 @@ def test_a_match_that_is_found_when_its_time_is_over_is_still_suppressed():
         matcher.take(rows.slice(2)),
         matcher.finish(),
     ]
-    assert [[event[0] for event in events] for _, events in joined(found).emitted()] == [[0], [13]]
+    assert [[event[0] for event in events] for _, events in concatenate(found).list_emitted()] == [[0], [13]]
 
 
 def test_matches_in_the_suppression_interval_are_marked_and_the_first_after_it_is_not():

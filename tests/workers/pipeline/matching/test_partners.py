@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from tests.workers.pipeline.matching.test_matchers import ANY_PATTERN, CONJUNCTIONS, EVENTS
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.matching.retained.matches import joined
+from workers.pipeline.matching.retained.matches import concatenate
 
 
 class Searching(Matcher):
@@ -37,7 +37,7 @@ def test_the_same_matches_are_found_in_the_same_order_and_the_same_is_left_open(
         ours, other = Matcher.resume(pattern, ours.save()), Searching.resume(pattern, other.save())
     found[0].append(ours.finish())
     found[1].append(other.finish())
-    assert list(joined(found[0]).emitted()) == list(joined(found[1]).emitted())
+    assert list(concatenate(found[0]).list_emitted()) == list(concatenate(found[1]).list_emitted())
 
 
 @pytest.mark.parametrize("consume", ["once", "skip-past-last"])

@@ -23,7 +23,7 @@ from tests.workers.pipeline.matching.test_random_matches import (
 )
 from workers.pipeline.matching import matcher as searching
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.matching.retained.matches import joined
+from workers.pipeline.matching.retained.matches import concatenate
 from workers.pipeline.patterns.pattern import check_states
 
 USERS, MOST_EVENTS, SECOND_US = "abcdef", 30, 1_000_000
@@ -84,7 +84,7 @@ def found_in_batches(document: Document, chance: random.Random) -> tuple[dict[st
         matcher = Matcher.resume(pattern, matcher.save())
     parts.append(matcher.finish())
     found: dict[str, list[list[str]]] = {}
-    for key, events in joined(parts).emitted():
+    for key, events in concatenate(parts).list_emitted():
         found.setdefault(key, []).append([f"e{int(event[1][1:])}" for event in events])
     return found, partnerless
 

@@ -13,7 +13,7 @@ from controllers.patterns.expression import Choice, Expression, Item, Repeat, Se
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
 from workers.pipeline.matching.matcher import masks_of
-from workers.pipeline.matching.retained.matches import joined
+from workers.pipeline.matching.retained.matches import concatenate
 from workers.pipeline.patterns.pattern import Pattern, definitions
 
 LETTERS = st.text("ABCX", max_size=25)
@@ -27,7 +27,7 @@ def rows_from(text: str) -> pa.RecordBatch:
 def found(pattern: Pattern, rows: pa.RecordBatch) -> list[list[int]]:
     """The places of each match's events."""
     finder = Interpreted(pattern)
-    matches = joined([finder.take(rows, masks_of(pattern, rows)), finder.finish()])
+    matches = concatenate([finder.take(rows, masks_of(pattern, rows)), finder.finish()])
     return [[int(id_[1:]) for id_ in ids] for ids in matches.ids()]
 
 

@@ -19,7 +19,13 @@ from workers.pipeline.matching.condition_types import check_conditions
 from workers.pipeline.patterns import predicate
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.pipeline.rules.rule_check import names_in
-from workers.pipeline.rules.rule_sql import apply_rules, check_rules, empty_events, numbered, rule_counts
+from workers.pipeline.rules.rule_sql import (
+    add_address_columns,
+    apply_rules,
+    check_rules,
+    empty_events,
+    rule_counts,
+)
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample
 from workers.pipeline.runtime.application import SHIPPED
 from workers.pipeline.shedding.shedder import Shedder
@@ -90,7 +96,7 @@ def test_the_shipped_rules_discard_the_test_subnet_and_name_the_hosts(spark):
 def test_an_address_is_a_number_where_it_is_one(spark):
     wrong = ("256.1.1.1", "1.2.3", "1.2.3.4.5", "-1.2.3.4", "1.2.3.x", "", None)
     given = events(spark, "0.0.0.0", "1.2.3.4", "255.255.255.255", *wrong)
-    found = {row["id"]: row["_address"] for row in numbered(given, "address").collect()}
+    found = {row["id"]: row["_address"] for row in add_address_columns(given, "address").collect()}
     assert [found[f"e{place}"] for place in range(3)] == [0, 16_909_060, 2**32 - 1]
     assert [found[f"e{place}"] for place in range(3, 10)] == [None] * len(wrong)
 
@@ -100,7 +106,7 @@ def test_what_passes_each_rule_is_counted(spark):
     ruled = apply_rules(events(spark, None, None, None, None), rules, {})
     for _ in range(2):  # a plan is run for batch after batch: each is counted on its own
         kept = len(ruled.events.collect())
-        counted = rule_counts(rules, ruled.passed(ruled.events), 4, kept)
+        counted = rule_counts(rules, ruled.count_passed(ruled.events), 4, kept)
         counts = [(count["name"], count["in"], count["out"]) for count in counted]
         assert counts == [("first", 4, 3), ("between", 3, 3), ("last", 3, 2)]
 

@@ -9,7 +9,7 @@ import redis
 
 from queues import keys
 from queues.errors import BadInput
-from queues.stored_document import decoded
+from queues.stored_document import decode_document
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.declaration import application_of_text
@@ -67,5 +67,5 @@ def test_what_is_carried_stays_while_nobody_can_say_what_is_wanted(begin, contro
     monkeypatch.setattr(process._declarations, "wanted", away)
     process._follow(None, reset=False)
     process._statuses.write()
-    report = decoded(PipelineReport, control.get(keys.PIPELINE), "pipeline")
+    report = decode_document(PipelineReport, control.get(keys.PIPELINE), "pipeline")
     assert "performance" in report.carried

@@ -16,9 +16,9 @@ class Times:
 
 
 def failing(backoff: RestartBackoff, times: Times, after_seconds: float) -> float:
-    backoff.started()
+    backoff.record_start()
     times.now += after_seconds
-    return backoff.failed()
+    return backoff.record_failure()
 
 
 def test_pauses_double_and_stay_below_the_longest_one():

@@ -9,7 +9,7 @@ import pytest
 
 from queues import keys
 from queues.errors import BadInput
-from queues.stored_document import changed, decoded
+from queues.stored_document import decode_document, replace_fields
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import ApplicationStatus, PipelineReport
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -19,7 +19,7 @@ from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionWorn
 from workers.pipeline.status.published import Statuses
 
 DECLARED = Declared("performance", 0, DECLARATION)
-BY_ANNA = changed(NO_ORDER, by="anna", reason="it stands")
+BY_ANNA = replace_fields(NO_ORDER, by="anna", reason="it stands")
 
 
 class Application:
@@ -89,7 +89,7 @@ def application(place, control, running):
 
 
 def status(control) -> ApplicationStatus:
-    report = decoded(PipelineReport, control.get(keys.PIPELINE), "pipeline")
+    report = decode_document(PipelineReport, control.get(keys.PIPELINE), "pipeline")
     return report.applications["performance"]
 
 
@@ -149,13 +149,13 @@ def test_what_fails_for_want_of_room_waits_for_it_and_then_starts_at_once(
 
 def test_a_person_stops_it_starts_it_and_starts_it_anew(application, running, control):
     application.step(DECLARED)
-    stopped = changed(BY_ANNA, stopped=True)
+    stopped = replace_fields(BY_ANNA, stopped=True)
     for _ in range(3):
         application.step(DECLARED, stopped)
     assert status(control).state == "stopped" and running.ends == 1
     application.step(DECLARED, BY_ANNA)
     assert status(control).state == "running" and running.starts == 2
-    application.step(DECLARED, changed(BY_ANNA, restart=1))
+    application.step(DECLARED, replace_fields(BY_ANNA, restart=1))
     assert running.starts == 3 and running.ends == 2
 
 
@@ -163,11 +163,11 @@ def test_one_that_fails_is_started_anew_in_a_new_process(application, running):
     running.start_error = RuntimeError("no worker")
     application.step(DECLARED)
     with pytest.raises(SessionWorn, match="as anna wants it"):
-        application.step(DECLARED, changed(BY_ANNA, restart=1))
+        application.step(DECLARED, replace_fields(BY_ANNA, restart=1))
 
 
 def test_a_process_that_starts_finds_that_it_is_stopped(place, control, running):
-    order = changed(BY_ANNA, stopped=True)
+    order = replace_fields(BY_ANNA, stopped=True)
     made = Hosted(place, DECLARED, Declarations(control), Statuses(control), False, order)
     made.step(DECLARED, order)
     assert running.starts == 0 and status(control).state == "stopped"
@@ -200,13 +200,13 @@ def test_a_process_that_starts_goes_on_with_what_was_at_work_where_the_wanted_ve
     made = Hosted(place, wrong, declarations, Statuses(control), False)
     made.step(wrong)
     assert running.starts == 1 and made.declared == DECLARED
-    at_work = declarations.at_work()["performance"]
+    at_work = declarations.load_running()["performance"]
     assert at_work.version == 0 and "nobody" in at_work.refused
     made.leave()
 
 
 def test_another_version_of_one_that_is_stopped_is_stopped_too(application, running, control):
-    stopped = changed(BY_ANNA, stopped=True)
+    stopped = replace_fields(BY_ANNA, stopped=True)
     application.step(DECLARED, stopped)
     better = Declared("performance", 1, DECLARATION)
     for _ in range(2):

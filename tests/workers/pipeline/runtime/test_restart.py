@@ -15,7 +15,7 @@ from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.runtime.restart import (
     CheckpointInUse,
     check,
-    lacking,
+    explain_missing,
     lock_checkpoint,
     open_checkpoint,
     reset_checkpoint,
@@ -147,9 +147,9 @@ def test_a_checkpoint_of_the_program_with_one_query_is_refused_with_what_to_do(t
 
 
 def test_a_start_lacks_a_control_server_that_is_away_and_a_folder_that_takes_no_files(tmp_path, control):
-    assert lacking(tmp_path, control) == ""
+    assert explain_missing(tmp_path, control) == ""
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
-    assert "takes no files" in lacking(tmp_path / "file", control)
+    assert "takes no files" in explain_missing(tmp_path / "file", control)
     with redis.Redis(port=free_port(), retry=None) as away:
-        assert "does not answer" in lacking(tmp_path, away)
+        assert "does not answer" in explain_missing(tmp_path, away)

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.pipeline.shedding.shed_counts import MOST_TYPES, OTHERS, bounded
+from workers.pipeline.shedding.shed_counts import MOST_TYPES, OTHERS, limit_types
 
 COUNTS = st.dictionaries(st.text(max_size=4), st.integers(1, 1000), max_size=120)
 
 
 @given(COUNTS, st.frozensets(st.text(max_size=2), max_size=10))
 def test_named_types_and_the_most_frequent_are_counted_by_name_and_nothing_is_lost(types, named):
-    found = bounded(types, named)
+    found = limit_types(types, named)
     assert sum(found.values()) == sum(types.values())
     assert len(found) <= MOST_TYPES + len(named) + 1
     assert {each: found[each] for each in named if each in types} == {
@@ -26,6 +26,6 @@ def test_counts_stay_bounded_over_batch_after_batch():
     for batch in range(50):
         for place in range(40):
             found[f"t{batch}-{place}"] = 1
-        found = bounded(found)
+        found = limit_types(found)
     assert len(found) == MOST_TYPES + 1
     assert sum(found.values()) == 2_000

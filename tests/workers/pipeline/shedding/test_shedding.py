@@ -24,7 +24,7 @@ from workers.pipeline.shedding.shedder import (
     UNITS,
     ShedDecisions,
     Shedder,
-    ranked,
+    rank_texts,
 )
 
 KEYS = "abcdefghijkl"
@@ -47,7 +47,9 @@ EVENTS = st.lists(
 
 def kept_of(pattern: Pattern, rows: pa.RecordBatch, shedder: Shedder) -> pa.RecordBatch:
     """The rows a pattern is to get."""
-    dropped = ShedDecisions(shedder, rows, rows.column("match_key")).dropped(pattern, masks_of(pattern, rows))
+    dropped = ShedDecisions(shedder, rows, rows.column("match_key")).select_dropped(
+        pattern, masks_of(pattern, rows)
+    )
     return rows.filter(pa.array(~dropped))
 
 
@@ -56,7 +58,7 @@ def worked(control, events: list[tuple], shedder: Shedder, cuts: list[int]) -> T
     control.flushall()
     tier = Tier(control, GRAPH)
     steered = {"shed": shedder.shares, "shed_by": shedder.by, "spared_keys_share": shedder.control_share}
-    tier.controls = Controls().changed(steered)
+    tier.controls = Controls().apply_changes(steered)
     everything, places = batch_of(events), sorted({0, *cuts, len(events)})
     for start, end in pairwise(place for place in places if place <= len(events)):
         tier.publish(everything.slice(start, end - start), events[start][0] - 1)
@@ -87,7 +89,8 @@ def test_an_event_gets_the_same_shed_decision_however_it_comes_and_is_counted_on
     for pattern in (AB, BA):
         kept = kept_of(pattern, rows, shedder)
         expected = {
-            (key, tuple(event[1] for event in taken)) for key, taken in match_all(pattern, kept).emitted()
+            (key, tuple(event[1] for event in taken))
+            for key, taken in match_all(pattern, kept).list_emitted()
         }
         emitted = tier.emitted(pattern.name)
         assert len(emitted) == len(set(emitted))
@@ -120,7 +123,8 @@ def test_a_row_that_a_rule_has_left_without_its_time_or_id_changes_no_decision_o
     lacking = rows.set_column(at, column, pa.array(values, rows.schema.field(column).type))
     shedder, masks = Shedder({"ab": {"A": 0.5, "B": 0.5}}, 0.0, unit), masks_of(AB, rows)
     all_there, one_lacks = (
-        ShedDecisions(shedder, each, each.column("match_key")).dropped(AB, masks) for each in (rows, lacking)
+        ShedDecisions(shedder, each, each.column("match_key")).select_dropped(AB, masks)
+        for each in (rows, lacking)
     )
     assert all_there[1:].any() and (all_there[1:] == one_lacks[1:]).all()
 
@@ -128,7 +132,7 @@ def test_a_row_that_a_rule_has_left_without_its_time_or_id_changes_no_decision_o
 def test_control_keys_lose_nothing_and_all_others_their_share():
     rows = rows_of([(place, "A", 1.0, chr(0x4E00 + place % 997)) for place in range(20_000)])
     fates = ShedDecisions(Shedder({"ab": {"A": 0.4}}, 0.1), rows, rows.column("match_key"))
-    dropped = fates.dropped(AB, np.ones(rows.num_rows, np.int64))
+    dropped = fates.select_dropped(AB, np.ones(rows.num_rows, np.int64))
     assert not dropped[fates.control].any()
     assert 0.06 < fates.control.mean() < 0.14
     assert abs(dropped[~fates.control].mean() - 0.4) < 0.02
@@ -147,25 +151,25 @@ def test_by_key_so_many_matches_are_left_as_is_kept_of_each_type_and_every_key_h
     found = {}
     for unit in UNITS:
         kept = kept_of(AB, rows, Shedder({"ab": {"A": 0.6, "B": 0.6}}, 0.0, unit))
-        found[unit] = [key for key, _ in match_all(AB, kept).emitted()]
+        found[unit] = [key for key, _ in match_all(AB, kept).list_emitted()]
     assert abs(len(found["key"]) / 8_000 - 0.4) < 0.02
     assert abs(len(found["event"]) / 8_000 - 0.16) < 0.02
     assert len(set(found["key"])) > 970, "in eight turns nearly every key is kept once"
 
 
 def test_ranks_are_even_over_ids_that_count_on_and_the_same_for_ever():
-    ranks = ranked(pa.array([f"host-1:{number}" for number in range(20_000)]))
+    ranks = rank_texts(pa.array([f"host-1:{number}" for number in range(20_000)]))
     for share in (0.1, 0.5, 0.9):
         assert abs((ranks < share).mean() - share) < 0.015
     # Neighbours are no pair: of two in a row, both are kept as often as chance says.
     assert abs(((ranks[1:] < 0.5) & (ranks[:-1] < 0.5)).mean() - 0.25) < 0.02
-    assert ranked(pa.array(["host-17"]))[0] == 0.7297485780436546
+    assert rank_texts(pa.array(["host-17"]))[0] == 0.7297485780436546
 
 
 @pytest.mark.parametrize("shed", [{"ab": {"A": 1.1}}, {"ab": 0.5}, {"ab": {"A": None}}])
 def test_a_table_of_something_else_than_shares_is_refused_by_name(shed):
     with pytest.raises(BadInput, match=r"controls\.shed"):
-        Controls().changed({"shed": shed})
+        Controls().apply_changes({"shed": shed})
 
 
 def sampled(chance: random.Random, keys: int, recall: float, clump: int) -> tuple:

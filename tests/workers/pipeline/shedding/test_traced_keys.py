@@ -55,7 +55,7 @@ def worked(control, graph: Graph, rows: pa.RecordBatch, **steered) -> tuple[int,
     """Whole matches found of others than control keys, and their estimated recall."""
     control.flushall()
     tier, record = Tier(control, graph, most_rows=10**6), ShedRecord({}, beginnings(graph))
-    tier.controls = Controls().changed({"spared_keys_share": CONTROL_SHARE, **steered})
+    tier.controls = Controls().apply_changes({"spared_keys_share": CONTROL_SHARE, **steered})
     middle = rows.num_rows // 2
     for part in (rows.slice(0, middle), rows.slice(middle)):
         settled_us = part.column("time")[0].as_py() - 1
@@ -64,9 +64,9 @@ def worked(control, graph: Graph, rows: pa.RecordBatch, **steered) -> tuple[int,
             tier.work()
     tier.plan(2 * SPAN_US)
     tier.work()
-    record.at_replica(0.0, tier.shed)
+    record.record_replica(0.0, tier.shed)
     for count in tier.counts:
-        record.at_operators(0.0, [count], sheds=True)
+        record.record_operators(0.0, [count], sheds=True)
     found = pa.array([key for key, _ in tier.emitted("twice")], pa.string())
     control_keys = KeyRanks(Shedder(control_share=CONTROL_SHARE), found).control
     return int((~control_keys).sum()), record.recall("twice")

@@ -53,8 +53,8 @@ def test_a_dispatcher_that_does_not_come_back_is_reported_and_is_stuck():
 
 def test_a_worker_counts_from_its_piece_its_last_batch_or_the_start_whichever_is_latest():
     record = ProgressRecord(50.0)
-    record.at_replica("a", ReplicaBatch(90.0, 0, 1, 1, 0, 0.2, [], 0.2))
-    record.observed(130.0, 0, None, ())
+    record.record_replica("a", ReplicaBatch(90.0, 0, 1, 1, 0, 0.2, [], 0.2))
+    record.record_dispatch(130.0, 0, None, ())
     given = {"a": 60.0, "b": 10.0, "c": 120.0}
     state, stall_reason = record.judge(130.0, given, 1)
     assert (state, stall_reason[:9], stall_reason[-4:]) == ("stalled", "replica b", "80 s")

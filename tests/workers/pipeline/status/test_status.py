@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queues import keys
-from queues.stored_document import decoded, plain
+from queues.stored_document import decode_document, plain
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.controls import Controls
@@ -60,7 +60,7 @@ def beat(events: int) -> dict[bytes, bytes]:
 
 
 def looked(shown: StatusBoard, stall_reason: str | None = None, events: int = 0) -> None:
-    shown.dispatched(Cursor(controls=APPLICATION.controls), events, stall_reason, ())
+    shown.record_dispatch(Cursor(controls=APPLICATION.controls), events, stall_reason, ())
 
 
 def worked(batch: int, at: float = 100.0) -> InterEventBatch:
@@ -91,7 +91,7 @@ def test_the_sample_that_pages_are_tested_with_has_the_shape_of_the_real_status(
 def test_rates_are_of_the_window_and_utilisation_of_each_task(control):
     now = iter([0.0, *[100.0] * 10])
     shown = board(control, lambda: next(now))
-    shown.dispatched(Cursor(controls=APPLICATION.controls), 50, None, ())
+    shown.record_dispatch(Cursor(controls=APPLICATION.controls), 50, None, ())
     shown.replica("iap1", ReplicaBatch(95.0, 3, 50, 40, 4_000, 2.0, [], 0.25))
     shown.inter_event(worked(7))
     document = plain(shown.document({}))
@@ -184,7 +184,7 @@ def test_matches_count_on_over_processes_that_died_while_they_started(control):
     again = Statuses(control)
     again.board(APPLICATION)
     again.write()
-    report = decoded(PipelineReport, control.get(keys.PIPELINE), "pipeline")
+    report = decode_document(PipelineReport, control.get(keys.PIPELINE), "pipeline")
     assert report.applications[APPLICATION.name].complex_events == 2 and report.carried == {}
 
 
@@ -195,7 +195,7 @@ def test_nothing_is_carried_of_an_application_that_is_not_wanted_any_more(contro
     started = Statuses(control)
     started.expect([])
     started.write()
-    report = decoded(PipelineReport, control.get(keys.PIPELINE), "pipeline")
+    report = decode_document(PipelineReport, control.get(keys.PIPELINE), "pipeline")
     assert report.carried == report.applications == {}
 
 

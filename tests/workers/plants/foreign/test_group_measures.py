@@ -106,7 +106,7 @@ def test_without_the_group_or_while_its_plant_is_stale_nothing_is_measured():
     for other in (PlantStatus(kind="kafka", state="seen"), events("stale", **BEHIND)):
         worker = joined(measures, other).operators["worker"]
         assert worker.measure("inputs") is None
-    assert measures.joined({"events": events(**BEHIND)}, OPTIONS) == {}
+    assert measures.join_groups({"events": events(**BEHIND)}, OPTIONS) == {}
 
 
 def measured_itself(outputs, tasks=2, cluster=None):
@@ -121,7 +121,7 @@ def measured_itself(outputs, tasks=2, cluster=None):
     options = {"shop": {"lag": "celery@one=events/billing"}, "events": {}}
     measures = GroupMeasures()
     for group in (events(committed=900, **LEVEL), cluster or events(**BEHIND)):
-        found = measures.joined({"shop": status, "events": group}, options)
+        found = measures.join_groups({"shop": status, "events": group}, options)
     return found["shop"]
 
 

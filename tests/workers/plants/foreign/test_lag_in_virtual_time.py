@@ -53,7 +53,7 @@ class VirtualShop:
             "shop": PlantStatus(kind="kubernetes", state="seen", topology=shop.to_document()),
             "events": PlantStatus(kind="kafka", state="seen", groups=self.lags.groups()),
         }
-        return self.measures.joined(statuses, OPTIONS)["shop"]
+        return self.measures.join_groups(statuses, OPTIONS)["shop"]
 
     def run(self, begin, seconds, per_second):
         """How many replicas there were at each decision of a loop."""

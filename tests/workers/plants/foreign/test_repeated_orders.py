@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.documents.plants import PlantHolder
 from workers.documents.snapshot import Snapshot
@@ -40,7 +40,7 @@ class Shop:
         self._lookout.observe()
         rows = self._watch.step({"shop": self._lookout.status()}, self.far.now)
         holder = PlantHolder(holder=self.holder, until=self.far.now + 60.0) if self.holder else None
-        rows = {name: changed(row, steered_by=holder) for name, row in rows.items()}
+        rows = {name: replace_fields(row, steered_by=holder) for name, row in rows.items()}
         return Snapshot(plant="main", at=self.far.now, plants=rows)
 
     @contextmanager

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.lifecycle.models import AlertRule
 from workers.documents.snapshot import Snapshot
-from workers.snapshot.states.evaluate import evaluated
+from workers.snapshot.states.evaluate import evaluate_states
 from workers.snapshot.states.limits import SHIPPED, limits_of
 
 RUNNING: dict[str, Any] = {
@@ -32,22 +32,24 @@ def after(*waits: float | None) -> Any:
     """The state of a queue after these waits, a second each."""
     states: dict[str, Any] = {}
     for second, wait in enumerate(waits):
-        states = evaluated(plant(at=1_000.0 + second, queues=queue(wait)), states)
+        states = evaluate_states(plant(at=1_000.0 + second, queues=queue(wait)), states)
     return states["queue/alert"]
 
 
 def test_a_node_that_dies_while_it_is_too_busy_is_offline_since_then():
-    busy = evaluated(snapshot_of({"at": 1_000.0, "nodes": {"n1": {"state": "TOOBUSY", "utilisation": 0.95}}}))
+    busy = evaluate_states(
+        snapshot_of({"at": 1_000.0, "nodes": {"n1": {"state": "TOOBUSY", "utilisation": 0.95}}})
+    )
     later = {"at": 8_200.0, "nodes": {"n1": {"state": "OFFLINE", "stale": True, "age_seconds": 3.2}}}
-    found = evaluated(snapshot_of(later), busy)["node/n1"]
+    found = evaluate_states(snapshot_of(later), busy)["node/n1"]
     assert (found.word, found.since) == ("Offline", 8_200.0)
 
 
 def test_a_worker_host_that_dies_with_another_fault_is_named_and_its_role():
     host = {"control@a": {"role": "control", "age_seconds": 0.4, "ahead_seconds": 90.0}}
-    before = evaluated(snapshot_of({"at": 1_000.0, "hosts": host}))
-    before = evaluated(snapshot_of({"at": 1_400.0, "hosts": host}), before)
-    found = evaluated(snapshot_of({"at": 1_411.0}), before, listed=("control@a",))["host/control@a"]
+    before = evaluate_states(snapshot_of({"at": 1_000.0, "hosts": host}))
+    before = evaluate_states(snapshot_of({"at": 1_400.0, "hosts": host}), before)
+    found = evaluate_states(snapshot_of({"at": 1_411.0}), before, listed=("control@a",))["host/control@a"]
     assert found.finding == "Worker host control@a has stopped reporting."
     assert found.step == "Start a worker host of role control."
 
@@ -73,7 +75,7 @@ def test_what_is_not_known_any_more_is_said_as_that_and_never_as_0_s():
     said = []
     for second, (latency, waiting) in enumerate([(90.0, 5), (None, 5), (90.0, 5), (None, 0)]):
         row = queue(1.0, waiting, latency_p95_seconds=latency)
-        states = evaluated(plant(at=1_000.0 + second, queues=row), states)
+        states = evaluate_states(plant(at=1_000.0 + second, queues=row), states)
         said.append(states["queue/alert"].finding)
     slow = "Queue alert is slow: 5 % of its events take longer than 90 s."
     unknown = "Queue alert is slow: how long its events take is not known now."
@@ -88,7 +90,7 @@ def test_a_queue_that_somebody_has_paused_stands_still_on_purpose_and_is_no_warn
     said = []
     for second, pauses in enumerate([[PAUSE], [PAUSE], []]):
         row = queue(99.0, latency_p95_seconds=80.0, pauses=pauses)
-        seen = judged(changed(plant(at=1_000.0 + second, queues=row), states=states))
+        seen = judged(replace_fields(plant(at=1_000.0 + second, queues=row), states=states))
         states = dict(seen.states)
         said.append((seen.health.severity, seen.health.sentence))
     paused = "Consumption of alert is paused until somebody ends it (ada: a disk is changed). "
@@ -102,7 +104,7 @@ def test_a_queue_of_the_pipeline_has_a_first_step_of_its_own_and_says_that_nobod
     row = {"clicks": {"kind": "pipeline", "wait_seconds": 50.0, "waiting_events": 5}}
     for state, more in (("running", ""), ("stopped", "; its application visits is stopped")):
         reads = {"state": "running", "applications": {"visits": {"state": state, "queues": ["clicks"]}}}
-        found = evaluated(plant(queues=row, pipeline=reads))["queue/clicks"]
+        found = evaluate_states(plant(queues=row, pipeline=reads))["queue/clicks"]
         assert found.finding == f"Queue clicks falls behind: its oldest event has waited 50 s{more}."
         assert "Pipeline" in found.step and "workers" not in found.step
 
@@ -116,7 +118,7 @@ def test_a_state_follows_the_rule_that_people_set():
     rule = AlertRule(
         name="queue-behind", condition="queue_wait", threshold=5.0, clear_threshold=2.0, severity="critical"
     )
-    found = evaluated(plant(queues=queue(6.0)), limits=limits_of([rule]))["queue/alert"]
+    found = evaluate_states(plant(queues=queue(6.0)), limits=limits_of([rule]))["queue/alert"]
     assert (found.severity, found.sign, found.rules) == ("critical", "TOOBUSY", ["queue-behind"])
 
 
@@ -129,7 +131,7 @@ def test_a_second_rule_adds_a_level_and_matchers_narrow_it():
         ),
     ]  # fmt: skip
     queues = {**queue(400.0), "other": {"kind": "jobs", "wait_seconds": 400.0, "waiting_events": 5}}
-    found = evaluated(plant(queues=queues), limits=limits_of(rules))
+    found = evaluate_states(plant(queues=queues), limits=limits_of(rules))
     assert found["queue/alert"].severity == "critical"
     assert found["queue/other"].severity == "warning"
 
@@ -146,7 +148,7 @@ def test_a_rule_whose_condition_is_known_no_more_stops_no_snapshot():
     late = AlertRule(
         name="late", condition="queue_wait", threshold=5.0, clear_threshold=2.0, severity="critical"
     )
-    found = evaluated(plant(queues=queue(6.0)), limits=limits_of([gone, late]))["queue/alert"]
+    found = evaluate_states(plant(queues=queue(6.0)), limits=limits_of([gone, late]))["queue/alert"]
     assert (found.severity, found.rules) == ("critical", ["late"])
 
 
@@ -166,16 +168,16 @@ def test_what_becomes_unknown_stays_as_bad_as_it_was():
 )  # fmt: skip
 def test_a_node_is_drawn_with_its_own_state(state, severity, sign):
     nodes = {"n1": {"state": state, "utilisation": 0.8, "age_seconds": 4.0}}
-    found = evaluated(plant(nodes=nodes))["node/n1"]
+    found = evaluate_states(plant(nodes=nodes))["node/n1"]
     assert (found.severity, found.sign) == (severity, sign)
 
 
 def test_how_bad_too_busy_is_says_the_rule_on_a_nodes_load():
     """The alert said "warning" while the headline said "critical" of one node."""
     busy = plant(nodes={"n1": {"state": "TOOBUSY", "utilisation": 0.95}})
-    assert evaluated(busy)["node/n1"].rules == ["node-too-busy"]
+    assert evaluate_states(busy)["node/n1"].rules == ["node-too-busy"]
     rule = AlertRule(name="mine", condition="node_toobusy", threshold=90.0, clear_threshold=80.0)
-    found = evaluated(busy, limits=limits_of([rule]))["node/n1"]
+    found = evaluate_states(busy, limits=limits_of([rule]))["node/n1"]
     assert (found.severity, found.sign, found.rules) == ("warning", "TOOBUSY", ["mine"])
 
 
@@ -191,7 +193,7 @@ def test_a_node_whose_memory_ends_is_not_drawn_as_well(state, used, sign, word):
         "memory_bytes": round(100 * used),
         "memory_capacity_bytes": 100,
     }
-    found = evaluated(plant(nodes={"n1": row}))["node/n1"]
+    found = evaluate_states(plant(nodes={"n1": row}))["node/n1"]
     assert (found.sign, found.word) == (sign, word)
 
 
@@ -201,7 +203,7 @@ def pipeline(**changes: Any) -> Snapshot:
 
 
 def test_a_failed_pipeline_is_failed_with_all_its_applications_and_named_once():
-    states = evaluated(pipeline(state="failed", error="no memory"))
+    states = evaluate_states(pipeline(state="failed", error="no memory"))
     assert states["pipeline/main"].finding == "The pipeline failed: no memory."
     application = states["application/performance"]
     assert (application.sign, application.word, application.stale) == ("TOOBUSY", "Failed", True)
@@ -213,9 +215,9 @@ def test_a_failed_pipeline_is_failed_with_all_its_applications_and_named_once():
 
 
 def test_a_pipeline_that_runs_far_behind_is_not_drawn_as_well():
-    late = evaluated(pipeline(watermark_lag_seconds=139.0))["pipeline/main"]
+    late = evaluate_states(pipeline(watermark_lag_seconds=139.0))["pipeline/main"]
     assert (late.severity, late.sign, late.word) == ("warning", "BUSY", "Warning")
-    assert evaluated(pipeline(watermark_lag_seconds=2.0))["pipeline/main"].word == "Running"
+    assert evaluate_states(pipeline(watermark_lag_seconds=2.0))["pipeline/main"].word == "Running"
 
 
 def test_an_application_that_stalls_is_named_itself():
@@ -234,7 +236,7 @@ def test_complex_events_that_no_queue_takes_are_a_finding_of_who_found_them():
     assert found.finding == "41 complex events of performance wait for queue alert: it takes no events."
     pause = {"part": "intake", "override": 1}
     held = plant(pipeline={**RUNNING, "applications": waiting}, queues=queue(0.0, 0, pauses=[pause]))
-    said = evaluated(held)["application/performance"]
+    said = evaluate_states(held)["application/performance"]
     assert (said.severity, said.finding.partition(": ")[2]) == ("notice", "its intake is paused.")
     waiting["performance"] |= {"outbox": {"alert": 200_000}, "outbox_full": True}
     found = judged(pipeline(applications=waiting)).states["application/performance"]
@@ -246,66 +248,72 @@ def test_complex_events_that_no_queue_takes_are_a_finding_of_who_found_them():
 
 
 def test_a_silent_pipeline_is_not_reporting_and_its_figures_are_old():
-    states = evaluated(pipeline(state="offline", age_seconds=22.0))
+    states = evaluate_states(pipeline(state="offline", age_seconds=22.0))
     assert states["pipeline/main"].finding == "The pipeline has not reported for 22 s."
     assert states["application/performance"].word == "Not reporting"
 
 
 def test_a_pipeline_that_never_reported_is_starting_before_it_is_down():
     snapshot = pipeline(state=None, age_seconds=None, applications={})
-    first = evaluated(snapshot)
+    first = evaluate_states(snapshot)
     assert (first["pipeline/main"].severity, first["pipeline/main"].word) == ("notice", "Not known yet")
-    later = evaluated(changed(snapshot, at=1_100.0), first)
+    later = evaluate_states(replace_fields(snapshot, at=1_100.0), first)
     assert (later["pipeline/main"].severity, later["pipeline/main"].word) == ("critical", "Not reporting")
-    assert evaluated(changed(snapshot, at=1_101.0), later)["pipeline/main"].severity == "critical"
+    assert (
+        evaluate_states(replace_fields(snapshot, at=1_101.0), later)["pipeline/main"].severity == "critical"
+    )
 
 
 @pytest.mark.parametrize(("ahead_seconds", "side"), [(600.0, "ahead of"), (-600.0, "behind")])
 def test_a_host_whose_clock_is_off_by_more_than_a_minute_is_named_with_what_to_do(ahead_seconds, side):
     hosts = {"jobs@here": {"role": "jobs", "age_seconds": 0.4, "ahead_seconds": ahead_seconds}}
-    found = evaluated(plant(hosts=hosts))["host/jobs@here"]
+    found = evaluate_states(plant(hosts=hosts))["host/jobs@here"]
     assert found.finding == f"The clock of jobs@here is 600 s {side} the control server's."
     assert found.severity == "warning" and "NTP" in found.step
     hosts["jobs@here"]["ahead_seconds"] = ahead_seconds / 11
-    assert evaluated(plant(hosts=hosts))["host/jobs@here"].severity == "well"
+    assert evaluate_states(plant(hosts=hosts))["host/jobs@here"].severity == "well"
 
 
 @pytest.mark.parametrize(("ahead_seconds", "side"), [(600.0, "ahead of"), (-600.0, "behind")])
 def test_a_node_whose_clock_is_off_by_more_than_a_minute_is_named_and_no_worse(ahead_seconds, side):
     nodes = {"n1": {"state": "NORMAL", "age_seconds": 0.4, "ahead_seconds": ahead_seconds}}
-    found = evaluated(plant(nodes=nodes))["node/n1"]
+    found = evaluate_states(plant(nodes=nodes))["node/n1"]
     assert found.finding == f"The clock of node n1 is 600 s {side} the control server's."
     assert found.severity == "warning" and "NTP" in found.step
     nodes["n1"]["ahead_seconds"] = ahead_seconds / 11
-    assert evaluated(plant(nodes=nodes))["node/n1"].severity == "well"
+    assert evaluate_states(plant(nodes=nodes))["node/n1"].severity == "well"
 
 
 @pytest.mark.parametrize(("ahead_seconds", "side"), [(600.0, "ahead of"), (-600.0, "behind")])
 def test_a_pipeline_whose_hosts_clock_is_off_is_named_with_what_to_do(ahead_seconds, side):
-    found = evaluated(pipeline(ahead_seconds=ahead_seconds))["pipeline/main"]
+    found = evaluate_states(pipeline(ahead_seconds=ahead_seconds))["pipeline/main"]
     assert found.finding == f"The clock of the pipeline's host is 600 s {side} the control server's."
     assert found.severity == "warning" and "NTP" in found.step
-    assert evaluated(pipeline(ahead_seconds=ahead_seconds / 11))["pipeline/main"].severity == "well"
+    assert evaluate_states(pipeline(ahead_seconds=ahead_seconds / 11))["pipeline/main"].severity == "well"
 
 
 def test_a_host_that_stops_reporting_is_named_for_a_while_and_then_has_left():
-    here = evaluated(plant(hosts={"jobs@here": {"role": "jobs", "age_seconds": 0.4}}))
-    gone = evaluated(plant(at=1_011.0), here)
+    here = evaluate_states(plant(hosts={"jobs@here": {"role": "jobs", "age_seconds": 0.4}}))
+    gone = evaluate_states(plant(at=1_011.0), here)
     assert gone["host/jobs@here"].finding == "Worker host jobs@here has stopped reporting."
-    assert "host/jobs@here" not in evaluated(plant(at=1_400.0), gone)
+    assert "host/jobs@here" not in evaluate_states(plant(at=1_400.0), gone)
 
 
 def test_a_host_that_took_leave_is_not_missed_and_one_that_is_still_listed_is():
-    here = evaluated(plant(hosts={"jobs@here": {"role": "jobs", "age_seconds": 0.4}}))
-    assert "host/jobs@here" not in evaluated(plant(at=1_011.0), here, listed=())
-    assert "host/jobs@here" in evaluated(plant(at=1_011.0), here, listed=("jobs@here",))
+    here = evaluate_states(plant(hosts={"jobs@here": {"role": "jobs", "age_seconds": 0.4}}))
+    assert "host/jobs@here" not in evaluate_states(plant(at=1_011.0), here, listed=())
+    assert "host/jobs@here" in evaluate_states(plant(at=1_011.0), here, listed=("jobs@here",))
 
 
 def test_a_loop_without_a_valid_measurement_for_as_long_as_its_alert_says_is_a_finding():
     loop = {"law": "rebalancing", "at": 999.0, "interval_seconds": 5.0, "limited_by": "stale measurement"}
     seconds = {"rebalancing": {**loop, "blind_since": 960.0}}
-    assert "no valid measurement for 39 s" in evaluated(plant(loops=seconds))["loop/rebalancing"].finding
     assert (
-        evaluated(plant(loops={"rebalancing": {**loop, "blind_since": 980.0}}))["loop/rebalancing"].finding
+        "no valid measurement for 39 s" in evaluate_states(plant(loops=seconds))["loop/rebalancing"].finding
+    )
+    assert (
+        evaluate_states(plant(loops={"rebalancing": {**loop, "blind_since": 980.0}}))[
+            "loop/rebalancing"
+        ].finding
         == ""
     )

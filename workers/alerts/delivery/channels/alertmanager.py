@@ -38,7 +38,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
     """See `workers.alerts.delivery.channels.channel`. All alerts of a message in one request."""
     receiver = message.receiver
     url = receiver.settings["url"].rstrip("/") + "/api/v2/alerts"
-    body = orjson.dumps(posted(message.content, now_seconds))
+    body = orjson.dumps(build_payload(message.content, now_seconds))
     headers = {"Content-Type": "application/json", **_login(receiver)}
     try:
         with (
@@ -58,14 +58,14 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         )
 
 
-def posted(content: Mapping[str, Any], now_seconds: float) -> list[dict[str, Any]]:
+def build_payload(content: Mapping[str, Any], now_seconds: float) -> list[dict[str, Any]]:
     """A message's content as Alertmanager takes it."""
     now = datetime.fromtimestamp(now_seconds, UTC)
     if not content["alerts"]:  # a test of the receiver
         labels = {"alertname": "WeirTest", "severity": content["severity"], "plant": LOCAL}
         notes = {"summary": content["title"], "description": content["sentence"]}
         return [_alert(labels, notes, now, now + timedelta(seconds=TEST_SECONDS), settings.WEIR_PUBLIC_URL)]
-    return [_alert_of(each, now) for each in content["alerts"]]
+    return [_alert_of(alert, now) for alert in content["alerts"]]
 
 
 def _alert_of(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from queues import environment as variables
 from queues.errors import BadInput
 from workers.alerts.delivery.channels.channel import Failed, secret_of_variable
 from workers.alerts.delivery.channels.message_text import lines, subject
-from workers.alerts.delivery.channels.plain_text import whole_lines, without_markup
+from workers.alerts.delivery.channels.plain_text import remove_markup, whole_lines
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import bounded_process, egress
 from workers.host.bounded_process import ProcessFailed
@@ -38,8 +38,8 @@ def send(message: Message, now_seconds: float) -> str:
     order = {
         "address": address_of(message.receiver),
         "kind": _kind(message.content),
-        "title": without_markup(subject(message.content)),
-        "body": whole_lines(without_markup("\n".join(_lines(message))), LONGEST_BODY),
+        "title": remove_markup(subject(message.content)),
+        "body": whole_lines(remove_markup("\n".join(_lines(message))), LONGEST_BODY),
         "allowed": settings.WEIR_EGRESS_ALLOW,
         "key": message.key,
         "tries": message.tries,
@@ -83,7 +83,7 @@ def targets_of(receiver: Receiver, environment: Mapping[str, str] = variables.PR
         place = address_of(receiver, environment).partition("://")[2].partition("?")[0]
     except Failed:
         return frozenset()
-    return frozenset(unquote(each) for each in place.split("/")[1:] if each)
+    return frozenset(unquote(part) for part in place.split("/")[1:] if part)
 
 
 def address_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> str:

@@ -122,10 +122,12 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     )
     address = order["address"].strip()
     if re.split(r"[^a-z0-9+.-]", address.lower(), maxsplit=1)[0] in OF_THIS_HOST:
-        return _refused("The address is of a service of this host; it takes one reached over the network.")
+        return _report_refusal(
+            "The address is of a service of this host; it takes one reached over the network."
+        )
     targets = targets_of(address, order["key"], asset)
     if not targets:
-        return _refused(
+        return _report_refusal(
             "The address is none that apprise knows, as slack://… or pagerduty://… are; correct it."
         )
     try_one = _Try(order, EgressGuard(order["allowed"]))
@@ -135,7 +137,7 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     return {"sent": not why or try_one.said.sent, "error": why, "reached": []}
 
 
-def _refused(why: str) -> dict[str, Any]:
+def _report_refusal(why: str) -> dict[str, Any]:
     return {"sent": False, "error": why, "reached": []}
 
 
@@ -145,14 +147,14 @@ def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_
     """
     until = time.monotonic() + SENDING_SECONDS
     reached, failures = list(order["reached"]), []
-    left = [each for each in targets if each.mark not in reached]
+    left = [target for target in targets if target.mark not in reached]
     first = order["tries"] % max(1, len(left))
-    for each in [*left[first:], *left[:first]]:
+    for target in [*left[first:], *left[:first]]:
         late = time.monotonic() > until
-        if why := "there was no time for all of them" if late else try_one.failure(each.service):
+        if why := "there was no time for all of them" if late else try_one.failure(target.service):
             failures.append(why)
         else:
-            reached.append(each.mark)
+            reached.append(target.mark)
     some = NOT_ALL if failures and reached else ""
     error = "; ".join(dict.fromkeys(failures))
     return {"sent": not failures, "error": f"{some}{error}"[:LONGEST_ERROR], "reached": reached}
@@ -181,7 +183,7 @@ class _Try:
             return ""
         why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "it did not say why"
         some = f" {NOT_ALL.removesuffix(': ').lower()}" if said.sent else ""
-        text = without_secrets(f"{service.service_name}{some}: {why}", self._order["address"].strip())
+        text = remove_secrets(f"{service.service_name}{some}: {why}", self._order["address"].strip())
         return text[:LONGEST_ERROR]
 
     def _is_taken(self, service: Any) -> bool:
@@ -231,7 +233,7 @@ class _Said(logging.Handler):
             self.sent = True
 
 
-def without_secrets(text: str, address: str) -> str:
+def remove_secrets(text: str, address: str) -> str:
     """A text without any part of an address, but what kind of service it is; also where the service has
     decoded it, or changed upper and lower case.
     """

@@ -35,20 +35,20 @@ def targets_of(address: str, key: str, asset: Any) -> list[ChatTarget]:
     read: Any = plugins.url_to_dict  # apprise gives it no types
     parsed: dict[str, Any] = read(address, secure_logging=True) or {}
     names = _names(parsed)
-    found = []
+    targets = []
     for name in names if len(names) > 1 else ():
         service = Apprise.instantiate({**deepcopy(parsed), "targets": [name]}, asset=asset)
         if service is not None:
-            found.append(ChatTarget(_mark(parsed, key, name), service))
-    if found:
-        return found
+            targets.append(ChatTarget(_mark(parsed, key, name), service))
+    if targets:
+        return targets
     whole = Apprise.instantiate(address, asset=asset)
     return [] if whole is None else [ChatTarget("", whole)]
 
 
 def _names(parsed: Mapping[str, Any]) -> list[str]:
     names = parsed.get("targets")
-    is_list = isinstance(names, list) and all(isinstance(each, str) for each in names)
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return list(dict.fromkeys(names)) if is_list and names else []
 
 

@@ -38,7 +38,7 @@ def send(message: Message, now_seconds: float) -> str:
     try:
         with _Server() as server:
             server.send_messages([mail])
-            return _left_out(getattr(server.connection, "refused", {}))
+            return _list_refused_addresses(getattr(server.connection, "refused", {}))
     except smtplib.SMTPRecipientsRefused as error:
         raise Failed(f"The mail server refused every address: {error.recipients}") from None
     except (smtplib.SMTPException, OSError) as error:
@@ -47,7 +47,7 @@ def send(message: Message, now_seconds: float) -> str:
         ) from None
 
 
-def _left_out(refused: Refused) -> str:
+def _list_refused_addresses(refused: Refused) -> str:
     if not refused:
         return ""
     said = [f"{each} ({code} {why.decode(errors='replace')})" for each, (code, why) in refused.items()]

@@ -12,7 +12,7 @@ _LINK = re.compile(r"\](?=[(\[:])")
 
 def one_line(text: str) -> str:
     """Whatever it holds: without line breaks and other control characters."""
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def whole_lines(text: str, most: int) -> str:
@@ -31,7 +31,7 @@ def whole_lines(text: str, most: int) -> str:
     return "\n".join([*kept, CUT]) if kept else one_line(text)[: max(0, most)]
 
 
-def without_markup(text: str) -> str:
+def remove_markup(text: str) -> str:
     """The text as a chat shows it: names of queues, hosts and people make no tag, no link under other words
     and no call to everybody. An address stays one.
     """

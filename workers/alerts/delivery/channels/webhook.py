@@ -39,7 +39,7 @@ def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PRO
     """The key its messages are signed with. Raises Failed when it names a variable that is not set."""
     name = receiver.settings.get("secret_environment")
     if not name:
-        return derived_secret(receiver).encode()
+        return derive_secret(receiver).encode()
     if error := setup_error(receiver):
         raise Failed(error)
     secret = secret_of_variable(name, environment)
@@ -61,7 +61,7 @@ def setup_error(receiver: Receiver) -> str:
     return ""
 
 
-def derived_secret(receiver: Receiver) -> str:
+def derive_secret(receiver: Receiver) -> str:
     """Of this receiver alone: neither another receiver's nor the key of sessions follows from it."""
     about = f"weir webhook {receiver.pk} {receiver.created_at.isoformat()}".encode()
     return hmac.new(settings.SECRET_KEY.encode(), about, hashlib.sha256).hexdigest()

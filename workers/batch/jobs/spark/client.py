@@ -16,7 +16,7 @@ from typing import Any
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.batch.jobs.job import Made, Surroundings, Work
-from workers.host.environment import PIPELINE_PREFIX, needed, python_path
+from workers.host.environment import PIPELINE_PREFIX, python_path, select_needed
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 10.0
@@ -100,10 +100,10 @@ class SparkProcess:
             raise BadInput(**answer["refused"])
         if "failed" in answer:
             raise SparkFailed(answer["failed"])
-        return made_of(answer["made"])
+        return build_from_document(answer["made"])
 
     def _start(self) -> subprocess.Popen[str]:
-        environment = needed(variables.PROCESS, {variables.SPARK_SECRET.name}, (PIPELINE_PREFIX,))
+        environment = select_needed(variables.PROCESS, {variables.SPARK_SECRET.name}, (PIPELINE_PREFIX,))
         process = self._process = subprocess.Popen(
             COMMAND,
             stdin=subprocess.PIPE,
@@ -128,7 +128,7 @@ def _read(process: subprocess.Popen[str], answers: queue.SimpleQueue[dict[str, A
     answers.put(None)
 
 
-def made_of(document: Mapping[str, Any]) -> Made:
+def build_from_document(document: Mapping[str, Any]) -> Made:
     """An answer's document as a value."""
     return Made(document["rows"], document["outputs"], tuple(document["skipped"]))
 
@@ -143,7 +143,7 @@ def spark(job: str) -> Iterator[Work]:
         process.close()
 
 
-def opened(job: str) -> Any:
+def build_opener(job: str) -> Any:
     """For a job's declaration: how a worker opens it."""
 
     def open_in(surroundings: Surroundings) -> Any:

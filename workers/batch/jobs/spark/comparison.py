@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
-from workers.batch.jobs.spark.events import over_sound_files
+from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
 from workers.history.stretch_counts import counts_file, counts_table
@@ -31,9 +31,13 @@ def make(spark: SparkSession, request: Request) -> Made:
     here, there = (Stretch(*request.content[name]) for name in ("here", "there"))
     folders = {*here.partitions(request.data, queue), *there.partitions(request.data, queue)}
     paths = [
-        path for each in sorted(folders) for path in event_archive.parquet_files(each.folder(request.data))
+        path
+        for folder in sorted(folders)
+        for path in event_archive.parquet_files(folder.folder(request.data))
     ]
-    found, skipped = over_sound_files(spark, request, paths, lambda events: _counted(events, here, there))
+    found, skipped = run_over_sound_files(
+        spark, request, paths, lambda events: _count_values(events, here, there)
+    )
     if found is None:
         return Made(0, {}, skipped)
     ours, theirs = ({name: sliced[at] for name, sliced in found.items()} for at in (0, 1))
@@ -42,21 +46,21 @@ def make(spark: SparkSession, request: Request) -> Made:
     return Made(request.input_rows, written, skipped)
 
 
-def _counted(events: DataFrame, here: Stretch, there: Stretch) -> dict[str, tuple[Sliced, Sliced]]:
+def _count_values(events: DataFrame, here: Stretch, there: Stretch) -> dict[str, tuple[Sliced, Sliced]]:
     """Dimension → what either stretch has of its values."""
-    counted = _by_value(events, here, there).persist(StorageLevel.DISK_ONLY)
+    counted = _count_by_value(events, here, there).persist(StorageLevel.DISK_ONLY)
     try:
         totals = counted.groupBy("dimension").agg(*(F.sum(name).alias(name) for name in COUNTS)).toArrow()
         found = {}
         for row in totals.to_pylist():
             most = _most_frequent(counted, row["dimension"])
-            found[row["dimension"]] = _of_both(most, np.array([row[name] for name in COUNTS]))
+            found[row["dimension"]] = _select_common(most, np.array([row[name] for name in COUNTS]))
         return found
     finally:
         counted.unpersist()
 
 
-def _by_value(events: DataFrame, here: Stretch, there: Stretch) -> DataFrame:
+def _count_by_value(events: DataFrame, here: Stretch, there: Stretch) -> DataFrame:
     """{dimension, value, slice_0 … slice_23}: events of each."""
     place = F.coalesce(_place(here, 0), _place(there, SLICES))
     known = F.array(*(_dimension(name) for name in ARCHIVED))
@@ -96,7 +100,7 @@ def _most_frequent(counted: DataFrame, dimension: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _of_both(most: list[dict[str, Any]], total: np.ndarray) -> tuple[Sliced, Sliced]:
+def _select_common(most: list[dict[str, Any]], total: np.ndarray) -> tuple[Sliced, Sliced]:
     counts = {row["value"]: np.array([row[name] for name in COUNTS], float) for row in most}
     rest = total - np.sum(list(counts.values()), axis=0)
     if rest.any():

@@ -17,7 +17,7 @@ T = TypeVar("T")
 Faults = tuple[Mapping[str, str], ...]
 
 
-def over_sound_files(
+def run_over_sound_files(
     spark: SparkSession,
     request: Request,
     paths: Iterable[Path],
@@ -30,19 +30,19 @@ def over_sound_files(
     only then; all are read through once to name it, and `use` begins anew. Raises BadInput (on_error=stop).
     """
     on_error = request.parameters["on_error"]
-    found = event_archive.checked(paths, schema)
+    found = event_archive.check_files(paths, schema)
     faults = event_archive.demand(found, on_error, request.data)
     try:
-        return _used(spark, request, found, use), faults
+        return _apply_to_files(spark, request, found, use), faults
     except (PySparkException, Py4JError):
         again = event_archive.read_through(found.files, schema)
         if not again.faults:
             raise
         faults += event_archive.demand(again, on_error, request.data)
-        return _used(spark, request, again, use), faults
+        return _apply_to_files(spark, request, again, use), faults
 
 
-def _used(
+def _apply_to_files(
     spark: SparkSession, request: Request, found: event_archive.Checked, use: Callable[[DataFrame], T]
 ) -> T | None:
     if not found.files:

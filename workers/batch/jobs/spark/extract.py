@@ -20,7 +20,7 @@ from queues.events.block import FIELDS
 from queues.files.csv_text import FORMULA
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
-from workers.batch.jobs.spark.events import over_sound_files
+from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive, extract_files
 
@@ -49,13 +49,13 @@ def make(spark: SparkSession, request: Request) -> Made:
             return _write_rates(once, request, final)
         return _write_events(once.select(*FIELDS).orderBy("time", "id"), request, final)
 
-    written, skipped = over_sound_files(spark, request, paths, write)
+    written, skipped = run_over_sound_files(spark, request, paths, write)
     return Made(request.input_rows, written or {}, skipped)
 
 
 def _write_events(events: DataFrame, request: Request, final: str) -> dict[str, str]:
     """In one piece: Spark writes a folder with one part, which becomes the file."""
-    temporary = files.hidden(final, request.token)
+    temporary = files.build_hidden_path(final, request.token)
     folder = files.output_path(request.data, f"{temporary}.parts")
     folder.parent.mkdir(parents=True, exist_ok=True)
     one = events.coalesce(1).write.mode("overwrite")
@@ -93,7 +93,7 @@ def _write_rates(events: DataFrame, request: Request, final: str) -> dict[str, s
     table = rates(counted, begin, length, step)
     if request.parameters["format"] == "parquet":
         return files.write_table(request.data, final, request.token, table)
-    temporary = files.hidden(final, request.token)
+    temporary = files.build_hidden_path(final, request.token)
     path = files.output_path(request.data, temporary)
     path.parent.mkdir(parents=True, exist_ok=True)
     compression = "gzip" if request.parameters["format"] == "csv.gz" else None

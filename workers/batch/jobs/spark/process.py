@@ -64,7 +64,7 @@ def stage_progress(spark: SparkSession, group: str) -> dict[str, int]:
 
 
 @contextmanager
-def reported(spark: SparkSession, request: Request, answer: Answers) -> Iterator[None]:
+def report_progress(spark: SparkSession, request: Request, answer: Answers) -> Iterator[None]:
     """While inside, progress is reported each second. Rows are those of the input, by share of the tasks."""
     ended = threading.Event()
 
@@ -92,7 +92,7 @@ def serve(
         request = Request(**{**document, "data": Path(document["data"])})
         try:
             spark = spark_of(request.data)
-            with reported(spark, request, answer):
+            with report_progress(spark, request, answer):
                 made = MAKERS[request.job](spark, request)
         except BadInput as error:
             answer({"refused": {"field": error.field, "message": error.message}})
@@ -102,7 +102,7 @@ def serve(
             answer({"made": asdict(made)})
 
 
-def incoming(source: TextIO) -> Iterator[dict[str, Any]]:
+def read_requests(source: TextIO) -> Iterator[dict[str, Any]]:
     """Requests as they come. Another thread reads, so that the end of input ends the process also while
     Spark works: its worker was killed, and nobody will take the result.
     """
@@ -132,7 +132,7 @@ def main() -> None:
             sessions[data] = start_session(master, data / "spark")
         return sessions[data]
 
-    serve(incoming(sys.stdin), Answers(answers), session)
+    serve(read_requests(sys.stdin), Answers(answers), session)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
-from workers.batch.jobs.spark.events import over_sound_files
+from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive, metric_files
 
@@ -32,14 +32,14 @@ def make(spark: SparkSession, request: Request) -> Made:
     """One day's three files. Raises BadInput for an unsound file when the choice is to stop."""
     day = request.content["day"]
     paths = event_archive.parquet_files(metric_files.raw_folder(request.data, day))
-    found, skipped = over_sound_files(spark, request, paths, _all_windows, metric_files.RAW)
+    found, skipped = run_over_sound_files(spark, request, paths, _build_all_windows, metric_files.RAW)
     outputs: dict[str, str] = {}
     for step, table in (found or {}).items():
         outputs |= files.write_table(request.data, metric_files.rollup_file(step, day), request.token, table)
     return Made(request.input_rows, outputs, skipped)
 
 
-def _all_windows(raw: DataFrame) -> dict[str, pa.Table]:
+def _build_all_windows(raw: DataFrame) -> dict[str, pa.Table]:
     return {step: windows(raw, seconds).toArrow().cast(TABLE) for step, seconds in metric_files.STEPS.items()}
 
 

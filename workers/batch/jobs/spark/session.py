@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from queues import environment as variables
 from workers.host.driver_address import driver_settings
-from workers.host.environment import narrowed, needed
+from workers.host.environment import narrow_environment, select_needed
 from workers.host.java import archive_options, spark_environment
 from workers.host.spark_privacy import java_options, private_settings
 
@@ -56,7 +56,7 @@ def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
         **private_settings(master, folder),
     }.items():
         builder = builder.config(key, value)
-    with narrowed(needed(variables.PROCESS)):
+    with narrow_environment(select_needed(variables.PROCESS)):
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from queues import environment as variables
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
-from workers.batch.jobs.spark.events import over_sound_files
+from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.frequent_types import with_frequent_types
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
@@ -55,7 +55,7 @@ def make(spark: SparkSession, request: Request) -> Made:
     """One partition's file. Raises BadInput for an unsound file when the choice is to stop."""
     partition = event_archive.Partition(request.content["day"], request.content["queue"])
     paths = event_archive.parquet_files(partition.folder(request.data))
-    found, skipped = over_sound_files(
+    found, skipped = run_over_sound_files(
         spark, request, paths, lambda events: _measure(events, request.input_rows)
     )
     if found is None:
@@ -86,10 +86,10 @@ def _measure(events: DataFrame, rows: int) -> tuple[pa.Table, pa.Table]:
 def _slice_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     rows = list(batches)
     if rows:
-        yield from summed(pa.Table.from_batches(rows)).to_batches()
+        yield from sum_minutes(pa.Table.from_batches(rows)).to_batches()
 
 
-def summed(table: pa.Table) -> pa.Table:
+def sum_minutes(table: pa.Table) -> pa.Table:
     """Rows {type, us, event}, whole minutes of them, as a row per type and minute: see `SLICE_ROWS`."""
     coded = pc.dictionary_encode(table.column("type").combine_chunks())
     code, us, event = (
@@ -208,8 +208,8 @@ def _outputs(
     rows = request.input_rows
     for sink, types in _types_by_sink(application.sinks).items():
         folder = event_archive.Partition(partition.day, sink).folder(request.data)
-        counted, faults = over_sound_files(
-            spark, request, event_archive.parquet_files(folder), partial(_counted, types=types)
+        counted, faults = run_over_sound_files(
+            spark, request, event_archive.parquet_files(folder), partial(_count_events, types=types)
         )
         skipped += faults
         if counted is not None:
@@ -220,12 +220,12 @@ def _outputs(
 
 def _types_by_sink(sinks: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Each type once, however many sinks it goes to."""
-    found: dict[str, list[str]] = {}
+    types: dict[str, list[str]] = {}
     for event_type, queues in sorted(sinks.items()):
-        found.setdefault(queues[0], []).append(event_type)
-    return found
+        types.setdefault(queues[0], []).append(event_type)
+    return types
 
 
-def _counted(events: DataFrame, types: list[str]) -> pa.Table:
+def _count_events(events: DataFrame, types: list[str]) -> pa.Table:
     wanted = events.where(F.col("type").isin(types))
     return wanted.groupBy("type").agg(F.countDistinct("id").alias("outputs")).toArrow()

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
-from workers.batch.jobs.spark.events import over_sound_files
+from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.frequent_types import with_frequent_types
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
@@ -43,11 +43,11 @@ def make(spark: SparkSession, request: Request) -> Made:
     before = (date.fromisoformat(day) - timedelta(days=1)).isoformat()
     paths = [
         path
-        for each in (before, day)
-        for path in event_archive.parquet_files(event_archive.Partition(each, queue).folder(request.data))
+        for when in (before, day)
+        for path in event_archive.parquet_files(event_archive.Partition(when, queue).folder(request.data))
     ]
     window = request.parameters["window_seconds"]
-    counted, skipped = over_sound_files(spark, request, paths, lambda events: _counts(events, window))
+    counted, skipped = run_over_sound_files(spark, request, paths, lambda events: _counts(events, window))
     if counted is None:
         return Made(0, {}, skipped)
     table = windows(counted, day, window, request.parameters["history"], request.parameters["horizon"])

@@ -7,7 +7,7 @@ them that ends, as if each had been tried in turn.
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from workers.pipeline.patterns.automaton import Automaton, Take, parted_by_choice
+from workers.pipeline.patterns.automaton import Automaton, Take, is_parted_by_choice
 
 Event = tuple[Any, ...]  # (time in µs, …): what a match reports of an event; JSON values
 
@@ -49,7 +49,7 @@ class Attempt:
         return not self.branches
 
     def can_take(self, automaton: Automaton, mask: int) -> bool:
-        return any(automaton.taking(branch.state, mask) for branch in self.branches)
+        return any(automaton.list_branches(branch.state, mask) for branch in self.branches)
 
     def take(self, automaton: Automaton, event: Event, mask: int, relaxed: bool, to_the_last: bool) -> None:
         """The next event: each way takes it where it can; else, when `relaxed`, passes over it, else is given
@@ -59,7 +59,7 @@ class Attempt:
         self.seen += 1
         self.count += 1
         for branch in before:
-            for following in self._following(automaton, branch, event, mask, relaxed):
+            for following in self._iterate_next(automaton, branch, event, mask, relaxed):
                 if following.state in reached:
                     continue
                 reached.add(following.state)
@@ -73,17 +73,18 @@ class Attempt:
                 self.ended = branch
                 return
 
-    def _following(
+    def _iterate_next(
         self, automaton: Automaton, branch: Branch, event: Event, mask: int, relaxed: bool
     ) -> list[Branch]:
-        takes = automaton.taking(branch.state, mask)
+        takes = automaton.list_branches(branch.state, mask)
         if len(takes) == 1:
-            return [_taken(branch, takes[0], event, self.seen, branch.choices)]
+            return [_take_event(branch, takes[0], event, self.seen, branch.choices)]
         if takes:
             return [
-                _taken(branch, take, event, self.seen, (*branch.choices, *take.choices)) for take in takes
+                _take_event(branch, take, event, self.seen, (*branch.choices, *take.choices))
+                for take in takes
             ]
-        passed = automaton.passed_over(branch.state, mask) if relaxed else None
+        passed = automaton.pass_over(branch.state, mask) if relaxed else None
         return [] if passed is None else [branch._replace(state=passed)]
 
     def _end(self, branch: Branch, relaxed: bool) -> None:
@@ -93,7 +94,7 @@ class Attempt:
         self.ended = branch
         if relaxed:
             self.branches = [
-                other for other in self.branches if not parted_by_choice(other.choices, branch.choices)
+                other for other in self.branches if not is_parted_by_choice(other.choices, branch.choices)
             ]
 
     def pass_over(self, automaton: Automaton, mask: int, relaxed: bool) -> None:
@@ -103,7 +104,7 @@ class Attempt:
             lasting = (branch for branch in self.branches if self._has_outlasted(automaton, branch, mask))
             self.ended, self.branches = next(lasting, self.ended), []
             return
-        states = [automaton.passed_over(branch.state, mask) for branch in self.branches]
+        states = [automaton.pass_over(branch.state, mask) for branch in self.branches]
         self.branches = [
             branch._replace(state=state)
             for branch, state in zip(self.branches, states, strict=True)
@@ -118,10 +119,10 @@ class Attempt:
         state = automaton.state(branch.state)
         if not state.ends_late or mask & state.wanted:
             return False
-        passed = automaton.passed_over(branch.state, mask)
+        passed = automaton.pass_over(branch.state, mask)
         return passed is not None and automaton.state(passed).ends_late
 
-    def closed(self, automaton: Automaton, to_the_last: bool = False) -> Branch | None:
+    def close(self, automaton: Automaton, to_the_last: bool = False) -> Branch | None:
         """What it comes to when no further event can belong to it."""
         for branch in self.branches:
             state = automaton.state(branch.state)
@@ -130,5 +131,5 @@ class Attempt:
         return self.ended
 
 
-def _taken(branch: Branch, take: Take, event: Event, through: int, choices: tuple[int, ...]) -> Branch:
+def _take_event(branch: Branch, take: Take, event: Event, through: int, choices: tuple[int, ...]) -> Branch:
     return Branch(take.state, branch.taken if take.hidden else (*branch.taken, event), through, choices)

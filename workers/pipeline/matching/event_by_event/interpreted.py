@@ -11,7 +11,7 @@ from workers.pipeline.matching.event_by_event.match_automaton import AutomatonRu
 from workers.pipeline.matching.event_by_event.open_attempts import OpenAttempts
 from workers.pipeline.matching.event_by_event.row_search import RowSearch
 from workers.pipeline.matching.retained.group_state import GroupStates
-from workers.pipeline.matching.retained.matches import EVENT, KEYED, Matches, nothing
+from workers.pipeline.matching.retained.matches import EVENT, KEYED, Matches, build_empty
 from workers.pipeline.patterns.pattern import Pattern
 
 
@@ -42,8 +42,8 @@ class Interpreted:
 
     def has_open(self, keys: pa.Array) -> np.ndarray:
         """Per key (text, distinct) whether it has a machine that is at work."""
-        found = (self._automata.get(key) for key in keys.to_pylist())
-        return np.array([pair is not None and not pair[0].is_empty() for pair in found], bool)
+        machines = (self._automata.get(key) for key in keys.to_pylist())
+        return np.array([pair is not None and not pair[0].is_empty() for pair in machines], bool)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
         if not self._rules.pattern.needs_every_event and not masks.all():
@@ -51,13 +51,13 @@ class Interpreted:
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
         events = zip(*(rows.column(name).to_pylist() for name in EVENT.names), strict=True)
         keys, groups = rows.column("match_key").to_pylist(), rows.column("group").to_pylist()
-        found: list[FoundMatches] = []
+        matches: list[FoundMatches] = []
         for event, mask, key, group in zip(events, masks.tolist(), keys, groups, strict=True):
             # What is the last event of a key, no event of another one says.
             if self._deadlines and self._deadlines[0][0] < event[0] and not self._rules.to_the_last:
-                found += self._advance(event[0])
-            found += self._take(event, mask, key, group)
-        return self._matches_of(found)
+                matches += self._advance(event[0])
+            matches += self._take(event, mask, key, group)
+        return self._matches_of(matches)
 
     def _match_automaton(self) -> MatchAutomaton:
         by_rows = self._rules.pattern.consume == "skip-past-last"
@@ -78,65 +78,65 @@ class Interpreted:
             heapq.heappush(self._deadlines, (deadline_us, key))
 
     def _advance(self, now_us: int) -> list[FoundMatches]:
-        found: list[FoundMatches] = []
+        matches: list[FoundMatches] = []
         while self._deadlines and self._deadlines[0][0] < now_us:
             deadline_us, key = heapq.heappop(self._deadlines)
             if key not in self._automata or self._automata[key][0].deadline_us() != deadline_us:
                 continue
             machine, group = self._automata[key]
-            found += [FoundMatches(key, group, taken) for taken in machine.advance(deadline_us + 1)]
+            matches += [FoundMatches(key, group, taken) for taken in machine.advance(deadline_us + 1)]
             self._watch(key, deadline_us)
             if machine.is_empty():
                 del self._automata[key]
-        return found
+        return matches
 
     def advance(self, now_us: int) -> Matches:
         """No event before `now_us` will come: closes what is over."""
-        found = self._matches_of(self._advance(now_us))
+        matches = self._matches_of(self._advance(now_us))
         self._automata = {key: pair for key, pair in self._automata.items() if not pair[0].is_empty()}
-        return found
+        return matches
 
     def finish(self) -> Matches:
         """No event will come at all. What waits is closed as if time went on, so in the order of time; what
         ends with the last event of its key, in the order of these.
         """
-        found: list[FoundMatches] = []
+        matches: list[FoundMatches] = []
         while self._deadlines and not self._rules.to_the_last:
-            found += self._advance(self._deadlines[0][0] + 1)
+            matches += self._advance(self._deadlines[0][0] + 1)
         ended = [
             FoundMatches(key, group, taken)
             for key, (machine, group) in self._automata.items()
             for taken in machine.finish()
         ]
         self._automata, self._deadlines = {}, []
-        return self._matches_of(found + sorted(ended, key=lambda each: each.taken[-1][0]))
+        return self._matches_of(matches + sorted(ended, key=lambda match: match.taken[-1][0]))
 
     @staticmethod
     def _matches_of(found: list[FoundMatches]) -> Matches:
         if not found:
-            return nothing()
-        rows = [(*event, each.key, each.group) for each in found for event in each.taken]
+            return build_empty()
+        rows = [(*event, match.key, match.group) for match in found for event in match.taken]
         columns = [
             pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), KEYED, strict=True)
         ]
-        ends = np.cumsum([len(each.taken) for each in found])
-        return Matches.of(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
+        ends = np.cumsum([len(match.taken) for match in found])
+        return Matches.build(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
 
     def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` closes something."""
-        found: dict[int, int] = {}
+        timers: dict[int, int] = {}
         for machine, group in self._automata.values():
             deadline_us = machine.deadline_us()
             if deadline_us is not None:
-                found[group] = min(found.get(group, deadline_us + 1), deadline_us + 1)
-        return found
+                timers[group] = min(timers.get(group, deadline_us + 1), deadline_us + 1)
+        return timers
 
     def save(self, states: GroupStates) -> None:
-        found: dict[int, dict[str, Any]] = {}
+        saved: dict[int, dict[str, Any]] = {}
         for key, (machine, group) in self._automata.items():
             if not machine.is_empty():
-                found.setdefault(group, {})[key] = machine.snapshot()
-        states.put_values("machines", found)
+                saved.setdefault(group, {})[key] = machine.snapshot()
+        states.put_values("machines", saved)
 
     def load(self, states: GroupStates) -> None:
         for group, machines in states.values("machines").items():

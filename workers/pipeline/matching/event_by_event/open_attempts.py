@@ -31,19 +31,19 @@ class OpenAttempts:
         self._begun = False
 
     def take(self, event: Event, mask: int) -> list[Taken]:
-        rules, found = self._rules, self.advance(event[0])
-        number = self._chosen(mask)
-        attempt = None if number is None else self._taken_out(number)
+        rules, matches = self._rules, self.advance(event[0])
+        number = self._choose_attempt(mask)
+        attempt = None if number is None else self._remove_attempt(number)
         if rules.is_relevant_to_all(mask):
-            found += self._passed_over(mask)
+            matches += self._pass_over(mask)
         if attempt:
             attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
         elif not (rules.pattern.expression.at_first and self._begun):
             attempt, number = rules.begin(event, mask), None
         self._begun = True
-        return found + (self._put(attempt, number) if attempt else [])
+        return matches + (self._put(attempt, number) if attempt else [])
 
-    def _chosen(self, mask: int) -> int | None:
+    def _choose_attempt(self, mask: int) -> int | None:
         """The most advanced that can take it, the oldest among equals."""
         able = [
             (-likeness[0], self._oldest(likeness))
@@ -55,7 +55,7 @@ class OpenAttempts:
     def _oldest(self, likeness: Likeness) -> int:
         return self._alike[likeness][0]
 
-    def _taken_out(self, number: int) -> Attempt:
+    def _remove_attempt(self, number: int) -> Attempt:
         """No longer open; it is the oldest of those that are like it."""
         attempt = self._open.pop(number)
         alike = self._alike[_likeness(attempt)]
@@ -76,10 +76,10 @@ class OpenAttempts:
         return []
 
     def _match(self, attempt: Attempt, to_the_last: bool = False) -> list[Taken]:
-        branch = attempt.closed(self._rules.automaton, to_the_last)
+        branch = attempt.close(self._rules.automaton, to_the_last)
         return [branch.taken] if branch and branch.taken else []
 
-    def _passed_over(self, mask: int) -> list[Taken]:
+    def _pass_over(self, mask: int) -> list[Taken]:
         """All that are open see an event they don't take."""
         concerned = [likeness for likeness in self._alike if self._is_changed(likeness, mask)]
         numbers = sorted(number for likeness in concerned for number in self._alike.pop(likeness))
@@ -94,16 +94,16 @@ class OpenAttempts:
         """Whether an event nobody takes makes a difference to those attempts."""
         if not self._rules.relaxed or self._rules.to_the_last:
             return True
-        return any(self._rules.automaton.passed_over(state, mask) != state for state in likeness[1:])
+        return any(self._rules.automaton.pass_over(state, mask) != state for state in likeness[1:])
 
     def advance(self, now_us: int) -> list[Taken]:
-        found: list[Taken] = []
+        matches: list[Taken] = []
         while (oldest := self._first()) is not None and self._rules.is_over(
             self._open[oldest].first_us, now_us
         ):
             # Of those alike it is the oldest, too.
-            found += self._match(self._taken_out(oldest))
-        return found
+            matches += self._match(self._remove_attempt(oldest))
+        return matches
 
     def _first(self) -> int | None:
         while self._order and self._order[0] not in self._open:
@@ -123,9 +123,9 @@ class OpenAttempts:
         return not self._open and not self._rules.pattern.expression.at_first
 
     def snapshot(self) -> Any:
-        return [[self._kept(attempt) for _, attempt in sorted(self._open.items())], self._begun]
+        return [[self._keep_attempt(attempt) for _, attempt in sorted(self._open.items())], self._begun]
 
-    def _kept(self, attempt: Attempt) -> Any:
+    def _keep_attempt(self, attempt: Attempt) -> Any:
         branches = [self._rules.write(branch) for branch in attempt.branches]
         ended = attempt.ended and self._rules.write(attempt.ended)
         return [attempt.first_us, branches, ended, attempt.seen, attempt.count]

@@ -31,12 +31,12 @@ class RowSearch:
         self._begun = False
 
     def take(self, event: Event, mask: int) -> list[Taken]:
-        found = self.advance(event[0])
+        matches = self.advance(event[0])
         may_begin = not (self._begun and self._rules.pattern.expression.at_first)
         self._begun = True
         if may_begin or self._size():
             self._append(event, mask)
-        return found + list(self._search())
+        return matches + list(self._search())
 
     def _size(self) -> int:
         return len(self._rows) - self._head
@@ -80,7 +80,7 @@ class RowSearch:
 
     def _conclude(self) -> Iterator[Taken]:
         assert self._attempt is not None
-        branch = self._attempt.closed(self._rules.automaton)
+        branch = self._attempt.close(self._rules.automaton)
         self._attempt = None
         self._drop(branch.through if branch else 1)
         if branch and branch.taken:
@@ -96,23 +96,23 @@ class RowSearch:
             self._rows, self._head = self._rows[self._head :], 0
 
     def advance(self, now_us: int) -> list[Taken]:
-        found: list[Taken] = []
+        matches: list[Taken] = []
         while self._size() and self._rules.is_over(self._rows[self._head][0][0], now_us):
             if self._attempt:
-                found += self._conclude()
+                matches += self._conclude()
             else:
                 self._drop(1)
-            found += self._search()
-        return found
+            matches += self._search()
+        return matches
 
     def finish(self) -> list[Taken]:
-        found: list[Taken] = []
+        matches: list[Taken] = []
         while self._attempt:
             if self._rules.to_the_last:
-                self._attempt.ended = self._attempt.closed(self._rules.automaton, to_the_last=True)
-            found += self._conclude()
-            found += self._search()
-        return found
+                self._attempt.ended = self._attempt.close(self._rules.automaton, to_the_last=True)
+            matches += self._conclude()
+            matches += self._search()
+        return matches
 
     def deadline_us(self) -> int | None:
         return self._rows[self._head][0][0] + self._rules.pattern.within_us if self._size() else None

@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 
 from workers.pipeline.events.arrow_blob import decode, encode
-from workers.pipeline.matching.retained.keyed_rows import by_group
+from workers.pipeline.matching.retained.keyed_rows import group_rows
 
 _LENGTH = struct.Struct("<I")
 
@@ -52,7 +52,7 @@ class GroupStates:
     def put_rows(self, name: str, rows: pa.RecordBatch | None) -> None:
         """Rows with a column `group`."""
         if rows is not None and rows.num_rows:
-            for group, part in by_group(rows).items():
+            for group, part in group_rows(rows).items():
                 self._parts.setdefault(group, GroupParts()).rows[name] = part
 
     def values(self, name: str) -> dict[int, Any]:
@@ -60,8 +60,8 @@ class GroupStates:
 
     def rows(self, name: str) -> pa.RecordBatch | None:
         """What the groups hold together."""
-        found = [parts.rows[name] for parts in self._parts.values() if name in parts.rows]
-        return pa.concat_batches(found) if found else None
+        rows_of_name = [parts.rows[name] for parts in self._parts.values() if name in parts.rows]
+        return pa.concat_batches(rows_of_name) if rows_of_name else None
 
-    def packed(self) -> dict[int, bytes]:
+    def pack(self) -> dict[int, bytes]:
         return {group: parts.pack() for group, parts in self._parts.items()}

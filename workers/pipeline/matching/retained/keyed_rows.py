@@ -29,7 +29,7 @@ class KeyedRows:
         return last_us
 
     @classmethod
-    def of(cls, keys: pa.Array, times_us: np.ndarray) -> "KeyedRows":
+    def build(cls, keys: pa.Array, times_us: np.ndarray) -> "KeyedRows":
         """keys: text, none null. times_us: in event-time order within each key."""
         code = keys.dictionary_encode().indices.to_numpy()
         order = stable_order(code)
@@ -50,13 +50,13 @@ def stable_order(code: np.ndarray) -> np.ndarray:
     return low[np.argsort(high.astype(np.uint16), kind="stable")]
 
 
-def appended(kept: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
+def append_rows(kept: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
     """What was kept, and behind it the new rows, as KEYED."""
     new = rows.select(KEYED.names).cast(KEYED)
     return new if kept is None or not kept.num_rows else pa.concat_batches([kept.select(KEYED.names), new])
 
 
-def by_group(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
+def group_rows(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
     """Rows by their column `group`, in their order."""
     groups = rows.column("group").to_numpy()
     order = stable_order(groups)
@@ -69,7 +69,7 @@ def by_group(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
     }
 
 
-def of_these(kept: pa.RecordBatch, keys: pa.Array) -> np.ndarray:
+def find_present_keys(kept: pa.RecordBatch, keys: pa.Array) -> np.ndarray:
     """Per key whether rows of it are among those kept."""
     found: np.ndarray = pc.is_in(keys, kept.column("match_key")).to_numpy(zero_copy_only=False)
     return found
@@ -79,5 +79,5 @@ def least_by_group(rows: pa.RecordBatch, column: str) -> dict[int, int]:
     """The least value of a column for each `group`."""
     groups, values = rows.column("group").to_numpy(), rows.column(column).to_numpy()
     order = np.argsort(values, kind="stable")
-    found, first = np.unique(groups[order], return_index=True)
-    return dict(zip(found.tolist(), values[order][first].tolist(), strict=True))
+    groups_present, first = np.unique(groups[order], return_index=True)
+    return dict(zip(groups_present.tolist(), values[order][first].tolist(), strict=True))

@@ -31,7 +31,7 @@ class Matches:
     suppressed: np.ndarray
 
     @classmethod
-    def of(cls, events: pa.RecordBatch, ends: np.ndarray) -> "Matches":
+    def build(cls, events: pa.RecordBatch, ends: np.ndarray) -> "Matches":
         return cls(events, ends, np.zeros(len(ends), bool))
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Matches:
         ids = self.events.column("id").to_pylist()
         return [ids[start:end] for start, end in self._bounds()]
 
-    def emitted(self) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    def list_emitted(self) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
         """Per match that is not suppressed its key and its events (values of EVENT)."""
         rows = list(zip(*(self.events.column(name).to_pylist() for name in EVENT.names), strict=True))
         for key, suppressed, (start, end) in zip(
@@ -78,23 +78,23 @@ class Matches:
         return zip(self.starts.tolist(), self.ends.tolist(), strict=True)
 
 
-def nothing() -> Matches:
-    return Matches.of(pa.RecordBatch.from_pylist([], schema=KEYED), np.zeros(0, np.int64))
+def build_empty() -> Matches:
+    return Matches.build(pa.RecordBatch.from_pylist([], schema=KEYED), np.zeros(0, np.int64))
 
 
-def of_rows(events: pa.RecordBatch, rows: np.ndarray) -> Matches:
+def build_from_rows(events: pa.RecordBatch, rows: np.ndarray) -> Matches:
     """Matches of equally many events. rows: int64[matches, events], the places in `events`, which are in the
     order they came."""
     rows = rows[np.argsort(rows[:, -1])]
     ends = np.arange(1, len(rows) + 1) * rows.shape[1]
-    return Matches.of(events.take(pa.array(rows.ravel())), ends)
+    return Matches.build(events.take(pa.array(rows.ravel())), ends)
 
 
-def joined(parts: list[Matches]) -> Matches:
+def concatenate(parts: list[Matches]) -> Matches:
     """The matches of all parts, in their order."""
     parts = [part for part in parts if len(part)]
     if len(parts) < 2:
-        return parts[0] if parts else nothing()
+        return parts[0] if parts else build_empty()
     before = np.cumsum([0, *(part.events.num_rows for part in parts[:-1])])
     return Matches(
         pa.concat_batches([part.events for part in parts]),

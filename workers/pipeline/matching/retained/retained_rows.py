@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workers.pipeline.matching.retained.group_state import GroupStates
-from workers.pipeline.matching.retained.keyed_rows import least_by_group, of_these
-from workers.pipeline.matching.retained.matches import KEYED, Matches, nothing
+from workers.pipeline.matching.retained.keyed_rows import find_present_keys, least_by_group
+from workers.pipeline.matching.retained.matches import KEYED, Matches, build_empty
 
 SCHEMA = KEYED.append(pa.field("mask", pa.int64()))
 
@@ -26,7 +26,7 @@ class RetainedRows:
         kept = events.take(pa.array(places, pa.int64()))
         self.kept = kept.append_column(SCHEMA.field("mask"), pa.array(masks[places], pa.int64()))
 
-    def retained_masks(self) -> np.ndarray:
+    def build_masks(self) -> np.ndarray:
         """The symbols of what is kept, int64[events]."""
         masks: np.ndarray = self.kept.column("mask").to_numpy()
         return masks
@@ -38,18 +38,18 @@ class RetainedRows:
 
     def has_open(self, keys: pa.Array) -> np.ndarray:
         """Per key (text, distinct) whether some event of it is kept."""
-        return of_these(self.kept, keys)
+        return find_present_keys(self.kept, keys)
 
     def advance(self, now_us: int) -> Matches:
         """Discards what no match that ends from `now_us` on can contain."""
         if self.kept.num_rows:
             self.kept = self.kept.filter(pc.greater_equal(self.kept.column("time"), now_us - self._within_us))
-        return nothing()
+        return build_empty()
 
     def finish(self) -> Matches:
         """Nothing comes any more."""
         self.kept = self.kept.slice(0, 0)
-        return nothing()
+        return build_empty()
 
     def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` discards something."""

@@ -38,15 +38,15 @@ from workers.plants.reached import Patience
 
 def make(address: PlantAddress) -> CeleryPlant:
     """Raises PlantSilent when its name leads nowhere, or where nobody may be sent."""
-    return _made(address, SharedKnownWorkers(control_server(), address.name))
+    return _build_adapter(address, SharedKnownWorkers(control_server(), address.name))
 
 
-def _unregistered(address: PlantAddress) -> CeleryPlant:
+def _build_unregistered(address: PlantAddress) -> CeleryPlant:
     """What is only inspected is not remembered."""
-    return _made(address, OwnKnownWorkers())
+    return _build_adapter(address, OwnKnownWorkers())
 
 
-def _made(address: PlantAddress, known: KnownWorkers) -> CeleryPlant:
+def _build_adapter(address: PlantAddress, known: KnownWorkers) -> CeleryPlant:
     app = app_of(address)
     return CeleryPlant(
         address,
@@ -125,5 +125,5 @@ ADAPTER = AdapterKind(
     patience=Patience(more_seconds=30.0, fewer_seconds=3_600.0),
     ends_idle=True,
     completes=True,
-    inspect=partial(inspect, make=_unregistered),
+    inspect=partial(inspect, make=_build_unregistered),
 )

@@ -65,10 +65,10 @@ class Arrivals:
             return None
         now, came = self._came[-1]
         for at, before in reversed(self._came):
-            span, found = now - at, came - before
-            if at <= self._since or span >= MOST_SECONDS or (found >= ENOUGH and span >= LEAST_SECONDS):
+            span, growth = now - at, came - before
+            if at <= self._since or span >= MOST_SECONDS or (growth >= ENOUGH and span >= LEAST_SECONDS):
                 break
-        return found / span
+        return growth / span
 
     @property
     def oldest_seconds(self) -> float:
@@ -76,25 +76,27 @@ class Arrivals:
         if self._waiting <= 0 or not self._came:
             return 0.0
         now, came = self._came[-1]
-        return now - self._when(came - self._waiting)
+        return now - self._find_time(came - self._waiting)
 
     def _notice_change(self, now: float) -> None:
         for seconds in SHORT_SECONDS:
-            usual, (span, found) = self.per_second, self._last(seconds)
+            usual, (span, growth) = self.per_second, self._last(seconds)
             if usual is None or span < seconds or now - span < self._since:
                 return
             expected = usual * span
-            if abs(found - expected) > 1 + DEVIATIONS * math.sqrt(expected):
+            if abs(growth - expected) > 1 + DEVIATIONS * math.sqrt(expected):
                 self._since = now - span
                 return
 
     def _last(self, seconds: float) -> tuple[float, float]:
         """Of the last observations over so many seconds at least: over how many, and how many came."""
         now, came = self._came[-1]
-        at, before = next((each for each in reversed(self._came) if now - each[0] >= seconds), self._came[0])
+        at, before = next(
+            (arrival for arrival in reversed(self._came) if now - arrival[0] >= seconds), self._came[0]
+        )
         return now - at, came - before
 
-    def _when(self, came: float) -> float:
+    def _find_time(self, came: float) -> float:
         """When so many had come, on the line between the two observations around that."""
         later = self._came[-1]
         for earlier in reversed(self._came):

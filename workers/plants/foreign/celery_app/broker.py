@@ -64,11 +64,11 @@ class Broker(Protocol):
         """Of those that are there."""
         ...
 
-    def unacknowledged(self) -> int | None:
+    def count_unacknowledged(self) -> int | None:
         """Of all queues together; None where only each queue's is known, or none."""
         ...
 
-    def missing(self) -> list[str]:
+    def list_missing(self) -> list[str]:
         """What could not be had when lengths were asked for last, a sentence each."""
         ...
 
@@ -195,10 +195,10 @@ class RedisBroker:
             lengths[name] = QueueLength(sum(waiting.values()), waiting if len(waiting) > 1 else {})
         return lengths
 
-    def unacknowledged(self) -> int | None:
+    def count_unacknowledged(self) -> int | None:
         return self._counts([("HLEN", self._layout.unacknowledged)])[0]
 
-    def missing(self) -> list[str]:
+    def list_missing(self) -> list[str]:
         """Nothing: what it does not say of each queue it never does."""
         return []
 
@@ -207,7 +207,7 @@ class RedisBroker:
 
     def _counts(self, commands: Sequence[tuple[str, str]]) -> list[int]:
         """0 of what is something else there."""
-        return [self._count(answer) for answer in self._all(commands)]
+        return [self._count(answer) for answer in self._run_all(commands)]
 
     def _count(self, answer: Any) -> int:
         if isinstance(answer, redis.ResponseError):
@@ -218,7 +218,7 @@ class RedisBroker:
             raise PlantConfused(f"{self._name} answers what is no length.")
         return count
 
-    def _all(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
+    def _run_all(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
         try:
             pipeline = self._server.pipeline(transaction=False)
             for command, key in commands:
@@ -242,22 +242,22 @@ class AmqpBroker:
         self._without_management = ""
 
     def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
-        declared = {name: found for name in queues if (found := self._declared(name)) is not None}
+        declared = {name: found for name in queues if (found := self._declare_passively(name)) is not None}
         self._without_management = ""
-        return {name: self._managed(name, found) for name, found in declared.items()}
+        return {name: self._add_management_figures(name, found) for name, found in declared.items()}
 
-    def missing(self) -> list[str]:
+    def list_missing(self) -> list[str]:
         """Where the management plugin does not answer."""
         return [self._without_management] if self._without_management else []
 
-    def unacknowledged(self) -> int | None:
+    def count_unacknowledged(self) -> int | None:
         return None
 
     def close(self) -> None:
         if self._management is not None:
             self._management.close()
 
-    def _declared(self, queue: str) -> QueueLength | None:
+    def _declare_passively(self, queue: str) -> QueueLength | None:
         try:
             with self._app.connection_or_acquire() as connection:
                 channel: Any = connection.channel()
@@ -274,14 +274,14 @@ class AmqpBroker:
             raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         return QueueLength(int(found.message_count), consumers=int(found.consumer_count))
 
-    def _managed(self, queue: str, declared: QueueLength) -> QueueLength:
+    def _add_management_figures(self, queue: str, declared: QueueLength) -> QueueLength:
         """With what the management plugin adds. Where it does not answer, nothing but that is unknown: it is
         not asked of the other queues then, as each might wait for it.
         """
         if self._management is None or self._without_management:
             return declared
         try:
-            status, row = managed(self._management, self._host, queue)
+            status, row = read_management_figures(self._management, self._host, queue)
             why = "" if status == 200 and isinstance(row, dict) else f"it refuses us ({status})"
         except (PlantSilent, PlantConfused) as error:
             row, why = None, str(error).rstrip(".")
@@ -293,6 +293,6 @@ class AmqpBroker:
         return replace(declared, unacknowledged=count_of(row.get("messages_unacknowledged")))
 
 
-def managed(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, Any]:
+def read_management_figures(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, Any]:
     """What RabbitMQ's management plugin says of a queue."""
     return client.ask("GET", f"api/queues/{quote(virtual_host, safe='')}/{quote(queue, safe='')}")

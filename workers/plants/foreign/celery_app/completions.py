@@ -44,12 +44,12 @@ class PoolCompletions:
         if self._count is None or at is None or not self._keeps_time(at, now):
             return
         taken = set(self._places.values())
-        place = next(each for each in range(len(taken) + 1) if each not in taken)
+        place = next(index for index in range(len(taken) + 1) if index not in taken)
         self._places[task] = place
         self._most_places = max(self._most_places, place + 1)
         self._add(place, WorkerNote(at, place, BEGAN))
 
-    def ended(self, task: str, at: float | None, now: float) -> None:
+    def record_end(self, task: str, at: float | None, now: float) -> None:
         """A task that had begun has ended, however it did."""
         place = self._places.pop(task, None)
         if self._count is None or place is None or at is None or not self._keeps_time(at, now):
@@ -61,7 +61,7 @@ class PoolCompletions:
         self._count, self._places = None, {}
         self._behind_seconds, self._crowded_at, self._unsettled = math.inf, None, 0
 
-    def observed(self, size: int, now: float, clock: float) -> PoolSamples | None:
+    def observe(self, size: int, now: float, clock: float) -> PoolSamples | None:
         """What was completed so far by a pool of so many processes; None where nothing is counted yet. clock:
         s since 1970.
         """
@@ -69,7 +69,7 @@ class PoolCompletions:
             self._count = self._count or _Count(Departures(size, -math.inf), clock)
             return None
         at = now - self._behind_seconds
-        self._count.departures.resized(size, at)
+        self._count.departures.resize(size, at)
         self._free_stuck(size, now)
         self._unsettled = 0
         self._count.departures.settle(at, range(self._most_places))

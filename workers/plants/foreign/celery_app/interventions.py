@@ -47,7 +47,7 @@ class AppInterventions:
         self._control, self._clock, self._resumed = control, clock, resumed
         self._noted: dict[tuple[str, str], set[str]] = {}  # workers of which `before` knows what they had
 
-    def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
+    def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """What there is now, as JSON; of workers that were there before, as they were then. Raises BadInput
         naming subject or value.
         """
@@ -57,12 +57,12 @@ class AppInterventions:
             return ""
         if kind == LIMIT and not RATE.match(value):
             raise BadInput("value", f"takes a rate such as 10/s, 100/m or 5/h, not {value[:40]!r}.")
-        pools = self._control.living()
+        pools = self._control.list_pools()
         noted = self._still(json.loads(earlier or "{}"), pools)
         if kind == PAUSE:
             found = self._takers(subject, pools)
         else:
-            found = _limited(subject, self._control.rate_limits(self._all(pools)))
+            found = _list_limits(subject, self._control.rate_limits(self._list_all_pools(pools)))
         if not found and not noted:
             raise BadInput("subject", self._unknown(kind, subject, pools))
         now = self._clock()
@@ -74,18 +74,20 @@ class AppInterventions:
         which `before` does not know what it had: it could not be undone there. It is named, and asked by
         whoever observes (`late_workers`).
         """
-        pools = self._control.living()
+        pools = self._control.list_pools()
         if kind == REVOKE:
-            workers, terminate = self._all(pools), value == "terminate"
+            workers, terminate = self._list_all_pools(pools), value == "terminate"
             failed = self._control.order_all("revoke", workers, task_id=subject, terminate=terminate)
         elif kind == PAUSE:
             self._resumed.forget(subject)  # first: whoever observes would have them take it up again
-            asked, left_out = self._asked(kind, subject, self._takers(subject, pools), self._control.late)
+            asked, left_out = self._select_workers(
+                kind, subject, self._takers(subject, pools), self._control.late
+            )
             failed = self._control.order_all("cancel_consumer", asked, queue=subject) | left_out
         else:
-            limits = self._control.rate_limits(self._all(pools))
-            silent = [worker for worker in self._all(pools) if worker not in limits]
-            asked, left_out = self._asked(kind, subject, _limited(subject, limits), silent)
+            limits = self._control.rate_limits(self._list_all_pools(pools))
+            silent = [worker for worker in self._list_all_pools(pools) if worker not in limits]
+            asked, left_out = self._select_workers(kind, subject, _list_limits(subject, limits), silent)
             failed = self._control.order_all("rate_limit", asked, task_name=subject, rate_limit=value)
             failed |= left_out
         for error in failed.values():
@@ -95,19 +97,19 @@ class AppInterventions:
         """At each worker that answers. Raises HalfUndone where one does not: it may be late, or gone for
         good, and is asked again until it is given up (`workers.plants.foreign.interventions`).
         """
-        noted, pools = json.loads(before), self._control.living()
+        noted, pools = json.loads(before), self._control.list_pools()
         here = [worker for worker in self._still(noted, pools) if worker in pools]
         failed = {worker: f"{worker} does not answer" for worker in noted if worker not in pools}
         if kind == PAUSE:
             errors = self._control.order_all("add_consumer", here, queue=subject)
             self._note_resumed(subject, [worker for worker in here if worker not in errors], pools)
-            failed |= _said(errors)
+            failed |= _join_errors(errors)
         else:
             limits = {worker: noted[worker][0] or NONE for worker in here}
             for limit in dict.fromkeys(limits.values()):
                 workers = [worker for worker in here if limits[worker] == limit]
                 answers = self._control.order_all("rate_limit", workers, task_name=subject, rate_limit=limit)
-                failed |= _said(answers)
+                failed |= _join_errors(answers)
         if failed:
             left = {worker: noted[worker] for worker in failed}
             raise HalfUndone(f"{next(iter(failed.values())).rstrip('.')}.", json.dumps(left))
@@ -117,7 +119,7 @@ class AppInterventions:
         now = self._clock()
         before = {
             worker: life
-            for worker, life in self._resumed.all().get(queue, {}).items()
+            for worker, life in self._resumed.load_all().get(queue, {}).items()
             if worker in pools and pools[worker].lives_on(life, now)
         }
         self._resumed.note(queue, before | {worker: (pools[worker].pid, now) for worker in workers})
@@ -130,17 +132,17 @@ class AppInterventions:
         return {
             worker: (was, at)
             for worker, (was, at) in noted.items()
-            if worker not in pools or pools[worker].lived_at(at, now)
+            if worker not in pools or pools[worker].was_alive_at(at, now)
         }
 
     def _takers(self, queue: str, pools: Mapping[str, WorkerPool]) -> dict[str, str]:
         return {worker: "" for worker, pool in pools.items() if queue in pool.queues}
 
-    def _all(self, pools: Mapping[str, WorkerPool]) -> list[str]:
+    def _list_all_pools(self, pools: Mapping[str, WorkerPool]) -> list[str]:
         """Those too of which it is not known which queues they take from."""
         return [*pools, *self._control.late]
 
-    def _asked(
+    def _select_workers(
         self, kind: str, subject: str, found: Collection[str], silent: Collection[str]
     ) -> tuple[list[str], dict[str, PlantSilent | PlantConfused]]:
         """Workers to ask; and those that are not asked, in an error."""
@@ -149,26 +151,28 @@ class AppInterventions:
         left_out = [worker for worker in [*found, *silent] if worker not in asked]
         if not left_out:
             return asked, {}
-        said = f"Not asked, since they answered late: {_some(left_out)}; they are asked once they answer."
+        said = (
+            f"Not asked, since they answered late: {_format_some(left_out)}; they are asked once they answer."
+        )
         return asked, {left_out[0]: PlantSilent(said)}
 
     def _unknown(self, kind: str, subject: str, pools: Mapping[str, WorkerPool]) -> str:
         if kind == LIMIT:
             return f"takes the name of a task that workers know, not {subject!r}."
-        known = _some(each for pool in pools.values() for each in pool.queues)
+        known = _format_some(queue for pool in pools.values() for queue in pool.queues)
         return f"takes a queue that workers take from ({known}), not {subject!r}."
 
 
-def _limited(task: str, limits: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _list_limits(task: str, limits: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Worker → the task's limit there now."""
     return {worker: of[task] for worker, of in limits.items() if task in of}
 
 
-def _some(names: Iterable[str]) -> str:
+def _format_some(names: Iterable[str]) -> str:
     known = list(dict.fromkeys(names))
     more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
     return ", ".join(known[:MOST_NAMED]) + more if known else "none"
 
 
-def _said(errors: Mapping[str, Exception]) -> dict[str, str]:
+def _join_errors(errors: Mapping[str, Exception]) -> dict[str, str]:
     return {worker: str(error) for worker, error in errors.items()}

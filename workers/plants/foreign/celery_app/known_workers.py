@@ -50,7 +50,7 @@ class KnownWorkers(Protocol):
         """These stopped, or are long gone."""
         ...
 
-    def all(self) -> dict[str, KnownWorker]:
+    def load_all(self) -> dict[str, KnownWorker]:
         """By name."""
         ...
 
@@ -59,7 +59,7 @@ class SharedKnownWorkers:
     """On the control server: a later observer sees them."""
 
     def __init__(self, control: redis.Redis, plant: str) -> None:
-        self._control, self._key = control, keys.KNOWN_WORKERS.of(plant)
+        self._control, self._key = control, keys.KNOWN_WORKERS.build(plant)
 
     def note(self, workers: Mapping[str, KnownWorker]) -> None:
         if workers:
@@ -73,7 +73,7 @@ class SharedKnownWorkers:
         if workers:
             self._control.hdel(self._key, *workers)
 
-    def all(self) -> dict[str, KnownWorker]:
+    def load_all(self) -> dict[str, KnownWorker]:
         stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
         rows = {name.decode(): json.loads(row) for name, row in stored.items()}
         return {name: KnownWorker(row["at"], tuple(row["queues"])) for name, row in rows.items()}
@@ -92,7 +92,7 @@ class OwnKnownWorkers:
         for worker in workers:
             self._noted.pop(worker, None)
 
-    def all(self) -> dict[str, KnownWorker]:
+    def load_all(self) -> dict[str, KnownWorker]:
         return dict(self._noted)
 
 
@@ -108,7 +108,7 @@ class MissedWorkers:
     def observe(self, now: float, answering: Iterable[WorkerPool], left: Collection[str]) -> None:
         """left: those that said that they stop."""
         if self._known is None:
-            self._known = self._noted.all()
+            self._known = self._noted.load_all()
         fresh = {pool.worker: KnownWorker(now, tuple(pool.queues[:MOST_QUEUES])) for pool in answering}
         is_news = any(name not in self._known for name in fresh)
         self._known |= fresh
@@ -133,7 +133,7 @@ class MissedWorkers:
     def queues(self) -> list[str]:
         """From which they took, those that answer and those that are missed."""
         known = (self._known or {}).values()
-        return list(dict.fromkeys(queue for each in known for queue in each.queues))
+        return list(dict.fromkeys(queue for worker in known for queue in worker.queues))
 
     def seconds(self) -> dict[str, float]:
         """Worker → for how long it has not answered."""
@@ -144,14 +144,14 @@ def sentences(
     missed: Mapping[str, float], beating: Collection[str], late_seconds: float, most: int
 ) -> list[str]:
     """Of those that are not merely late, those that answered last first. beating: that send heartbeats."""
-    found = sorted((seconds, name) for name, seconds in missed.items() if seconds > late_seconds)
+    missing = sorted((seconds, name) for name, seconds in missed.items() if seconds > late_seconds)
     said = [
-        f"{name} has not answered for {_lasting(seconds)}, and {BEATS if name in beating else WHY}."
-        for seconds, name in found[:most]
+        f"{name} has not answered for {_expire_after(seconds)}, and {BEATS if name in beating else WHY}."
+        for seconds, name in missing[:most]
     ]
-    more = len(found) - most
+    more = len(missing) - most
     return [*said, f"{more:,} more workers do not answer."] if more > 0 else said
 
 
-def _lasting(seconds: float) -> str:
+def _expire_after(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

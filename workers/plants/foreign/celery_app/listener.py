@@ -51,7 +51,7 @@ class EventListener:
         if self.error is not None or self._since is None or now - self._since < HEARD_SECONDS:
             return None
         with self.lock:
-            return len(self.events.beating(now)) or None
+            return len(self.events.list_beating_workers(now)) or None
 
     def close(self) -> None:
         """It ends within WAKE_SECONDS."""

@@ -65,7 +65,7 @@ class PoolHistory:
     def __init__(self) -> None:
         self._begun = Arrivals()
 
-    def measured(
+    def measure(
         self,
         pool: WorkerPool,
         events: PoolEvents | None,
@@ -110,7 +110,7 @@ def topology_of(
 ) -> MeasuredTopology:
     """Queues, and the pools that take from them."""
     sources = sources_of(pools, lengths)
-    operators = {each.pool.worker: _operator(each, most) for each in pools}
+    operators = {pool.pool.worker: _operator(pool, most) for pool in pools}
     links = _links(pools, sources)
     kept = links if len(links) + len(sources) + len(pools) <= MOST_PATHS else links[:MOST_LINKS]
     queues = {name: _source(name, of, pools) for name, of in sources.items()}
@@ -126,7 +126,7 @@ def sources_of(
         return each_its_own
     by_takers: dict[tuple[str, ...], list[str]] = {}
     for name in lengths:
-        takers = tuple(each.pool.worker for each in pools if name in each.pool.queues)
+        takers = tuple(pool.pool.worker for pool in pools if name in pool.pool.queues)
         by_takers.setdefault(takers, []).append(name)
     return {
         QUEUES.format(names[0], len(names) - 1) if names[1:] else QUEUE.format(names[0]): tuple(names)
@@ -134,7 +134,7 @@ def sources_of(
     }
 
 
-def left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]) -> list[str]:
+def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]) -> list[str]:
     """What a topology of so many queues and workers does not show, a sentence each."""
     sources, notes = sources_of(pools, lengths), []
     if len(sources) < len(lengths):
@@ -154,18 +154,18 @@ def left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]) 
 def _links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str, ...]]) -> list[Link]:
     """From each source to each pool that takes from one of its queues."""
     return [
-        Link(name, each.pool.worker, each.latency_seconds)
-        for each in pools
+        Link(name, pool.pool.worker, pool.latency_seconds)
+        for pool in pools
         for name, queues in sources.items()
-        if not set(queues).isdisjoint(each.pool.queues)
+        if not set(queues).isdisjoint(pool.pool.queues)
     ]
 
 
 def _source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasures]) -> MeasuredOperator:
     """What came in is known where all who take from it take from nothing else."""
-    takers = [each for each in pools if not set(queues).isdisjoint(each.pool.queues)]
-    rates = [each.arrivals_per_second for each in takers if set(each.pool.queues) == set(queues)]
-    known = [each for each in rates if each is not None]
+    takers = [pool for pool in pools if not set(queues).isdisjoint(pool.pool.queues)]
+    rates = [taker.arrivals_per_second for taker in takers if set(taker.pool.queues) == set(queues)]
+    known = [rate for rate in rates if rate is not None]
     tasks: tuple[Mapping[str, float | None], ...] = ()
     if takers and len(known) == len(takers):
         tasks = ({"outputs": sum(known) * WINDOW_SECONDS},)
@@ -211,7 +211,7 @@ def _rows(pool: WorkerPool) -> int:
     return min(pool.processes, MOST_ROWS)
 
 
-def unmeasured(pool: WorkerPool) -> PoolMeasures:
+def build_unmeasured(pool: WorkerPool) -> PoolMeasures:
     """A pool of which nothing was measured."""
     return PoolMeasures(
         pool=pool,

@@ -18,7 +18,7 @@ SETTLES_SECONDS = 7.0
 class PoolOrders(Protocol):
     """Of one plant; the latest of each worker, for SETTLES_SECONDS."""
 
-    def pending(self, worker: str, pid: int | None) -> int | None:
+    def count_pending(self, worker: str, pid: int | None) -> int | None:
         """Processes that this life of the worker may not have yet; None: nothing is under way."""
         ...
 
@@ -31,12 +31,12 @@ class SharedOrders:
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._plant = control, plant
 
-    def pending(self, worker: str, pid: int | None) -> int | None:
-        stored = self._control.get(keys.POOL_ORDER.of(self._plant, worker))
+    def count_pending(self, worker: str, pid: int | None) -> int | None:
+        stored = self._control.get(keys.POOL_ORDER.build(self._plant, worker))
         order = json.loads(stored) if stored else None
         return int(order["processes"]) if order and order["pid"] == pid else None
 
     def note(self, worker: str, pid: int | None, processes: int) -> None:
-        key = keys.POOL_ORDER.of(self._plant, worker)
+        key = keys.POOL_ORDER.build(self._plant, worker)
         document = json.dumps({"pid": pid, "processes": processes})
         self._control.set(key, document, px=round(SETTLES_SECONDS * 1_000))

@@ -19,7 +19,7 @@ from queues.errors import connection_reason
 from workers.plants.foreign.celery_app.broker import FAILURES, MOST_QUEUES
 from workers.plants.foreign.celery_app.outside import LONGEST_NAME, count_of, name_of, seconds_of, text_of
 from workers.plants.foreign.celery_app.transport.bounded_transports import NoWorkerBound, SeparatorDiffers
-from workers.plants.foreign.redaction import redacted
+from workers.plants.foreign.redaction import redact
 from workers.plants.plant import PlantConfused, PlantSilent
 
 ANSWER_SECONDS = 1.0
@@ -63,13 +63,13 @@ class WorkerPool:
         has_aged = uptime is None or earlier is None or uptime >= earlier
         return self.pid == before.pid and has_aged and self.begun >= before.begun
 
-    def lived_at(self, at: float, now: float) -> bool:
+    def was_alive_at(self, at: float, now: float) -> bool:
         """Whether it was started by then, as far as it says for how long it is up. Times: s since 1970."""
         return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS
 
     def lives_on(self, noted: Life | None, now: float) -> bool:
         """Whether what was noted is of this life: by more than its pid, which in containers each has."""
-        return noted is not None and noted[0] == self.pid and self.lived_at(noted[1], now)
+        return noted is not None and noted[0] == self.pid and self.was_alive_at(noted[1], now)
 
 
 class RemoteControl:
@@ -85,7 +85,7 @@ class RemoteControl:
         self.twice: list[str] = []  # names that two workers answered under when pools were asked for
         self.late: list[str] = []  # workers that did not end their answer when their pools were asked for
 
-    def living(self) -> dict[str, WorkerPool]:
+    def list_pools(self) -> dict[str, WorkerPool]:
         """Worker → its pool, of all that answer. Raises PlantSilent where none does."""
         if pools := self.pools():
             return pools
@@ -99,10 +99,12 @@ class RemoteControl:
         One that says what it is, and not which queues it takes from, is late: taken to have none it would be
         neither paused nor measured.
         """
-        answered = self._answered("stats", workers=workers, expected=expected)
+        answered = self._ask_workers("stats", workers=workers, expected=expected)
         stats = dict(answered)
         self.twice = [
-            worker for worker, answer in answered if _differ(_mapping(answer), _mapping(stats[worker]))
+            worker
+            for worker, answer in answered
+            if _differ(_check_mapping(answer), _check_mapping(stats[worker]))
         ]
         queues = self.ask("active_queues", workers=list(stats)) if stats else {}
         answers = {
@@ -123,7 +125,7 @@ class RemoteControl:
         lives = {worker: (worker, count_of(each.get("pid"))) for worker, each in stats.items()}
         fresh = [worker for worker, life in lives.items() if life not in self._versions]
         for worker, answer in (self.ask("report", workers=fresh) if fresh else {}).items():
-            found = VERSION.search(text_of(_mapping(answer).get("ok")))
+            found = VERSION.search(text_of(_check_mapping(answer).get("ok")))
             if found and worker in lives:
                 self._versions[lives[worker]] = int(found[1]), int(found[2])
         for life in list(self._versions)[:-MOST_VERSIONS]:
@@ -139,9 +141,9 @@ class RemoteControl:
         expected: int | None = None,
     ) -> dict[str, Any]:
         """Worker → its answer to a command, of these workers or of all."""
-        return dict(self._answered(command, arguments, workers, expected))
+        return dict(self._ask_workers(command, arguments, workers, expected))
 
-    def _answered(
+    def _ask_workers(
         self,
         command: str,
         arguments: Mapping[str, Any] | None = None,
@@ -171,7 +173,7 @@ class RemoteControl:
         known = [(name_of(worker), answer) for worker, answer in islice(found, MOST_WORKERS)]
         return [(worker, answer) for worker, answer in known if worker]
 
-    def taken(self, workers: Sequence[str]) -> dict[str, list[str]]:
+    def list_reserved_tasks(self, workers: Sequence[str]) -> dict[str, list[str]]:
         """Worker → the names of the tasks that it has taken and not begun, of those that answer."""
         return self._tasks("reserved", workers)
 
@@ -182,16 +184,18 @@ class RemoteControl:
     def _tasks(self, what: str, workers: Sequence[str]) -> dict[str, list[str]]:
         answers = self.ask(what, workers=workers) if workers else {}
         return {
-            worker: [name_of(_mapping(each).get("name")) for each in found]
-            for worker, found in answers.items()
-            if isinstance(found, list)
+            worker: [name_of(_check_mapping(task).get("name")) for task in tasks]
+            for worker, tasks in answers.items()
+            if isinstance(tasks, list)
         }
 
     def rate_limits(self, workers: Sequence[str]) -> dict[str, dict[str, str]]:
         """Worker → name of a task → its rate limit, "" for none: of all that the worker knows."""
         answers = self.ask("registered", {"taskinfoitems": ["rate_limit"]}, workers) if workers else {}
         return {
-            worker: dict(map(_limit, found)) for worker, found in answers.items() if isinstance(found, list)
+            worker: dict(map(_limit, limits))
+            for worker, limits in answers.items()
+            if isinstance(limits, list)
         }
 
     def order(self, command: str, worker: str, **arguments: Any) -> None:
@@ -206,32 +210,32 @@ class RemoteControl:
     ) -> dict[str, PlantSilent | PlantConfused]:
         """Have workers do something, all at once: those that did not, as far as is known, and why."""
         answers = self.ask(command, arguments, workers) if workers else {}
-        found: dict[str, PlantSilent | PlantConfused] = {}
+        errors: dict[str, PlantSilent | PlantConfused] = {}
         for worker in workers:
             answer = answers.get(worker)
             if answer is None:
                 said = f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s."
-                found[worker] = PlantSilent(said)
+                errors[worker] = PlantSilent(said)
             elif isinstance(answer, Mapping) and (error := answer.get("error")):
-                said = f"{self._name}: {worker} refuses: {redacted(text_of(error), 300)}"
-                found[worker] = PlantConfused(said)
-        return found
+                said = f"{self._name}: {worker} refuses: {redact(text_of(error), 300)}"
+                errors[worker] = PlantConfused(said)
+        return errors
 
 
 def pool_of(worker: str, stats: Mapping[str, Any], queues: Any, version: Version | None = None) -> WorkerPool:
     """Of what a worker says of itself; what it doesn't say is unknown. version: of Celery."""
-    pool, total = _mapping(stats.get("pool")), _mapping(stats.get("total"))
+    pool, total = _check_mapping(stats.get("pool")), _check_mapping(stats.get("total"))
     implementation = name_of(pool.get("implementation"))
     return WorkerPool(
         worker=worker,
         pid=count_of(stats.get("pid")),
         processes=_processes(pool),
         implementation=implementation.partition(":")[0],
-        fixed=_fixed(stats, implementation, version),
+        fixed=_is_fixed_size(stats, implementation, version),
         queues=tuple(
             name
-            for each in (queues if isinstance(queues, list) else ())[:MOST_QUEUES]
-            if isinstance(each, Mapping) and (name := name_of(each.get("name")))
+            for queue in (queues if isinstance(queues, list) else ())[:MOST_QUEUES]
+            if isinstance(queue, Mapping) and (name := name_of(queue.get("name")))
         ),
         total={name_of(name): number for name, value in total.items() if (number := count_of(value))},
         uptime_seconds=seconds_of(stats.get("uptime")),
@@ -253,10 +257,10 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _is_gevent(stats: Mapping[str, Any]) -> bool:
-    return name_of(_mapping(stats.get("pool")).get("implementation")).startswith(GEVENT)
+    return name_of(_check_mapping(stats.get("pool")).get("implementation")).startswith(GEVENT)
 
 
-def _fixed(stats: Mapping[str, Any], implementation: str, version: Version | None) -> str | None:
+def _is_fixed_size(stats: Mapping[str, Any], implementation: str, version: Version | None) -> str | None:
     if stats.get("autoscaler"):
         return "it runs with Celery's own --autoscale, and refuses other hands; start it without"
     if not implementation.startswith(GROWS):
@@ -277,5 +281,5 @@ def _limit(text: Any) -> tuple[str, str]:
     return name, "" if limit.partition("/")[0].strip("0.") == "" else limit
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _check_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

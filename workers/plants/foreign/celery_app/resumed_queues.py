@@ -29,7 +29,7 @@ class ResumedQueues(Protocol):
         """It is about to be paused."""
         ...
 
-    def all(self) -> dict[str, Lives]:
+    def load_all(self) -> dict[str, Lives]:
         """Queue → the workers that are to take from it."""
         ...
 
@@ -38,7 +38,7 @@ class SharedResumedQueues:
     """On the control server: every process of ours sees them."""
 
     def __init__(self, control: redis.Redis, plant: str) -> None:
-        self._control, self._key = control, keys.RESUMED_QUEUES.of(plant)
+        self._control, self._key = control, keys.RESUMED_QUEUES.build(plant)
 
     def note(self, queue: str, lives: Lives) -> None:
         self._control.hset(self._key, queue, json.dumps(lives))
@@ -47,7 +47,7 @@ class SharedResumedQueues:
     def forget(self, queue: str) -> None:
         self._control.hdel(self._key, queue)
 
-    def all(self) -> dict[str, Lives]:
+    def load_all(self) -> dict[str, Lives]:
         stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
         return {queue.decode(): _lives(json.loads(lives)) for queue, lives in stored.items()}
 
@@ -64,7 +64,7 @@ class OwnResumedQueues:
     def forget(self, queue: str) -> None:
         self._noted.pop(queue, None)
 
-    def all(self) -> dict[str, Lives]:
+    def load_all(self) -> dict[str, Lives]:
         return dict(self._noted)
 
 

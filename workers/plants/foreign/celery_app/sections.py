@@ -15,7 +15,7 @@ LAST_TASKS, LAST_FAILURES, MOST_KINDS, MOST_NAMED = 50, 10, 200, 10
 Value = str | float | None
 
 
-def of(
+def build_sections(
     pools: Sequence[PoolMeasures],
     lengths: Mapping[str, QueueLength],
     unacknowledged: int | None,
@@ -35,7 +35,7 @@ def of(
     ]
 
 
-def missing(
+def describe_missing(
     workers: Sequence[str],
     without_events: Sequence[str],
     error: str | None,
@@ -57,7 +57,7 @@ def missing(
     if without_events:
         why = "do not come" if asks else "come only from workers started with -E, or if Weir may ask (events)"
         notes.append(
-            f"Events of tasks of {_some(without_events)} {why}: no waits, arguments and errors are known,"
+            f"Events of tasks of {_format_some(without_events)} {why}: no waits, arguments and errors are known,"
             " and run times by Little's law."
         )
     return notes
@@ -67,7 +67,7 @@ def _notes(notes: Sequence[str]) -> PlantSection:
     return PlantSection(
         title="Not seen",
         columns=["What, and why"],
-        rows=[[each] for each in notes],
+        rows=[[note] for note in notes],
         empty="Queues, pools and tasks: all is seen.",
     )
 
@@ -80,7 +80,7 @@ def _workers(pools: Sequence[PoolMeasures], events: TaskEvents) -> PlantSection:
             "Worker", "Pool", "Processes", "Busy", "Waiting", "Oldest, s", "Arrivals/s", "Begun/s",
             "Wait, s", "Run, s", "Failed", "Retried", "Revoked", "Takes ahead", "Queues",
         ],
-        rows=[_worker(each, events.pools.get(each.pool.worker)) for each in pools],
+        rows=[_worker(pool, events.pools.get(pool.pool.worker)) for pool in pools],
         empty="No worker answers.",
     )  # fmt: skip
 
@@ -101,7 +101,7 @@ def _worker(each: PoolMeasures, heard: PoolEvents | None) -> list[Value]:
         _seconds(each.service_seconds),
         *counts,
         pool.prefetch,
-        _some(pool.queues),
+        _format_some(pool.queues),
     ]
 
 
@@ -119,8 +119,8 @@ def _queues(
 
 
 def _queue(name: str, length: QueueLength, pools: Sequence[PoolMeasures]) -> list[Value]:
-    takers = [each for each in pools if name in each.pool.queues]
-    oldest = max((each.oldest_seconds for each in takers), default=None)
+    takers = [pool for pool in pools if name in pool.pool.queues]
+    oldest = max((taker.oldest_seconds for taker in takers), default=None)
     return [
         name,
         length.waiting,
@@ -128,7 +128,7 @@ def _queue(name: str, length: QueueLength, pools: Sequence[PoolMeasures]) -> lis
         length.unacknowledged,
         length.consumers,
         _seconds(oldest) if length.waiting else 0.0,
-        _some([each.pool.worker for each in takers]) or "none that answers",
+        _format_some([taker.pool.worker for taker in takers]) or "none that answers",
     ]
 
 
@@ -136,12 +136,17 @@ def _kinds(
     tasks: Sequence[SeenTask], pools: Sequence[PoolMeasures], limits: Mapping[str, Mapping[str, str]]
 ) -> PlantSection:
     begun: Counter[str] = Counter()
-    for each in pools:
-        begun.update(each.pool.total)
+    for pool in pools:
+        begun.update(pool.pool.total)
     of_kind: dict[str, list[SeenTask]] = {}
     for task in tasks:
         of_kind.setdefault(task.name, []).append(task)
-    limited = {name: limit for found in limits.values() for name, limit in found.items() if limit}
+    limited = {
+        name: limit
+        for limits_of_worker in limits.values()
+        for name, limit in limits_of_worker.items()
+        if limit
+    }
     names = dict.fromkeys([*begun, *limited, *(each.name for each in tasks if each.name)])
     return PlantSection(
         title="Kinds of tasks",
@@ -161,10 +166,10 @@ def _kinds(
 
 
 def _outcomes(tasks: Sequence[SeenTask]) -> list[Value]:
-    runs = [each.runtime_seconds for each in tasks if each.runtime_seconds is not None]
+    runs = [task.runtime_seconds for task in tasks if task.runtime_seconds is not None]
     return [
-        sum(each.state == "failed" for each in tasks),
-        sum(each.state == "retried" for each in tasks),
+        sum(task.state == "failed" for task in tasks),
+        sum(task.state == "retried" for task in tasks),
         _seconds(fmean(runs)) if runs else None,
     ]
 
@@ -174,7 +179,7 @@ def _last(tasks: Sequence[SeenTask]) -> PlantSection:
         title="Last tasks",
         about="arguments without what seems secret",
         columns=["Id", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
-        rows=[_task(each) for each in tasks],
+        rows=[_task(task) for task in tasks],
         empty="No event of a task has come.",
     )
 
@@ -198,12 +203,12 @@ def _failures(tasks: Sequence[SeenTask]) -> PlantSection:
     return PlantSection(
         title="Last errors",
         columns=["Id", "Task", "Error", "Traceback"],
-        rows=[[each.id, each.name or None, each.error, each.traceback] for each in tasks],
+        rows=[[task.id, task.name or None, task.error, task.traceback] for task in tasks],
         empty="No task has failed.",
     )
 
 
-def _some(names: Sequence[str]) -> str:
+def _format_some(names: Sequence[str]) -> str:
     """The first, and how many more."""
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")

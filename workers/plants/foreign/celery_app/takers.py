@@ -79,7 +79,7 @@ class AllTakers:
         for pool in pools:
             sets.setdefault(frozenset(pool.queues), []).append(pool)
         self._by_queues = {queues: self._by_queues.get(queues) or Takers() for queues in sets}
-        found: dict[str, PoolDemand] = {}
+        demands: dict[str, PoolDemand] = {}
         for queues, members in sets.items():
             takers = self._by_queues[queues]
             if all(pool.worker in fresh for pool in members):
@@ -92,18 +92,18 @@ class AllTakers:
             rate, oldest = takers.arrivals.per_second, takers.arrivals.oldest_seconds
             for pool in members:
                 part = _part([pool], members)
-                found[pool.worker] = PoolDemand(None if rate is None else rate * part, oldest)
-        return found
+                demands[pool.worker] = PoolDemand(None if rate is None else rate * part, oldest)
+        return demands
 
 
 def shares(pools: Sequence[WorkerPool], lengths: Mapping[str, QueueLength]) -> dict[str, float]:
     """Worker → what is ready in its queues, of each its part by processes."""
-    found = {pool.worker: 0.0 for pool in pools}
+    sums = {pool.worker: 0.0 for pool in pools}
     for queue, length in lengths.items():
         takers = [pool for pool in pools if queue in pool.queues]
         for pool in takers:
-            found[pool.worker] += length.waiting * _part([pool], takers)
-    return found
+            sums[pool.worker] += length.waiting * _part([pool], takers)
+    return sums
 
 
 def _part(some: Sequence[WorkerPool], of: Sequence[WorkerPool]) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 from workers.plants.foreign.celery_app.completions import PoolCompletions
 from workers.plants.foreign.celery_app.outside import count_of, name_of, seconds_of, text_of
-from workers.plants.foreign.redaction import SHOWN, arguments, redacted
+from workers.plants.foreign.redaction import SHOWN, arguments, redact
 
 SILENT_SECONDS = 20.0
 BEAT_SECONDS = 6.0  # three heartbeats
@@ -104,7 +104,7 @@ class TaskEvents:
             pool.sends_tasks, pool.task_at = True, now
             self._task(pool, worker, what, event, now)
 
-    def beating(self, now: float) -> list[str]:
+    def list_beating_workers(self, now: float) -> list[str]:
         """Workers that sent a heartbeat lately. Of others too tasks may be heard, but only of those that have
         some: they say nothing of how many there are.
         """
@@ -124,7 +124,7 @@ class TaskEvents:
         """The last tasks that failed, the newest first."""
         return list(reversed(self._errors))
 
-    def waiting(self, worker: str, limited: Collection[str] = ()) -> int:
+    def count_waiting(self, worker: str, limited: Collection[str] = ()) -> int:
         """Tasks that a worker has taken and not begun, but for those of kinds whose rate it limits: they wait
         for the time, not for a process.
         """
@@ -176,24 +176,26 @@ class TaskEvents:
             self.begin_anew(worker)
 
     def _task(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float) -> None:
-        task = self._seen(worker, event, now)
+        task = self._find_or_create_task(worker, event, now)
         at = seconds_of(event.get("timestamp"))
         if what == "received":
-            self._received(pool, task, event, at)
+            self._record_received(pool, task, event, at)
         elif what == "started":
-            self._started(pool, task, at, now)
+            self._record_started(pool, task, at, now)
         elif what in ENDED:
-            self._ended(pool, task, what, event, at, now)
+            self._record_ended(pool, task, what, event, at, now)
         task.at = now
 
-    def _received(self, pool: PoolEvents, task: SeenTask, event: Mapping[str, Any], at: float | None) -> None:
+    def _record_received(
+        self, pool: PoolEvents, task: SeenTask, event: Mapping[str, Any], at: float | None
+    ) -> None:
         pool.received += 1
         task.received, task.state = at, WAITS
         task.is_later = bool(event.get("eta"))
         if not task.is_later:
             pool.waiting.add(task.id)
 
-    def _started(self, pool: PoolEvents, task: SeenTask, at: float | None, now: float) -> None:
+    def _record_started(self, pool: PoolEvents, task: SeenTask, at: float | None, now: float) -> None:
         pool.started += 1
         pool.waiting.discard(task.id)
         pool.running[task.id] = now
@@ -204,7 +206,7 @@ class TaskEvents:
         if at is not None and task.received is not None and not task.is_later:
             pool.waits.append(TaskTime(now, max(0.0, at - task.received)))
 
-    def _ended(
+    def _record_ended(
         self,
         pool: PoolEvents,
         task: SeenTask,
@@ -214,7 +216,7 @@ class TaskEvents:
         now: float,
     ) -> None:
         pool.waiting.discard(task.id)
-        pool.completions.ended(task.id, at, now)
+        pool.completions.record_end(task.id, at, now)
         if what in ("succeeded", "failed", "revoked"):
             setattr(pool, what, getattr(pool, what) + 1)
         elif what == "retried":
@@ -225,15 +227,15 @@ class TaskEvents:
         if pool.running.pop(task.id, None) is not None and seconds is not None:
             pool.runs.append(TaskTime(now, seconds))
         task.state, task.runtime_seconds = what, seconds
-        task.error = redacted(text_of(event.get("exception")))
-        task.traceback = redacted(text_of(event.get("traceback")), LONGEST_TRACEBACK)
+        task.error = redact(text_of(event.get("exception")))
+        task.traceback = redact(text_of(event.get("traceback")), LONGEST_TRACEBACK)
         if task.error:
             self._errors.append(replace(task))
             if len(self._errors) > MOST_ERRORS:
                 self._errors.popleft()
         task.traceback = ""  # of thousands it would be megabytes
 
-    def _seen(self, worker: str, event: Mapping[str, Any], now: float) -> SeenTask:
+    def _find_or_create_task(self, worker: str, event: Mapping[str, Any], now: float) -> SeenTask:
         """The task, newest now; of those that ended the oldest are forgotten."""
         task_id = name_of(event["uuid"])
         task = self._tasks.pop(task_id, None)
@@ -258,5 +260,5 @@ class TaskEvents:
 
 def recent(samples: deque[TaskTime], now: float) -> list[float]:
     """Of the last SAMPLE_SECONDS; where that are few, the last FEW."""
-    found = [each.seconds for each in samples if now - each.at <= SAMPLE_SECONDS]
-    return found if len(found) >= FEW else [each.seconds for each in list(samples)[-FEW:]]
+    seconds = [sample.seconds for sample in samples if now - sample.at <= SAMPLE_SECONDS]
+    return seconds if len(seconds) >= FEW else [sample.seconds for sample in list(samples)[-FEW:]]

@@ -36,21 +36,21 @@ def inspect(address: PlantAddress) -> FoundPlant:
     """A dry run: each sensor is asked, nothing is called."""
     declaration = declaration_at(address)
     ran = dry_run(declaration, transport=address.transport)
-    operators = [_part(each) for each in declaration.operators.values()]
+    operators = [_part(operator) for operator in declaration.operators.values()]
     sensors = [FoundPart(name=name, kind="sensor", fixed="a number") for name in declaration.sensors]
     said = [
-        f"Sensor {each.name} = {'not known' if each.value is None else f'{each.value:g}'}"
-        f"{f' {each.unit}' if each.unit else ''} ({each.asked})"
-        for each in ran.sensors
-        if not each.error
+        f"Sensor {sensor.name} = {'not known' if sensor.value is None else f'{sensor.value:g}'}"
+        f"{f' {sensor.unit}' if sensor.unit else ''} ({sensor.asked})"
+        for sensor in ran.sensors
+        if not sensor.error
     ]
     said += [
-        f"{each.operator} from {each.before} to {each.tasks} would be: {'; '.join(each.calls)}. Back:"
-        f" {'; '.join(each.inverse)}. Proof: {each.proof}."
-        for each in ran.orders
+        f"{order.operator} from {order.before} to {order.tasks} would be: {'; '.join(order.calls)}. Back:"
+        f" {'; '.join(order.inverse)}. Proof: {order.proof}."
+        for order in ran.orders
     ]
     counts = f"{len(declaration.sensors)} sensors, {len(operators)} operators"
-    needs = [each.error for each in ran.sensors if each.error]
+    needs = [sensor.error for sensor in ran.sensors if sensor.error]
     if ran.error and ran.error not in needs:
         needs.append(ran.error)
     return FoundPlant(
@@ -96,7 +96,7 @@ def _check_proofs(declaration: PlantDeclaration) -> None:
 def steers(address: PlantAddress) -> bool:
     """Whether anything is called: a declaration may be of sensors alone."""
     try:
-        return any(each.actuator for each in declaration_at(address).operators.values())
+        return any(operator.actuator for operator in declaration_at(address).operators.values())
     except BadInput:  # such as a command that is no longer allowed
         return False
 

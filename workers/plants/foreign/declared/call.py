@@ -23,7 +23,7 @@ from queues import checks
 from queues import environment as variables
 from queues.errors import BadInput, Forbidden
 from workers.host import egress
-from workers.host.environment import needed
+from workers.host.environment import select_needed
 from workers.pipeline.declaration import fields
 from workers.plants.foreign.declared import login
 from workers.plants.foreign.declared.clients import ServerClients
@@ -52,15 +52,15 @@ class TaskOrder:
         """The text with its places filled in."""
         return PLACE.sub(lambda found: str(self._value(found[1])), text)
 
-    def filled(self, value: Any) -> Any:
+    def fill(self, value: Any) -> Any:
         """The same within a body."""
         if isinstance(value, str):
             alone = PLACE.fullmatch(value)
             return self._value(alone[1]) if alone else self.put_in(value)
         if isinstance(value, list):
-            return [self.filled(each) for each in value]
+            return [self.fill(each) for each in value]
         if isinstance(value, dict):
-            return {key: self.filled(each) for key, each in value.items()}
+            return {key: self.fill(each) for key, each in value.items()}
         return value
 
     def _value(self, name: str) -> int:
@@ -77,9 +77,9 @@ class HttpCall:
     login: Login = field(default_factory=Login)
     content_type: str = JSON
 
-    def in_words(self, order: TaskOrder) -> str:
+    def describe(self, order: TaskOrder) -> str:
         """What would be sent; a secret is named by its variable."""
-        body = "" if self.body is None else f" {orjson.dumps(order.filled(self.body)).decode()}"
+        body = "" if self.body is None else f" {orjson.dumps(order.fill(self.body)).decode()}"
         return f"{self.method} {order.put_in(self.url)}{body}"
 
     def names_tasks(self) -> bool:
@@ -97,8 +97,8 @@ class HttpCall:
 
     def make(self, order: TaskOrder, clients: ServerClients) -> None:
         """Raises PlantSilent, PlantConfused, and BadInput for a secret that is not set."""
-        client, path = clients.to(order.put_in(self.url), self.login)
-        content = None if self.body is None else orjson.dumps(order.filled(self.body))
+        client, path = clients.resolve(order.put_in(self.url), self.login)
+        content = None if self.body is None else orjson.dumps(order.fill(self.body))
         status, answer = client.send(self.method, path, content, self.content_type)
         if not 200 <= status < 300:
             said = " ".join(answer[:SHOWN_CHARACTERS].decode(errors="replace").split())
@@ -111,8 +111,8 @@ class CommandCall:
 
     arguments: tuple[str, ...]
 
-    def in_words(self, order: TaskOrder) -> str:
-        return " ".join(self._filled(order))
+    def describe(self, order: TaskOrder) -> str:
+        return " ".join(self._fill(order))
 
     def names_tasks(self) -> bool:
         return any(map(TASKS.search, self.arguments))
@@ -126,7 +126,7 @@ class CommandCall:
 
     def make(self, order: TaskOrder, clients: ServerClients) -> None:
         """Raises Forbidden for what nobody has allowed, PlantSilent and PlantConfused."""
-        arguments = self._filled(order)
+        arguments = self._fill(order)
         check_allowed(arguments, "command")
         try:
             done = _run(arguments)
@@ -138,8 +138,8 @@ class CommandCall:
         if status != 0:
             raise PlantConfused(f"{arguments[0]} ended with {status}: {said or 'it says nothing'}")
 
-    def _filled(self, order: TaskOrder) -> list[str]:
-        return [order.put_in(each) for each in self.arguments]
+    def _fill(self, order: TaskOrder) -> list[str]:
+        return [order.put_in(argument) for argument in self.arguments]
 
 
 Call = HttpCall | CommandCall
@@ -149,7 +149,7 @@ def check_allowed(arguments: Sequence[str], where: str) -> None:
     """Raise Forbidden unless an administrator allows what begins so. The last word that is allowed may be the
     beginning of an argument, such as worker@. What follows is no option: one may turn a command into another.
     """
-    allowed = [each.split() for each in variables.PLANT_COMMANDS.text().split(";") if each.strip()]
+    allowed = [part.split() for part in variables.PLANT_COMMANDS.text().split(";") if part.strip()]
     if not any(_begins(arguments, words) for words in allowed):
         raise Forbidden(
             where,
@@ -160,7 +160,7 @@ def check_allowed(arguments: Sequence[str], where: str) -> None:
 
 def _options_of(arguments: Sequence[str]) -> str:
     """What is overlooked most: that a word is allowed allows no option behind it."""
-    options = [each for each in arguments[1:] if each.startswith("-")]
+    options = [argument for argument in arguments[1:] if argument.startswith("-")]
     if not options:
         return ""
     return f"; an option is allowed by its name alone, here {', '.join(options)[:200]}"
@@ -171,7 +171,7 @@ def _begins(arguments: Sequence[str], words: Sequence[str]) -> bool:
     given = list(arguments[: len(words)])
     if len(given) < len(words) or given[:-1] != first:
         return False
-    if any(each.startswith("-") for each in arguments[len(words) :]):
+    if any(argument.startswith("-") for argument in arguments[len(words) :]):
         return False
     return given[-1] == last or (len(words) > 1 and last[-1:] in "@=:/-" and given[-1].startswith(last))
 
@@ -184,7 +184,7 @@ def _run(arguments: Sequence[str]) -> tuple[int, str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=said,
-            env=needed(variables.PROCESS),
+            env=select_needed(variables.PROCESS),
             start_new_session=True,
         )
         try:
@@ -200,26 +200,26 @@ def _run(arguments: Sequence[str]) -> tuple[int, str]:
 def read_call(document: Any, where: str) -> Call:
     """{http: {method, url, body}}, {command: […]} or {scale: url}. Raises BadInput naming the field."""
     kinds = ("http", "command", "scale")
-    given = [each for each in kinds if isinstance(document, Mapping) and each in document]
+    given = [kind for kind in kinds if isinstance(document, Mapping) and kind in document]
     if len(given) != 1:
         raise BadInput(where, f"takes one of {', '.join(kinds)}")
     if given[0] == "command":
-        fields.mapping(document, where, ("command",), required=())
+        fields.check_mapping(document, where, ("command",), required=())
         return _command(document["command"], f"{where}.command")
     if given[0] == "scale":
-        fields.mapping(document, where, ("scale", *login.KEYS), required=())
+        fields.check_mapping(document, where, ("scale", *login.KEYS), required=())
         url = fields.text(document["scale"], f"{where}.scale", 1_000)
         egress.check_url(url, f"{where}.scale")
         body = {"spec": {"replicas": "$tasks"}}
         return HttpCall("PATCH", url, body, read_login(document, where), MERGE)
-    fields.mapping(document, where, ("http",), required=())
+    fields.check_mapping(document, where, ("http",), required=())
     return _http(document["http"], f"{where}.http")
 
 
 def _http(document: Any, where: str) -> HttpCall:
     keys = ("method", "url", "body", "content_type", *login.KEYS)
-    fields.mapping(document, where, keys, required=("url",))
-    method = checks.choice(METHODS).of(document.get("method", "POST"), f"{where}.method")
+    fields.check_mapping(document, where, keys, required=("url",))
+    method = checks.choice(METHODS).validate(document.get("method", "POST"), f"{where}.method")
     url = fields.text(document["url"], f"{where}.url", 1_000)
     try:
         parts, server = urlsplit(PLACE.sub("1", url)), urlsplit(url).netloc
@@ -231,7 +231,7 @@ def _http(document: Any, where: str) -> HttpCall:
     body = document.get("body")
     if body is not None and len(orjson.dumps(body)) > LONGEST_BODY:
         raise BadInput(f"{where}.body", f"takes at most {LONGEST_BODY} bytes as JSON")
-    kind = checks.choice((JSON, MERGE)).of(document.get("content_type", JSON), f"{where}.content_type")
+    kind = checks.choice((JSON, MERGE)).validate(document.get("content_type", JSON), f"{where}.content_type")
     return HttpCall(method, url, body, read_login(document, where), kind)
 
 

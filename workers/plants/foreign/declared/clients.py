@@ -23,7 +23,7 @@ class ServerClients:
         self._plant, self.environment, self._transport = plant, environment, transport
         self._open: dict[tuple[str, Login], PlantClient] = {}
 
-    def to(self, url: str, login: Login) -> tuple[PlantClient, str]:
+    def resolve(self, url: str, login: Login) -> tuple[PlantClient, str]:
         """(client, path with its query) of an address. Raises BadInput when the secret is not set, or
         may not be used there.
         """

@@ -134,7 +134,7 @@ def declaration_of_text(text: str) -> PlantDeclaration:
 
 def declaration_of(document: Any) -> PlantDeclaration:
     """Of a document. Raises BadInput naming the field."""
-    fields.mapping(document, "declaration", KEYS, required=("name",))
+    fields.check_mapping(document, "declaration", KEYS, required=("name",))
     server = read_server(document["prometheus"], "prometheus") if "prometheus" in document else None
     given = fields.pairs(document.get("sensors", {}), "sensors", "name: sensor", MOST_SENSORS)
     sensors = {
@@ -145,9 +145,9 @@ def declaration_of(document: Any) -> PlantDeclaration:
     if not sensors and not rows:
         raise BadInput("sensors", "is missing; a plant has sensors, operators or both")
     operators = [_operator(row, f"operators[{place}]", sensors) for place, row in enumerate(rows)]
-    fields.distinct([each.name for each in operators], "operators")
+    fields.distinct([operator.name for operator in operators], "operators")
     _check_order(operators)
-    window_seconds = checks.number(1, 3_600, "seconds").of(
+    window_seconds = checks.number(1, 3_600, "seconds").validate(
         document.get("window_seconds", WINDOW_SECONDS), "window_seconds"
     )
     return PlantDeclaration(
@@ -155,7 +155,7 @@ def declaration_of(document: Any) -> PlantDeclaration:
         fields.text(document["title"], "title") if "title" in document else "",
         float(window_seconds),
         sensors,
-        {each.name: each for each in operators},
+        {operator.name: operator for operator in operators},
         read_call(document["hold"], "hold") if "hold" in document else None,
         read_call(document["release"], "release") if "release" in document else None,
     )
@@ -176,22 +176,24 @@ def _check_order(operators: list[DeclaredOperator]) -> None:
 def _operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> DeclaredOperator:
     is_source = isinstance(document, Mapping) and document.get("source", False) is True
     if is_source:
-        fields.mapping(document, where, ("name", "source", *SOURCE_MEASURES), required=("name",))
+        fields.check_mapping(document, where, ("name", "source", *SOURCE_MEASURES), required=("name",))
         name = fields.name(document["name"], f"{where}.name", OPERATOR)
         return DeclaredOperator(name, True, measures=_measures(document, where, SOURCE_MEASURES, sensors))
     known = ("name", "after", "tasks", "minimum", "maximum", "proof", "source", *MEASURES, *CALLS)
-    fields.mapping(document, where, known, required=("name", "tasks"))
+    fields.check_mapping(document, where, known, required=("name", "tasks"))
     name = fields.name(document["name"], f"{where}.name", OPERATOR)
     tasks = _quantity(document["tasks"], f"{where}.tasks", sensors)
     if not isinstance(tasks, str):
-        checks.whole(0, MOST_TASKS).of(document["tasks"], f"{where}.tasks")
+        checks.whole(0, MOST_TASKS).validate(document["tasks"], f"{where}.tasks")
     actuator = _actuator(document, where)
     if actuator is not None and "maximum" not in document:
         raise BadInput(f"{where}.maximum", "is missing; say how many tasks may be set at most")
     if actuator is not None and not isinstance(tasks, str):
         raise BadInput(f"{where}.tasks", "takes a sensor: what is set must be seen")
-    minimum = checks.whole(1, MOST_TASKS).of(document.get("minimum", 1), f"{where}.minimum")
-    maximum = checks.whole(minimum, MOST_TASKS).of(document.get("maximum", MOST_TASKS), f"{where}.maximum")
+    minimum = checks.whole(1, MOST_TASKS).validate(document.get("minimum", 1), f"{where}.minimum")
+    maximum = checks.whole(minimum, MOST_TASKS).validate(
+        document.get("maximum", MOST_TASKS), f"{where}.maximum"
+    )
     after = fields.items(document.get("after", []), f"{where}.after", 0, MOST_OPERATORS)
     return DeclaredOperator(
         name,
@@ -209,12 +211,12 @@ def _operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) 
 def _measures(
     document: Mapping[str, Any], where: str, names: tuple[str, ...], sensors: Mapping[str, DeclaredSensor]
 ) -> dict[str, Quantity]:
-    found = {
+    measures = {
         name: _quantity(document[name], f"{where}.{name}", sensors) for name in names if name in document
     }
-    if not isinstance(found.get(SHARE), str | None):
-        checks.number(0, 1, "share").of(document[SHARE], f"{where}.{SHARE}")
-    return found
+    if not isinstance(measures.get(SHARE), str | None):
+        checks.number(0, 1, "share").validate(document[SHARE], f"{where}.{SHARE}")
+    return measures
 
 
 def _quantity(value: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> Quantity:
@@ -223,7 +225,7 @@ def _quantity(value: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> 
     if isinstance(value, str):
         known = ", ".join(sensors) or "none"
         raise BadInput(where, f"names no sensor; there are {known}")
-    return float(checks.number(0, 1e12, "a sensor or a number").of(value, where))
+    return float(checks.number(0, 1e12, "a sensor or a number").validate(value, where))
 
 
 def _actuator(document: Mapping[str, Any], where: str) -> Actuator | None:
@@ -242,11 +244,11 @@ def _proof(
     document: Mapping[str, Any], where: str, tasks: Quantity, sensors: Mapping[str, DeclaredSensor]
 ) -> Proof:
     given, at = document.get("proof", {}), f"{where}.proof"
-    fields.mapping(given, at, ("sensor", "within_seconds"), required=())
+    fields.check_mapping(given, at, ("sensor", "within_seconds"), required=())
     sensor = given.get("sensor", tasks)
     if sensor not in sensors:
         raise BadInput(f"{at}.sensor", f"names no sensor; there are {', '.join(sensors)}")
-    within = checks.number(1, 3_600, "seconds").of(
+    within = checks.number(1, 3_600, "seconds").validate(
         given.get("within_seconds", PROOF_SECONDS), f"{at}.within_seconds"
     )
     return Proof(sensor, float(within))

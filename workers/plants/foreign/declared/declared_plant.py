@@ -114,7 +114,7 @@ class DeclaredPlant(Adapter):
         what they had. What was ordered already is not ordered again until its proof is late. Raises as
         `Elastic` says.
         """
-        declared = {name: self._checked(name, count) for name, count in tasks.items()}
+        declared = {name: self._validate_order(name, count) for name, count in tasks.items()}
         done: list[CountedOrder] = []
         for counted in self._orders(declared, tasks):
             try:
@@ -127,7 +127,7 @@ class DeclaredPlant(Adapter):
         self._readings.close()
         self._clients.close()
 
-    def _checked(self, name: str, count: int) -> DeclaredOperator:
+    def _validate_order(self, name: str, count: int) -> DeclaredOperator:
         operators = self.declaration.operators
         if name not in operators:
             raise BadInput(f"tasks.{name}", f"{name} is no operator; known: {', '.join(operators) or 'none'}")
@@ -143,24 +143,24 @@ class DeclaredPlant(Adapter):
     ) -> list[CountedOrder]:
         """What is to change. Raises what keeps the tasks there are from being known."""
         readings = self._readings.read(
-            each.tasks for each in declared.values() if isinstance(each.tasks, str)
+            operator.tasks for operator in declared.values() if isinstance(operator.tasks, str)
         )
 
-        def known(quantity: str | float | None) -> float | None:
-            return readings[quantity].known() if isinstance(quantity, str) else quantity
+        def read_optional(quantity: str | float | None) -> float | None:
+            return readings[quantity].get_value() if isinstance(quantity, str) else quantity
 
-        found = []
+        orders = []
         for name, each in declared.items():
-            seen = tasks_of(each, known)
-            pending = self._pending(name, seen)
+            seen = tasks_of(each, read_optional)
+            pending = self._get_pending(name, seen)
             order = TaskOrder(seen if pending is None else pending.tasks, tasks[name])
-            found.append(CountedOrder(each, order, seen))
-        return [each for each in found if each.order.before != each.order.tasks]
+            orders.append(CountedOrder(each, order, seen))
+        return [each for each in orders if each.order.before != each.order.tasks]
 
-    def _pending(self, name: str, seen: int) -> LastTaskOrder | None:
+    def _get_pending(self, name: str, seen: int) -> LastTaskOrder | None:
         """What was ordered and is not seen yet: once it is, only what is seen counts."""
-        pending = self._ordered.pending(name)
-        if pending is not None and pending.shown_by(seen):
+        pending = self._ordered.get_pending(name)
+        if pending is not None and pending.is_shown_by(seen):
             self._ordered.forget(name)
             return None
         return pending
@@ -198,7 +198,7 @@ class DeclaredPlant(Adapter):
         may be longer ago than the proof may take. What somebody has ordered otherwise since stays noted.
         """
         name, proof = counted.operator.name, counted.operator.proof
-        order, noted = LastTaskOrder(counted.order.tasks, counted.seen), self._ordered.pending(name)
+        order, noted = LastTaskOrder(counted.order.tasks, counted.seen), self._ordered.get_pending(name)
         if proof is not None and (noted == order or (noted is None and call_seconds)):
             self._ordered.note(name, order, proof.within_seconds + call_seconds)
 
@@ -216,11 +216,11 @@ class DeclaredPlant(Adapter):
     def _undone(self, done: list[CountedOrder], failed: DeclaredOperator, error: WeirError) -> WeirError:
         """The error, which says what could not be called back."""
         left = []
-        for each in reversed(done):
-            if why := self._call_back(each.operator, each.order):
-                left.append(f"{each.operator.name} stays at {each.order.tasks} ({why})")
+        for order in reversed(done):
+            if why := self._call_back(order.operator, order.order):
+                left.append(f"{order.operator.name} stays at {order.order.tasks} ({why})")
             else:
-                self._note(each, each.order.before)
+                self._note(order, order.order.before)
         if not left:
             return error
         return PlantConfused(f"{failed.name}: {error} Not called back: {'; '.join(left)}")

@@ -61,15 +61,19 @@ def dry_run(
         readings = plant.readings()
     now = {} if topology is None else {name: each.parallelism for name, each in topology.operators.items()}
     sensors = tuple(_sensor(declaration, name, reading) for name, reading in readings.items())
-    settable = (each for each in declaration.operators.values() if each.actuator is not None)
-    return DryRun(sensors, tuple(_order(each, now.get(each.name, each.minimum)) for each in settable), error)
+    settable = (operator for operator in declaration.operators.values() if operator.actuator is not None)
+    return DryRun(
+        sensors,
+        tuple(_order(operator, now.get(operator.name, operator.minimum)) for operator in settable),
+        error,
+    )
 
 
 def _sensor(declaration: PlantDeclaration, name: str, reading: SensorReading) -> SensorTrial:
     sensor = declaration.sensors[name]
     said = "" if reading.error is None else str(reading.error)
     return SensorTrial(
-        name, sensor.source.in_words(), reading.value, sensor.unit, round(reading.seconds, 3), said
+        name, sensor.source.describe(), reading.value, sensor.unit, round(reading.seconds, 3), said
     )
 
 
@@ -81,11 +85,11 @@ def _order(operator: DeclaredOperator, now: int) -> OrderTrial:
         operator.name,
         order.before,
         order.tasks,
-        _in_words(actuator, order),
-        _in_words(actuator, TaskOrder(order.tasks, order.before)),
+        _describe_call(actuator, order),
+        _describe_call(actuator, TaskOrder(order.tasks, order.before)),
         f"{proof.sensor} = {order.tasks} within {proof.within_seconds:g} s",
     )
 
 
-def _in_words(actuator: Actuator, order: TaskOrder) -> tuple[str, ...]:
-    return tuple(call.in_words(step) for call, step in actuator.steps(order))
+def _describe_call(actuator: Actuator, order: TaskOrder) -> tuple[str, ...]:
+    return tuple(call.describe(step) for call, step in actuator.steps(order))

@@ -37,7 +37,7 @@ class JsonPath:
         parsed: Mapping[str, Any] = jmespath.compile(self.text).parsed
         return parsed
 
-    def of(self, document: Any) -> Any:
+    def read(self, document: Any) -> Any:
         """What it leads to. Raises PlantConfused where it does not match what is answered."""
         if not self.text:
             return document
@@ -90,8 +90,8 @@ class _Interpreter(TreeInterpreter):
         self._left = MOST_STEPS
 
     def visit(self, node: Any, *args: Any, **named: Any) -> Any:
-        found = super().visit(node, *args, **named)
-        self._left -= 1 + (len(found) if isinstance(found, list | dict | str) else 0)
+        result = super().visit(node, *args, **named)
+        self._left -= 1 + (len(result) if isinstance(result, list | dict | str) else 0)
         if self._left < 0:
             raise _TooLong
-        return found
+        return result

@@ -47,10 +47,10 @@ def read_login(document: Mapping[str, Any], where: str) -> Login:
     """Of a sensor, a server or a call. Raises BadInput naming the field."""
     name = document.get("secret_environment", "")
     if name:
-        checks.text().of(name, f"{where}.secret_environment")
+        checks.text().validate(name, f"{where}.secret_environment")
         egress.check_secret_name(name, f"{where}.secret_environment")
     sent_as = document.get("secret_as", BEARER)
     if sent_as not in (BEARER, BASIC) and not (isinstance(sent_as, str) and HEADER.match(sent_as)):
         takes = f"takes {BEARER}, {BASIC} or the name of a header that begins with X-"
-        raise BadInput(f"{where}.secret_as", f"{takes}, not {checks.shown(sent_as)}")
+        raise BadInput(f"{where}.secret_as", f"{takes}, not {checks.shorten_for_message(sent_as)}")
     return Login(name, sent_as)

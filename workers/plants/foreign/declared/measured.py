@@ -38,9 +38,9 @@ def topology_of(
     """
 
     def tasks(quantity: Quantity | None) -> float | None:
-        return readings[quantity].known() if isinstance(quantity, str) else quantity
+        return readings[quantity].get_value() if isinstance(quantity, str) else quantity
 
-    def known(declared: DeclaredOperator, measure: str) -> float | None:
+    def read_optional(declared: DeclaredOperator, measure: str) -> float | None:
         return _measured(declared, measure, readings)
 
     given: dict[str, float | None] = {}  # what each operator gives on in a second
@@ -48,14 +48,16 @@ def topology_of(
     links: list[Link] = []
     for declared in declaration.operators.values():
         if declared.is_source:
-            operators[declared.name] = _source(declared, known, declaration.window_seconds)
-            given[declared.name] = known(declared, "out_per_second")
+            operators[declared.name] = _source(declared, read_optional, declaration.window_seconds)
+            given[declared.name] = read_optional(declared, "out_per_second")
             continue
-        rates = _rates(declared, known, given)
+        rates = _rates(declared, read_optional, given)
         given[declared.name] = rates[1]
         count = tasks_of(declared, tasks)
-        operators[declared.name] = _operator(declared, count, known, rates, declaration.window_seconds)
-        wait = _wait_seconds(declared, known, rates)
+        operators[declared.name] = _operator(
+            declared, count, read_optional, rates, declaration.window_seconds
+        )
+        wait = _wait_seconds(declared, read_optional, rates)
         links += [Link(before, declared.name, wait) for before in declared.after]
     return MeasuredTopology(plant, at, declaration.window_seconds, operators, tuple(links))
 
@@ -136,7 +138,7 @@ def _rates(
     comes = known(declared, "in_per_second")
     if comes is None and declared.after and "in_per_second" not in declared.measures:
         before = [given[name] for name in declared.after]
-        comes = None if None in before else sum(each for each in before if each is not None)
+        comes = None if None in before else sum(operator for operator in before if operator is not None)
     goes = known(declared, "out_per_second")
     return comes, comes if goes is None and "out_per_second" not in declared.measures else goes
 
@@ -149,7 +151,7 @@ def _operator(
     window_seconds: float,
 ) -> MeasuredOperator:
     rows, (comes, goes) = min(tasks, MOST_ROWS), rates
-    used, service = _used(declared, known), known(declared, "service_seconds")
+    used, service = _compute_utilization(declared, known), known(declared, "service_seconds")
     if service is None and used is not None and goes:
         service = used * tasks / goes
     if used is None and service is not None and goes is not None and tasks:
@@ -177,7 +179,7 @@ def _operator(
     )
 
 
-def _used(declared: DeclaredOperator, known: KnownMeasure) -> float | None:
+def _compute_utilization(declared: DeclaredOperator, known: KnownMeasure) -> float | None:
     """The share of the time in which a task works. Two numbers of which it is made may be of different
     instants, so a little more than 1 is 1.
     """

@@ -61,19 +61,21 @@ def one_number(name: str, address: str, command: Sequence[str]) -> Any:
         try:
             return _answer(name, server, command)
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise PlantSilent(f"{name}: the server can't be asked ({redis_client.said(error)}).") from None
+            raise PlantSilent(
+                f"{name}: the server can't be asked ({redis_client.describe_error(error)})."
+            ) from None
         except redis.RedisError as error:
-            raise PlantConfused(f"{name}: {redis_client.said(error)}.") from None
+            raise PlantConfused(f"{name}: {redis_client.describe_error(error)}.") from None
 
 
 def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
     """A value that is no number may be of any length, so no more of it is asked for than a number needs."""
     kind, *rest = command
     if kind == "GET":
-        found = cast(bytes, server.getrange(rest[0], 0, LONGEST_NUMBER))
-        return decoded_text(found, "replace") or None
+        text = cast(bytes, server.getrange(rest[0], 0, LONGEST_NUMBER))
+        return decoded_text(text, "replace") or None
     if kind == "HGET" and server.hstrlen(rest[0], rest[1]) > LONGEST_NUMBER:
         raise PlantConfused(f"{name}: {rest[0]} {rest[1]} holds no number.")
     untyped: Any = server
-    found = untyped.execute_command(*command)
-    return decoded_text(found, "replace") if isinstance(found, bytes) else found
+    text = untyped.execute_command(*command)
+    return decoded_text(text, "replace") if isinstance(text, bytes) else text

@@ -58,7 +58,7 @@ class PromqlSource:
     server: Server
     query: str
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         return f"PromQL at {self.server.url}: {self.query}"
 
 
@@ -69,7 +69,7 @@ class SqlSource:
     database: str
     query: str
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         return f"SQL at the database of {self.database}: {self.query}"
 
 
@@ -80,7 +80,7 @@ class RedisSource:
     server: str
     command: tuple[str, ...]
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         return f"{' '.join(self.command)} at the server of {self.server}"
 
 
@@ -90,7 +90,7 @@ class HttpSource:
     path: JsonPath
     login: Login = field(default_factory=Login)
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         return f"GET {self.url}, {self.path.text}"
 
 
@@ -102,7 +102,7 @@ class FileSource:
     path: JsonPath
     fresh_seconds: float = FRESH_SECONDS
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         return f"file {self.file}" + (f", {self.path.text}" if self.path.text else "")
 
 
@@ -125,36 +125,36 @@ class DeclaredSensor:
 def read_server(document: Any, where: str) -> Server:
     """An address, or {url, secret_environment, secret_as}."""
     given = {"url": document} if isinstance(document, str) else document
-    fields.mapping(given, where, ("url", *login.KEYS), required=("url",))
+    fields.check_mapping(given, where, ("url", *login.KEYS), required=("url",))
     return Server(_url(given["url"], where), read_login(given, where))
 
 
 def read_sensor(name: str, document: Any, where: str, server: Server | None) -> DeclaredSensor:
     """server: the plant's own, where it has one. Raises BadInput naming the field."""
     given = list(document) if isinstance(document, Mapping) else []
-    kinds = [each for each in SOURCES if each in given]
+    kinds = [source for source in SOURCES if source in given]
     if len(kinds) != 1:
         raise BadInput(where, f"takes one of {', '.join(SOURCES)}")
-    fields.mapping(document, where, (*KEYS[kinds[0]], *SHARED), required=(kinds[0],))
+    fields.check_mapping(document, where, (*KEYS[kinds[0]], *SHARED), required=(kinds[0],))
     return DeclaredSensor(
         name,
         _SOURCES[kinds[0]](document, where, server),
         _short(document, "title", where, LONGEST_TITLE),
         _short(document, "unit", where, LONGEST_UNIT),
-        float(checks.number(-1e12, 1e12).of(document.get("times", 1.0), f"{where}.times")),
-        bool(checks.FLAG.of(document.get("counter", False), f"{where}.counter")),
+        float(checks.number(-1e12, 1e12).validate(document.get("times", 1.0), f"{where}.times")),
+        bool(checks.FLAG.validate(document.get("counter", False), f"{where}.counter")),
         fields.seconds(document.get("every_seconds", 0.0), f"{where}.every_seconds"),
     )
 
 
-def checked_file(name: str, where: str) -> Path:
+def resolve_file(name: str, where: str) -> Path:
     """Where it stands, every link followed. Raises Forbidden for a file outside of the folders that an
     administrator allows.
     """
-    folders = [Path(each).resolve() for each in variables.PLANT_FILES.words()]
+    folders = [Path(word).resolve() for word in variables.PLANT_FILES.words()]
     path = Path(name).resolve()
-    if not Path(name).is_absolute() or not any(path.is_relative_to(each) for each in folders):
-        allowed = ", ".join(str(each) for each in folders) or "none"
+    if not Path(name).is_absolute() or not any(path.is_relative_to(folder) for folder in folders):
+        allowed = ", ".join(str(folder) for folder in folders) or "none"
         raise Forbidden(
             where, f"takes a file in a folder of {variables.PLANT_FILES.name} ({allowed}), not {name[:200]!r}"
         )
@@ -196,7 +196,7 @@ def _http(document: Mapping[str, Any], where: str, server: Server | None) -> Htt
 
 def _file(document: Mapping[str, Any], where: str, server: Server | None) -> FileSource:
     name = fields.text(document["file"], f"{where}.file", 1_000)
-    checked_file(name, f"{where}.file")
+    resolve_file(name, f"{where}.file")
     path = read_path(document["json"], f"{where}.json") if "json" in document else JsonPath()
     fresh_seconds = fields.seconds(document.get("fresh_seconds", FRESH_SECONDS), f"{where}.fresh_seconds")
     return FileSource(name, path, fresh_seconds)

@@ -30,7 +30,7 @@ from workers.plants.foreign.declared.sensor import (
     PromqlSource,
     RedisSource,
     SqlSource,
-    checked_file,
+    resolve_file,
 )
 from workers.plants.foreign.prometheus_client import PartialAnswer, PrometheusClient
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -49,7 +49,7 @@ class SensorReading:
     error: Exception | None = None
     seconds: float = 0.0
 
-    def known(self) -> float | None:
+    def get_value(self) -> float | None:
         """The value. Raises what kept it from being read."""
         if self.error is not None:
             raise self.error
@@ -66,7 +66,7 @@ class SensorReader:
         window_seconds: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._sensors = {each.name: each for each in sensors}
+        self._sensors = {sensor.name: sensor for sensor in sensors}
         self._clients, self._window_seconds, self._monotonic = clients, window_seconds, monotonic
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sensor")
         self._counted: dict[str, deque[tuple[float, float]]] = {}
@@ -83,11 +83,11 @@ class SensorReader:
         asked = {
             sensor.name: answer
             for sensors in groups.values()
-            for answer in [self._pool.submit(self._timed, sensors)]
+            for answer in [self._pool.submit(self._read_with_time, sensors)]
             for sensor in sensors
         }
         wait(asked.values(), round_seconds())
-        return {each.name: self._reading(each, asked.get(each.name), now) for each in wanted}
+        return {each.name: self._read_sensor(each, asked.get(each.name), now) for each in wanted}
 
     def close(self) -> None:
         """What is still being asked ends by its own time limit."""
@@ -97,7 +97,7 @@ class SensorReader:
         kept = self._kept.get(sensor.name)
         return kept is None or now - kept[0] >= sensor.every_seconds
 
-    def _reading(
+    def _read_sensor(
         self, sensor: DeclaredSensor, asked: Future[dict[str, SensorReading]] | None, now: float
     ) -> SensorReading:
         if asked is None:
@@ -127,7 +127,7 @@ class SensorReader:
         elapsed = now - counted[0][0]
         return sum(b[1] - a[1] for a, b in pairwise(counted)) / elapsed if elapsed > 0 else None
 
-    def _timed(self, sensors: Sequence[DeclaredSensor]) -> dict[str, SensorReading]:
+    def _read_with_time(self, sensors: Sequence[DeclaredSensor]) -> dict[str, SensorReading]:
         """Of sensors with one question."""
         began = time.monotonic()
         try:
@@ -135,13 +135,13 @@ class SensorReader:
         except Exception as error:  # a source must not end the reading of the others
             answer, refused = None, error
         seconds = time.monotonic() - began
-        return {each.name: _read(each, answer, refused, seconds) for each in sensors}
+        return {sensor.name: _read(sensor, answer, refused, seconds) for sensor in sensors}
 
     def _answer(self, sensor: DeclaredSensor) -> Any:
         """A number, or the document that it stands in."""
         source = sensor.source
         if isinstance(source, PromqlSource):
-            client, path = self._clients.to(source.server.url, source.server.login)
+            client, path = self._clients.resolve(source.server.url, source.server.login)
             return PrometheusClient(client, path).value(source.query)
         if isinstance(source, SqlSource):
             address = _address(source.database, "database", self._clients.environment)
@@ -150,8 +150,8 @@ class SensorReader:
             address = _address(source.server, "server", self._clients.environment)
             return redis_value.one_number(source.server, address, source.command)
         if isinstance(source, FileSource):
-            return _of_file(source)
-        client, path = self._clients.to(source.url, source.login)
+            return _read_file(source)
+        client, path = self._clients.resolve(source.url, source.login)
         status, document = client.ask("GET", path)
         if status != 200:
             raise PlantConfused(f"{client.name} answers {status} at /{path[:100]}")
@@ -185,7 +185,7 @@ def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, second
 
 def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
     source = sensor.source
-    found = source.path.of(answer) if isinstance(source, HttpSource | FileSource) else answer
+    found = source.path.read(answer) if isinstance(source, HttpSource | FileSource) else answer
     if found is None:
         return None
     if isinstance(found, bool | list | dict):
@@ -205,8 +205,8 @@ def _address(variable: str, field: str, environment: Mapping[str, str]) -> str:
     return address
 
 
-def _of_file(source: FileSource) -> Any:
-    path = checked_file(source.file, "file")  # again: a link may have come meanwhile
+def _read_file(source: FileSource) -> Any:
+    path = resolve_file(source.file, "file")  # again: a link may have come meanwhile
     try:
         # A link that comes from now on is not followed, and a pipe without a writer keeps nobody.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:

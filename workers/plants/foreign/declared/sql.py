@@ -84,8 +84,8 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     ended = threading.Event()
     try:
         with (
-            closing(_connected(name, address, options)) as connection,
-            _ended_after(connection, 1.5 * seconds, ended),
+            closing(_open_connection(name, address, options)) as connection,
+            _close_after(connection, 1.5 * seconds, ended),
         ):
             connection.read_only = True
             # Prepared: the server then refuses more than one statement. A comment ends with its line.
@@ -101,7 +101,7 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
         raise PlantConfused(f"{name}: {first_line(error)}.") from None
 
 
-def _connected(name: str, address: str, options: str) -> "psycopg.Connection[Any]":
+def _open_connection(name: str, address: str, options: str) -> "psycopg.Connection[Any]":
     """Raises PlantConfused for an address of which a driver would take a piece of the password for something
     else (a host, a port), or quote it.
     """
@@ -116,7 +116,7 @@ def _connected(name: str, address: str, options: str) -> "psycopg.Connection[Any
 
 
 @contextmanager
-def _ended_after(
+def _close_after(
     connection: "psycopg.Connection[Any]", seconds: float, ended: threading.Event
 ) -> Iterator[None]:
     """A database that stands still keeps nobody: its connection is shut, and `ended` says so."""

@@ -23,7 +23,7 @@ class LastTaskOrder:
     tasks: int
     seen: int
 
-    def shown_by(self, tasks: int) -> bool:
+    def is_shown_by(self, tasks: int) -> bool:
         """Whether the sensor says what was ordered. One that said so all along, since it was two orders late,
         shows nothing.
         """
@@ -33,7 +33,7 @@ class LastTaskOrder:
 class TaskOrders(Protocol):
     """Of one plant: the last order of each operator, for so many seconds."""
 
-    def pending(self, operator: str) -> LastTaskOrder | None:
+    def get_pending(self, operator: str) -> LastTaskOrder | None:
         """None: nothing is under way."""
         ...
 
@@ -48,16 +48,16 @@ class SharedTaskOrders:
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._plant = control, plant
 
-    def pending(self, operator: str) -> LastTaskOrder | None:
-        stored = self._control.get(keys.TASK_ORDER.of(self._plant, operator))
+    def get_pending(self, operator: str) -> LastTaskOrder | None:
+        stored = self._control.get(keys.TASK_ORDER.build(self._plant, operator))
         return LastTaskOrder(**json.loads(stored)) if stored else None
 
     def note(self, operator: str, order: LastTaskOrder, seconds: float) -> None:
         document = json.dumps({"tasks": order.tasks, "seen": order.seen})
-        self._control.set(keys.TASK_ORDER.of(self._plant, operator), document, px=round(seconds * 1_000))
+        self._control.set(keys.TASK_ORDER.build(self._plant, operator), document, px=round(seconds * 1_000))
 
     def forget(self, operator: str) -> None:
-        self._control.delete(keys.TASK_ORDER.of(self._plant, operator))
+        self._control.delete(keys.TASK_ORDER.build(self._plant, operator))
 
 
 class OwnTaskOrders:
@@ -67,7 +67,7 @@ class OwnTaskOrders:
         self._monotonic = monotonic
         self._noted: dict[str, tuple[float, LastTaskOrder]] = {}
 
-    def pending(self, operator: str) -> LastTaskOrder | None:
+    def get_pending(self, operator: str) -> LastTaskOrder | None:
         until, order = self._noted.get(operator, (0.0, None))
         return order if self._monotonic() < until else None
 

@@ -107,7 +107,9 @@ class FlinkPlant(Adapter):
         if job.shape != self._shape:
             self._recent.clear()
             self._shape = job.shape
-        sample = FlinkSample(self._monotonic(), {each.id: self._values(job, each) for each in job.vertices})
+        sample = FlinkSample(
+            self._monotonic(), {vertex.id: self._values(job, vertex) for vertex in job.vertices}
+        )
         if self._job().shape != job.shape:
             raise PlantSilent(f"{self._client.name}: the job was rescaled during the observation.")
         if self._is_news(sample):
@@ -123,9 +125,9 @@ class FlinkPlant(Adapter):
         """The cluster rescales the job within seconds. Raises as `Elastic` says."""
         job = self._job()
         path = f"jobs/{job.id}/resource-requirements"
-        now = self._mapping(path)
+        now = self._get_mapping(path)
         self._topology(job, self._free_slots(), now).check_tasks(tasks)
-        ids = {name: vertex.id for name, vertex in named(job.vertices).items()}
+        ids = {name: vertex.id for name, vertex in name_vertices(job.vertices).items()}
         wanted = {
             **now,
             **{
@@ -143,13 +145,15 @@ class FlinkPlant(Adapter):
         """Back-pressure, rescales, checkpoints and exceptions of the job that `topology` saw."""
         if self._seen is None:
             return ()
-        names = {vertex.id: name for name, vertex in named(self._seen.vertices).items()}
-        return sections.of(self._client, self._seen.id, names, self._rescaled)
+        names = {vertex.id: name for name, vertex in name_vertices(self._seen.vertices).items()}
+        return sections.build_sections(self._client, self._seen.id, names, self._rescaled)
 
     def lives(self) -> Mapping[str, float]:
         """As long as the job: one that is submitted anew under its name is another one."""
         at = self._submitted[1]
-        return {} if self._seen is None or at is None else dict.fromkeys(named(self._seen.vertices), at)
+        return (
+            {} if self._seen is None or at is None else dict.fromkeys(name_vertices(self._seen.vertices), at)
+        )
 
     def close(self) -> None:
         self._client.close()
@@ -166,7 +170,7 @@ class FlinkPlant(Adapter):
             raise PlantConfused(f"{self._client.name} refuses us ({status}): {first_error(document)[1]}")
         return document
 
-    def _mapping(self, path: str) -> dict[str, Any]:
+    def _get_mapping(self, path: str) -> dict[str, Any]:
         found = self._get(path)
         if not isinstance(found, dict):
             raise PlantConfused(f"{self._client.name} answers at {path} what Flink does not.")
@@ -174,10 +178,10 @@ class FlinkPlant(Adapter):
 
     def _job(self) -> FlinkJob:
         try:
-            found = self._get(f"jobs/{self._id()}")
-            if found["state"] != "RUNNING":
-                raise PlantSilent(f"{self._client.name}: the job is {found['state']}.")
-            return job_of(found)
+            document = self._get(f"jobs/{self._id()}")
+            if document["state"] != "RUNNING":
+                raise PlantSilent(f"{self._client.name}: the job is {document['state']}.")
+            return job_of(document)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlantConfused(
                 f"{self._client.name} answers what is no job of Flink ({error!r})."
@@ -185,12 +189,12 @@ class FlinkPlant(Adapter):
 
     def _id(self) -> str:
         jobs = self._get("jobs/overview")["jobs"]
-        running = [each for each in jobs if each["state"] not in ("FINISHED", "CANCELED", "FAILED")]
-        fitting = [each for each in running if self._wanted in ("", each["jid"], each["name"])]
+        running = [job for job in jobs if job["state"] not in ("FINISHED", "CANCELED", "FAILED")]
+        fitting = [job for job in running if self._wanted in ("", job["jid"], job["name"])]
         if len(fitting) == 1:
             return str(fitting[0]["jid"])
         wanted = f" named {self._wanted}" if self._wanted else ""
-        names = ", ".join(str(each["name"]) for each in running) or "none"
+        names = ", ".join(str(job["name"]) for job in running) or "none"
         raise PlantSilent(f"{self._client.name} has {len(fitting)} jobs{wanted} at work; there are: {names}.")
 
     def _free_slots(self) -> int:
@@ -202,7 +206,7 @@ class FlinkPlant(Adapter):
         said = {str(row.get("key")): str(row.get("value")) for row in found if isinstance(row, dict)}
         is_on = any(said.get(key, "").lower() == "true" for key in AUTOSCALER)
         self._autoscaled = AUTOSCALED if is_on else None
-        free = self._mapping("overview").get("slots-available")
+        free = self._get_mapping("overview").get("slots-available")
         return min(MOST_TASKS, max(0, int(free))) if is_number(free) else 0
 
     def _requirements(self, job: FlinkJob) -> Mapping[str, Any]:
@@ -212,23 +216,23 @@ class FlinkPlant(Adapter):
 
     def _values(self, job: FlinkJob, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
         wanted = (*RECORDS, BUSY)
-        found: dict[str, float | None] = {}
+        values: dict[str, float | None] = {}
         try:
             for first in range(0, vertex.parallelism, SUBTASKS_AT_ONCE):
                 subtasks = range(first, min(first + SUBTASKS_AT_ONCE, vertex.parallelism))
                 names = [f"{subtask}.{name}" for subtask in subtasks for name in wanted]
                 rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
-                found |= {row["id"]: _number(row["value"]) for row in rows}
+                values |= {row["id"]: _number(row["value"]) for row in rows}
         except (KeyError, TypeError, ValueError) as error:
             raise PlantConfused(f"{self._client.name} answers no metrics of Flink ({error!r}).") from error
         return tuple(
-            tuple(found.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
+            tuple(values.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
         )
 
     def _topology(self, job: FlinkJob, free_slots: int, requirements: Mapping[str, Any]) -> MeasuredTopology:
         """Vertices share slots, a subtask of each in one: a job has as many as its widest vertex tasks."""
         window = self._recent[-1].at - self._recent[0].at if self._recent else 0.0
-        vertices = named(job.vertices)
+        vertices = name_vertices(job.vertices)
         names = {vertex.id: name for name, vertex in vertices.items()}
         own: dict[str, int] = {}
         for vertex in job.vertices:
@@ -255,14 +259,14 @@ class FlinkPlant(Adapter):
         samples = list(_samples(self._recent, vertex.id, subtask))
         if not samples or not window:
             return {}
-        known_seconds = sum(each.elapsed_seconds for each in samples)
-        found = measures(samples, known_seconds)
+        known_seconds = sum(sample.elapsed_seconds for sample in samples)
+        task_measures = measures(samples, known_seconds)
         for name in COUNTS:
-            found[name] = (found[name] or 0.0) * window / known_seconds
+            task_measures[name] = (task_measures[name] or 0.0) * window / known_seconds
         if not vertex.inputs:  # what a source takes in is not counted
-            return {name: found[name] for name in ("outputs", "outputs_variance", "utilisation")}
+            return {name: task_measures[name] for name in ("outputs", "outputs_variance", "utilisation")}
         # Events wait in front of a task and are counted when it takes them: a busy one is offered more.
-        return found | {"latency_seconds": found["service_seconds"], "latency_variance": None}
+        return task_measures | {"latency_seconds": task_measures["service_seconds"], "latency_variance": None}
 
 
 def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator[WorkSample]:
@@ -281,7 +285,7 @@ def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator
 def job_of(document: Mapping[str, Any]) -> FlinkJob:
     """Of `/jobs/{id}`. Raises KeyError, TypeError or ValueError where it is something else."""
     inputs = {
-        node["id"]: tuple(each["id"] for each in node.get("inputs", ())) for node in document["plan"]["nodes"]
+        node["id"]: tuple(edge["id"] for edge in node.get("inputs", ())) for node in document["plan"]["nodes"]
     }
     vertices = tuple(
         Vertex(
@@ -294,7 +298,9 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
         )
         for row in document["vertices"]
     )
-    if missing := {each for ids in inputs.values() for each in ids} - {each.id for each in vertices}:
+    if missing := {entry_id for ids in inputs.values() for entry_id in ids} - {
+        vertex.id for vertex in vertices
+    }:
         raise ValueError(f"no vertex has the id {min(map(str, missing))[:LONGEST_NAME]}")
     started = tuple((row["id"], row["parallelism"], row.get("start-time")) for row in document["vertices"])
     milliseconds = document.get("duration")
@@ -304,12 +310,12 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
 
 def _tasks(count: Any) -> int:
     """Raises ValueError for what would fill the memory."""
-    if not 0 <= (found := int(count)) <= MOST_TASKS:
-        raise ValueError(f"{found:.6g} tasks")
-    return found
+    if not 0 <= (number := int(count)) <= MOST_TASKS:
+        raise ValueError(f"{number:.6g} tasks")
+    return number
 
 
-def named(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
+def name_vertices(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
     """By names that are distinct, and fit into a map of operators."""
     found: dict[str, Vertex] = {}
     for vertex in vertices:

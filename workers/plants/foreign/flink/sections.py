@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from queues.stored_document import BadDocument, StoredDocument, typed
+from queues.stored_document import BadDocument, StoredDocument, convert
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient
-from workers.plants.foreign.redaction import redacted
+from workers.plants.foreign.redaction import redact
 
 MOST_ROWS, MOST_VERTICES = 10, 20
 MOST_ASKED = 4  # rescales of which more is asked at a time
@@ -111,7 +111,7 @@ class Exceptions(StoredDocument, frozen=True, rename="camel"):
     exception_history: ExceptionHistory = msgspec.field(default_factory=ExceptionHistory)
 
 
-def of(
+def build_sections(
     client: PlantClient, job: str, names: Mapping[str, str], rescaled: dict[str, str]
 ) -> list[PlantSection]:
     """names: of the vertices, by id. rescaled: what is known of rescales that have ended, by their id; more
@@ -133,25 +133,25 @@ def _readable(client: PlantClient, title: str, read: Callable[[], PlantSection])
         return PlantSection(title=title, about=f"{client.name} answers what is not Flink's ({error})")
 
 
-def _asked(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> Answer | None:
+def _ask(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> Answer | None:
     """None where the cluster does not answer this."""
     status, document = client.ask("GET", path, **query)
-    return typed(kind, document, path.rpartition("/")[2]) if status == 200 else None
+    return convert(kind, document, path.rpartition("/")[2]) if status == 200 else None
 
 
 def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantSection:
     rows: list[list[Value]] = []
     for vertex, name in list(names.items())[:MOST_VERTICES]:
-        found = _asked(client, f"jobs/{job}/vertices/{vertex}/backpressure", VertexPressure)
+        found = _ask(client, f"jobs/{job}/vertices/{vertex}/backpressure", VertexPressure)
         tasks = found.subtasks if found else []
         rows.append(
             [
                 name,
                 (found.level if found else None) or "not measured yet",
-                _percent([each.ratio for each in tasks], max),
-                _percent([each.ratio for each in tasks], fmean),
-                _percent([each.busy for each in tasks], fmean),
-                _percent([each.idle for each in tasks], fmean),
+                _percent([task.ratio for task in tasks], max),
+                _percent([task.ratio for task in tasks], fmean),
+                _percent([task.busy for task in tasks], fmean),
+                _percent([task.idle for task in tasks], fmean),
             ]
         )
     left = len(names) - len(rows)
@@ -167,7 +167,7 @@ def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantS
 
 def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantSection:
     status, document = client.ask("GET", f"jobs/{job}/rescales/history")
-    found = typed(FlinkRescales, {"rescales": document}, "history").rescales if status == 200 else []
+    found = convert(FlinkRescales, {"rescales": document}, "history").rescales if status == 200 else []
     found = found[:MOST_ROWS]
     _ask_for_details(client, job, found, rescaled)
     return PlantSection(
@@ -176,14 +176,14 @@ def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantS
         columns=["Began, UTC", "Tasks", "Cause", "State", "Took, s", "Why it ended"],
         rows=[
             [
-                _time(each.start_timestamp_in_millis),
-                rescaled.get(each.rescale_uuid, "not asked yet"),
-                _plain(each.trigger_cause),
-                _plain(each.terminal_state) or "under way",
-                _span(each.start_timestamp_in_millis, each.end_timestamp_in_millis),
-                _plain(each.terminated_reason),
+                _time(rescale.start_timestamp_in_millis),
+                rescaled.get(rescale.rescale_uuid, "not asked yet"),
+                _plain(rescale.trigger_cause),
+                _plain(rescale.terminal_state) or "under way",
+                _span(rescale.start_timestamp_in_millis, rescale.end_timestamp_in_millis),
+                _plain(rescale.terminated_reason),
             ]
-            for each in found
+            for rescale in found
         ],
         empty="None so far." if status == 200 else NO_HISTORY,
     )
@@ -193,16 +193,18 @@ def _ask_for_details(
     client: PlantClient, job: str, shown: Sequence[FlinkRescale], rescaled: dict[str, str]
 ) -> None:
     """Of those that have ended and are not known: that changes no more."""
-    ended = [each.rescale_uuid for each in shown if each.terminal_state]
-    for uuid in [each for each in ended if UUID.match(each) and each not in rescaled][:MOST_ASKED]:
-        if (found := _asked(client, f"jobs/{job}/rescales/details/{uuid}", FlinkRescale)) is not None:
+    ended = [rescale.rescale_uuid for rescale in shown if rescale.terminal_state]
+    for uuid in [rescale for rescale in ended if UUID.match(rescale) and rescale not in rescaled][
+        :MOST_ASKED
+    ]:
+        if (found := _ask(client, f"jobs/{job}/rescales/details/{uuid}", FlinkRescale)) is not None:
             rescaled[uuid] = _changes(list(found.vertices.values()))
-    for uuid in set(rescaled) - {each.rescale_uuid for each in shown}:
+    for uuid in set(rescaled) - {rescale.rescale_uuid for rescale in shown}:
         del rescaled[uuid]
 
 
 def _checkpoints(client: PlantClient, job: str) -> PlantSection:
-    found = _asked(client, f"jobs/{job}/checkpoints", FlinkCheckpoints)
+    found = _ask(client, f"jobs/{job}/checkpoints", FlinkCheckpoints)
     counts = found.counts if found else {}
     told = [
         f"{counts[name]:,} {name.replace('_', ' ')}"
@@ -224,35 +226,35 @@ def _checkpoints(client: PlantClient, job: str) -> PlantSection:
         ],
         rows=[
             [
-                str(each.id),
-                _plain(each.status),
-                _plain(each.checkpoint_type),
-                _time(each.trigger_timestamp),
-                _rounded(each.end_to_end_duration, 1_000),
-                _rounded(each.state_size, MEBIBYTE),
-                _rounded(each.checkpointed_size, MEBIBYTE),
-                redacted(each.failure_message or "", LONGEST_TEXT),
+                str(checkpoint.id),
+                _plain(checkpoint.status),
+                _plain(checkpoint.checkpoint_type),
+                _time(checkpoint.trigger_timestamp),
+                _round_value(checkpoint.end_to_end_duration, 1_000),
+                _round_value(checkpoint.state_size, MEBIBYTE),
+                _round_value(checkpoint.checkpointed_size, MEBIBYTE),
+                redact(checkpoint.failure_message or "", LONGEST_TEXT),
             ]
-            for each in (found.history if found else [])[:MOST_ROWS]
+            for checkpoint in (found.history if found else [])[:MOST_ROWS]
         ],
         empty="None so far." if found else "The cluster does not say.",
     )
 
 
 def _exceptions(client: PlantClient, job: str) -> PlantSection:
-    found = _asked(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MOST_ROWS)
+    found = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MOST_ROWS)
     return PlantSection(
         title="Exceptions",
         about="that restarted or failed the job, newest first; without what seems secret",
         columns=["Time, UTC", "Exception", "Task", "Message"],
         rows=[
             [
-                _time(each.timestamp),
-                each.exception_name.rpartition(".")[2][:LONGEST_NAME],
-                (each.task_name or "")[:LONGEST_NAME],
-                redacted(each.stacktrace.partition("\n")[0], LONGEST_TEXT),
+                _time(entry.timestamp),
+                entry.exception_name.rpartition(".")[2][:LONGEST_NAME],
+                (entry.task_name or "")[:LONGEST_NAME],
+                redact(entry.stacktrace.partition("\n")[0], LONGEST_TEXT),
             ]
-            for each in (found.exception_history.entries if found else [])[:MOST_ROWS]
+            for entry in (found.exception_history.entries if found else [])[:MOST_ROWS]
         ],
         empty="None so far." if found else "The cluster does not say.",
     )
@@ -261,25 +263,25 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
 def _changes(vertices: Sequence[RescaledVertex]) -> str:
     """Of those that changed, or were to."""
     told = []
-    for each in vertices:
-        before = each.pre_rescale_parallelism
+    for vertex in vertices:
+        before = vertex.pre_rescale_parallelism
         after = (
-            each.desired_parallelism
-            if each.post_rescale_parallelism is None
-            else each.post_rescale_parallelism
+            vertex.desired_parallelism
+            if vertex.post_rescale_parallelism is None
+            else vertex.post_rescale_parallelism
         )
         if before != after:
-            name = each.job_vertex_name[:LONGEST_NAME]
-            told.append(f"{name}: {_known(before)} → {_known(after)}")
+            name = vertex.job_vertex_name[:LONGEST_NAME]
+            told.append(f"{name}: {_drop_unknown(before)} → {_drop_unknown(after)}")
     return "; ".join(told[:MOST_ROWS]) or "no change"
 
 
-def _known(count: int | None) -> str:
+def _drop_unknown(count: int | None) -> str:
     return "unknown" if count is None else str(count)
 
 
 def _percent(shares: Sequence[float | None], of: Any) -> float | None:
-    known = [each for each in shares if each is not None]
+    known = [share for share in shares if share is not None]
     return round(100 * of(known), 1) if known else None
 
 
@@ -298,5 +300,5 @@ def _span(first: float | None, last: float | None) -> float | None:
     return None if first is None or last is None or last < first else round((last - first) / 1_000, 1)
 
 
-def _rounded(value: float | None, unit: float) -> float | None:
+def _round_value(value: float | None, unit: float) -> float | None:
     return None if value is None or value < 0 else round(value / unit, 2)

@@ -78,8 +78,8 @@ def checked_client(settings: Mapping[str, Any], check: CheckConnection) -> "Admi
 
 def refused_connections(client: Any) -> Mapping[str, str]:
     """Return why brokers were not connected to, by broker."""
-    found = _checked.get(id(client))
-    return dict(found.reasons) if found else {}
+    refused = _checked.get(id(client))
+    return dict(refused.reasons) if refused else {}
 
 
 def _refuse_all(client: int, configuration: int) -> None:
@@ -97,7 +97,7 @@ def _library() -> Any:
     import confluent_kafka
 
     site = Path(confluent_kafka.__file__).parents[1]
-    path = next((found for pattern in _LIBRARIES for found in sorted(site.glob(pattern))), None)
+    path = next((candidate for pattern in _LIBRARIES for candidate in sorted(site.glob(pattern))), None)
     if path is None:
         raise UncheckedLibrary("librdkafka is not beside confluent-kafka; install its wheel from PyPI.")
     library = ctypes.CDLL(str(path))

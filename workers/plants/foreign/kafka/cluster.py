@@ -84,11 +84,11 @@ class KafkaCluster:
         self._failures = {}
         topics = self._topics()
         names = self._group_names()
-        described = self._described(names)
+        described = self._describe_groups(names)
         if not self._asked:
-            self._follow(self._committed(names, topics), described, topics)
+            self._follow(self._load_committed(names, topics), described, topics)
         offsets, ends_at = self._offsets(), self._clock()
-        committed, committed_at = self._committed(names, topics), self._clock()
+        committed, committed_at = self._load_committed(names, topics), self._clock()
         groups = {name: self._group(described[name], committed.get(name, {}), topics) for name in names}
         self._follow(committed, described, topics)
         return ClusterReading(ends_at, committed_at, topics, offsets, groups)
@@ -105,11 +105,11 @@ class KafkaCluster:
         from confluent_kafka.admin import OffsetSpec
 
         specs = {each: OffsetSpec.for_timestamp(round(at * 1000)) for each, at in times.items()}
-        found: dict[Partition, int | None] = {}
-        for partition, result in self._listed(specs).items():
+        ends: dict[Partition, int | None] = {}
+        for partition, result in self._list_offsets(specs).items():
             # A broker says a time with the offset that it found, and -1 with none.
-            found[partition] = result.offset if result.timestamp >= 0 and result.offset >= 0 else None
-        return found
+            ends[partition] = result.offset if result.timestamp >= 0 and result.offset >= 0 else None
+        return ends
 
     @property
     def left(self) -> int:
@@ -146,11 +146,14 @@ class KafkaCluster:
         self._committed_before = {
             name: committed.get(name, self._committed_before.get(name, {})) for name in described
         }
-        read = {each for offsets in self._committed_before.values() for each in offsets}
+        read = {offset for offsets in self._committed_before.values() for offset in offsets}
         read |= {
-            each for _, members in described.values() for member in members for each in member.partitions
+            partition
+            for _, members in described.values()
+            for member in members
+            for partition in member.partitions
         }
-        there = sorted(each for each in read if _there(each, topics))
+        there = sorted(topic for topic in read if _there(topic, topics))
         self._asked, self._beyond = set(there[:MOST_PARTITIONS]), set(there[MOST_PARTITIONS:])
 
     def _topics(self) -> "_Topics":
@@ -160,16 +163,16 @@ class KafkaCluster:
         for name, topic in metadata.topics.items():
             if topic.error is not None and _fits(name, self._topic_patterns, hidden="__"):
                 self._failures[f"Topic {name}"] = reason_of(topic.error)
-        found = {
+        topics = {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
             if topic.error is None and _fits(name, self._topic_patterns, hidden="__")
         }
-        self._ids = {name: known for name, known in self._ids.items() if name in found}
+        self._ids = {name: known for name, known in self._ids.items() if name in topics}
         without = self._without_ids_at
-        if found and (without is None or abs(self._clock() - without) >= IDS_SECONDS):
-            self._read_ids(list(found))
-        return {name: (self._ids.get(name, ""), count) for name, count in found.items()}
+        if topics and (without is None or abs(self._clock() - without) >= IDS_SECONDS):
+            self._read_ids(list(topics))
+        return {name: (self._ids.get(name, ""), count) for name, count in topics.items()}
 
     def _read_ids(self, names: list[str]) -> None:
         """What is not answered now is as before. Some brokers answer none, and are slow to say so."""
@@ -177,7 +180,7 @@ class KafkaCluster:
 
         self._without_ids_at = self._clock()
         try:
-            asked = self._connected().describe_topics(
+            asked = self._open_client().describe_topics(
                 TopicCollection(names), request_timeout=answer_seconds()
             )
         except KafkaException:
@@ -191,38 +194,40 @@ class KafkaCluster:
         """Those that are read; names without a pattern need not be listed."""
         if _are_names(self._group_patterns):
             return list(self._group_patterns)[:MOST_GROUPS]
-        listed = self._answer(self._connected().list_consumer_groups(request_timeout=answer_seconds()))
+        listed = self._answer(self._open_client().list_consumer_groups(request_timeout=answer_seconds()))
         if listed.errors:
             error = _kafka_error(listed.errors[0])
             if not listed.valid:
                 raise self._wrong(error)
             self._failures["Groups of some brokers"] = reason_of(error)
-        names = sorted(each.group_id for each in listed.valid if _fits(each.group_id, self._group_patterns))
+        names = sorted(
+            listing.group_id for listing in listed.valid if _fits(listing.group_id, self._group_patterns)
+        )
         return names[:MOST_GROUPS]
 
-    def _described(self, names: list[str]) -> dict[str, tuple[str, tuple[GroupReader, ...]]]:
+    def _describe_groups(self, names: list[str]) -> dict[str, tuple[str, tuple[GroupReader, ...]]]:
         """Group → its state, members; unknown where the broker does not say."""
         if not names:
             return {}
-        asked = self._connected().describe_consumer_groups(names, request_timeout=answer_seconds())
+        asked = self._open_client().describe_consumer_groups(names, request_timeout=answer_seconds())
         answers, _ = self._settle(asked, answer_seconds())
         return {
             name: (
                 answers[name].state.name.lower().replace("_", " "),
-                tuple(_member(each) for each in answers[name].members),
+                tuple(_member(member) for member in answers[name].members),
             )
             if name in answers
             else (UNKNOWN, ())
             for name in names
         }
 
-    def _committed(self, names: list[str], topics: "_Topics") -> dict[str, dict[Partition, int]]:
+    def _load_committed(self, names: list[str], topics: "_Topics") -> dict[str, dict[Partition, int]]:
         """Group → partition → offset, of the groups that can be read. Topics that are named are asked for by
         name: not every broker gives all.
         """
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-        client = self._connected()
+        client = self._open_client()
         asked_for = None
         if _are_names(self._topic_patterns):
             counts = {name: count for name, (_, count) in topics.items()}
@@ -255,20 +260,20 @@ class KafkaCluster:
         """Of the partitions that groups read; without those whose leader is away."""
         from confluent_kafka.admin import OffsetSpec
 
-        begins = self._listed(dict.fromkeys(self._asked, OffsetSpec.earliest()))
-        ends = self._listed(dict.fromkeys(self._asked, OffsetSpec.latest()))
+        begins = self._list_offsets(dict.fromkeys(self._asked, OffsetSpec.earliest()))
+        ends = self._list_offsets(dict.fromkeys(self._asked, OffsetSpec.latest()))
         return {
-            each: Offsets(begins[each].offset, ends[each].offset)
-            for each in self._asked
-            if each in begins and each in ends
+            group: Offsets(begins[group].offset, ends[group].offset)
+            for group in self._asked
+            if group in begins and group in ends
         }
 
-    def _listed(self, specs: "Mapping[Partition, OffsetSpec]") -> dict[Partition, Any]:
+    def _list_offsets(self, specs: "Mapping[Partition, OffsetSpec]") -> dict[Partition, Any]:
         from confluent_kafka import TopicPartition
 
         if not specs:
             return {}
-        asked = self._connected().list_offsets(
+        asked = self._open_client().list_offsets(
             {TopicPartition(*each): spec for each, spec in specs.items()}, request_timeout=answer_seconds()
         )
         answers, failed = self._settle(asked, 2 * answer_seconds())
@@ -302,7 +307,7 @@ class KafkaCluster:
     def _call(self, ask: "Callable[[AdminClient], Any]") -> Any:
         from confluent_kafka import KafkaException
 
-        client = self._connected()
+        client = self._open_client()
         try:
             return ask(client)
         except KafkaException as error:
@@ -317,7 +322,7 @@ class KafkaCluster:
             return PlantSilent(f"{self.name} can't be reached ({connection_reason(error.str())}).")
         return PlantConfused(f"{self.name} refuses us ({error.name()}): {error.str()}")
 
-    def _connected(self) -> "AdminClient":
+    def _open_client(self) -> "AdminClient":
         from confluent_kafka import KafkaException
 
         if self._client is None:
@@ -352,10 +357,10 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
     tls, user = url.scheme == "kafkas", address.option("user")
     brokers = [
         (url.host, url.port or SCHEMES[url.scheme]),
-        *map(broker_of, listed(address.option("brokers"))),
+        *map(broker_of, split_names(address.option("brokers"))),
     ]
     settings: dict[str, Any] = {
-        "bootstrap.servers": ",".join(_reached(address, *each) for each in brokers),
+        "bootstrap.servers": ",".join(_resolve_broker(address, *broker) for broker in brokers),
         "client.id": "weir",
         "security.protocol": ("SASL_" if user else "") + ("SSL" if tls else "PLAINTEXT"),
         "socket.connection.setup.timeout.ms": round(answer_seconds() * 1000),
@@ -373,7 +378,7 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
     return settings
 
 
-def listed(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Parts that commas separate."""
     return [part for each in text.split(",") if (part := each.strip())]
 
@@ -384,7 +389,7 @@ def broker_of(text: str) -> tuple[str, int]:
     return url.host, url.port or SCHEMES["kafka"]
 
 
-def _reached(plant: PlantAddress, host: str, port: int) -> str:
+def _resolve_broker(plant: PlantAddress, host: str, port: int) -> str:
     """Return a broker to begin with as librdkafka takes it; each of its connections is checked again."""
     check_broker(plant, host, port)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -416,14 +421,14 @@ def _kafka_error(error: Any) -> "KafkaError":
 
     if isinstance(error, TimeoutError):
         return KafkaError(KafkaError._TIMED_OUT)
-    found = error.args[0] if isinstance(error, Exception) and error.args else error
-    return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+    first = error.args[0] if isinstance(error, Exception) and error.args else error
+    return first if isinstance(first, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
 def _member(answer: Any) -> GroupReader:
     given = answer.assignment.topic_partitions if answer.assignment else ()
     return GroupReader(
-        answer.client_id, answer.host, frozenset((each.topic, each.partition) for each in given)
+        answer.client_id, answer.host, frozenset((assigned.topic, assigned.partition) for assigned in given)
     )
 
 
@@ -434,8 +439,8 @@ def _there(partition: Partition, topics: _Topics) -> bool:
 def _fits(name: str, patterns: Sequence[str], hidden: str = "") -> bool:
     if not patterns:
         return not (hidden and name.startswith(hidden))
-    return any(fnmatch.fnmatchcase(name, each) for each in patterns)
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _are_names(patterns: Sequence[str]) -> bool:
-    return bool(patterns) and not any(set("*?[") & set(each) for each in patterns)
+    return bool(patterns) and not any(set("*?[") & set(pattern) for pattern in patterns)

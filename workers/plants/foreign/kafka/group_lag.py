@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.documents.consumer_groups import ConsumerGroup, GroupMember, PartitionLag
 from workers.plants.foreign.kafka.offset_history import OffsetHistory
 from workers.plants.foreign.kafka.reading import EMPTY, STABLE, ClusterReading, Group, Offsets, Partition
@@ -93,16 +93,16 @@ class GroupLags:
         """What the histories do not say well: the gap that an event came in is more than `gap_share` of its
         age, and more than `least_gap_seconds`. Each event once.
         """
-        reading, found = self._readings[-1], {}
+        reading, questions = self._readings[-1], {}
         for name, group in reading.groups.items():
             for partition in group.committed:
-                waits = self._waiting(name, partition)
+                waits = self._read_waiting(name, partition)
                 if waits is None or waits.begin >= waits.end:
                     continue
                 question = self._question(partition, waits.begin, gap_share, least_gap_seconds)
                 if question is not None:
-                    found[partition, waits.begin] = question
-        return list(found.values())
+                    questions[partition, waits.begin] = question
+        return list(questions.values())
 
     def groups(self) -> dict[str, ConsumerGroup]:
         """By name, as of the last reading."""
@@ -112,7 +112,7 @@ class GroupLags:
         self, partition: Partition, offset: int, gap_share: float, least_gap_seconds: float
     ) -> Question | None:
         history, now = self._histories[partition], self._readings[-1].committed_at
-        appended, begins_at = history.appended(offset), history.begins_at
+        appended, begins_at = history.find_append_time(offset), history.begins_at
         if appended is None:
             return None if begins_at is None else Question(partition, offset, None, begins_at)
         if appended.gap_seconds <= max(least_gap_seconds, gap_share * (now - appended.at)):
@@ -121,7 +121,7 @@ class GroupLags:
 
     def _group(self, name: str) -> ConsumerGroup:
         group = self._readings[-1].groups[name]
-        rows = [self._row(name, each) for each in sorted({*group.committed, *group.assigned})]
+        rows = [self._row(name, partition) for partition in sorted({*group.committed, *group.assigned})]
         counted = [row for row in rows if row.lag_events is not None]
         lag_events = sum(row.lag_events or 0 for row in counted) if counted else None
         is_part = group.beyond > 0 or any(row.said == UNREADABLE for row in rows)
@@ -130,8 +130,8 @@ class GroupLags:
         return ConsumerGroup(
             state=group.state,
             members=[
-                GroupMember(client=each.client, host=each.host, partitions=len(each.partitions))
-                for each in group.members
+                GroupMember(client=member.client, host=member.host, partitions=len(member.partitions))
+                for member in group.members
             ],
             topics=sorted({row.topic for row in counted}),
             lag_events=lag_events,
@@ -139,7 +139,7 @@ class GroupLags:
             at_least=is_part or any(row.at_least for row in counted),
             in_per_second=into,
             out_per_second=out,
-            clearing_seconds=_clearing_seconds(lag_events, into, out),
+            clearing_seconds=_compute_clearing_seconds(lag_events, into, out),
             expired_events=sum(row.expired_events for row in counted),
             partition_count=self._partition_count(name, rows),
             partitions=sorted(rows, key=_worst_first)[:MOST_SHOWN],
@@ -153,7 +153,7 @@ class GroupLags:
         if reading.groups[name].state == STABLE:
             return sum(row.said not in (GONE, UNREAD) for row in rows)
         topics = self._topics[name] or {row.topic for row in rows}
-        return sum(reading.topics[each][1] for each in topics if each in reading.topics)
+        return sum(reading.topics[topic][1] for topic in topics if topic in reading.topics)
 
     def _row(self, name: str, partition: Partition) -> PartitionLag:
         """One partition of a group."""
@@ -167,49 +167,49 @@ class GroupLags:
             end=offsets.end if offsets else None,
             member=member.client if member else "",
         )
-        waits = self._waiting(name, partition)
+        waits = self._read_waiting(name, partition)
         if waits is None or committed is None:
-            row = changed(row, said=self._why_uncounted(name, partition))
-            return self._without_leader(row, partition) if row.said == UNREADABLE else row
+            row = replace_fields(row, said=self._explain_uncounted(name, partition))
+            return self._estimate_without_leader(row, partition) if row.said == UNREADABLE else row
         if self._is_beyond(name, partition):
-            return changed(row, lag_events=0, lag_seconds=0.0, said=BEYOND)
+            return replace_fields(row, lag_events=0, lag_seconds=0.0, said=BEYOND)
         expired = max(0, waits.begin - committed)
-        row = changed(
+        row = replace_fields(
             row,
             lag_events=max(0, waits.end - waits.begin),
             lag_seconds=0.0,
             expired_events=expired,
             said=LOST.format(count=expired) if expired else "",
         )
-        return self._aged(row, partition, waits.begin) if row.lag_events else row
+        return self._add_age(row, partition, waits.begin) if row.lag_events else row
 
-    def _without_leader(self, row: PartitionLag, partition: Partition) -> PartitionLag:
+    def _estimate_without_leader(self, row: PartitionLag, partition: Partition) -> PartitionLag:
         """As it was seen last, at least; what was never seen does not count."""
         history, committed = self._histories.get(partition), row.committed
         if history is None or history.newest is None or committed is None:
             return row
         waiting = max(0, history.newest - committed)
-        row = changed(row, lag_events=waiting, lag_seconds=0.0)
-        return changed(self._aged(row, partition, committed) if waiting else row, at_least=True)
+        row = replace_fields(row, lag_events=waiting, lag_seconds=0.0)
+        return replace_fields(self._add_age(row, partition, committed) if waiting else row, at_least=True)
 
-    def _aged(self, row: PartitionLag, partition: Partition, offset: int) -> PartitionLag:
+    def _add_age(self, row: PartitionLag, partition: Partition, offset: int) -> PartitionLag:
         """With the age of the event that is read next."""
         history, now = self._histories[partition], self._readings[-1].committed_at
-        if (appended := history.appended(offset)) is not None:
-            return changed(row, lag_seconds=round(max(0.0, now - appended.at), 3))
+        if (appended := history.find_append_time(offset)) is not None:
+            return replace_fields(row, lag_seconds=round(max(0.0, now - appended.at), 3))
         least = None if history.begins_at is None else round(max(0.0, now - history.begins_at), 3)
-        return changed(row, lag_seconds=least, at_least=True, said=row.said or OLDER)
+        return replace_fields(row, lag_seconds=least, at_least=True, said=row.said or OLDER)
 
-    def _waiting(self, name: str, partition: Partition) -> Offsets | None:
+    def _read_waiting(self, name: str, partition: Partition) -> Offsets | None:
         """What the group would read next, and up to where; None for a partition that does not count."""
         reading = self._readings[-1]
         group = reading.groups[name]
-        if self._why_uncounted(name, partition):
+        if self._explain_uncounted(name, partition):
             return None
         offsets = reading.offsets[partition]
         return Offsets(max(group.committed[partition], offsets.begin), offsets.end)
 
-    def _why_uncounted(self, name: str, partition: Partition) -> str:
+    def _explain_uncounted(self, name: str, partition: Partition) -> str:
         """In a sentence; "" for a partition that counts."""
         reading, topics = self._readings[-1], self._topics[name]
         group = reading.groups[name]
@@ -236,13 +236,13 @@ class GroupLags:
         """
         last = self._readings[-1]
         into, out = 0.0, list[float]()
-        for each in partitions:
-            first = next((found for found in self._readings if _goes_on(each, found, last)), last)
+        for partition in partitions:
+            first = next((reading for reading in self._readings if _goes_on(partition, reading, last)), last)
             if first is last:
                 return None, None
-            came = last.offsets[each].end - first.offsets[each].end
+            came = last.offsets[partition].end - first.offsets[partition].end
             into += came / max(last.ends_at - first.ends_at, 1e-3)
-            if (read := self._read_per_second(name, each)) is not None:
+            if (read := self._read_per_second(name, partition)) is not None:
                 out.append(read)
         return round(into, 3) if partitions else None, round(sum(out), 3) if out else None
 
@@ -268,7 +268,7 @@ def _goes_on(partition: Partition, first: ClusterReading, last: ClusterReading) 
     return last.offsets[partition].end >= first.offsets[partition].end
 
 
-def _clearing_seconds(lag: int | None, into: float | None, out: float | None) -> float | None:
+def _compute_clearing_seconds(lag: int | None, into: float | None, out: float | None) -> float | None:
     if not lag:
         return None if lag is None else 0.0
     if into is None or out is None or out <= into:

@@ -20,14 +20,14 @@ from controllers.parallelism.measured_topology import (
     MeasuredTopology,
 )
 from queues.errors import BadInput
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPlant, PlantSection
 from workers.plants.foreign.kafka import cluster
-from workers.plants.foreign.kafka.cluster import MOST_GROUPS, KafkaCluster, broker_of, listed
+from workers.plants.foreign.kafka.cluster import MOST_GROUPS, KafkaCluster, broker_of, split_names
 from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Question
 from workers.plants.foreign.kafka.reading import Partition
-from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption, found_of
+from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption, describe_topology
 
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 OPTIONS: Mapping[str, PlantOption] = {
@@ -55,7 +55,7 @@ class KafkaPlant(Adapter):
 
     def __init__(self, address: PlantAddress, clock: Callable[[], float] = time.time) -> None:
         self._clock, self._name = clock, address.name
-        groups, topics = listed(address.option("groups")), listed(address.option("topics"))
+        groups, topics = split_names(address.option("groups")), split_names(address.option("topics"))
         self._cluster = KafkaCluster(address, groups, topics, clock)
         self._lags = GroupLags()
         self._groups: Mapping[str, ConsumerGroup] = {}
@@ -77,8 +77,8 @@ class KafkaPlant(Adapter):
 
     def sections(self) -> Sequence[PlantSection]:
         """What is beyond MOST_LINKS and MOST_PARTITIONS, and what the cluster did not let be read."""
-        said = [left_out(self._groups, self._partitions), self._partitions_left(), *self.unread()]
-        rows: list[list[str | float | None]] = [[each] for each in said if each]
+        said = [describe_left_out(self._groups, self._partitions), self._partitions_left(), *self.unread()]
+        rows: list[list[str | float | None]] = [[group] for group in said if group]
         return [PlantSection(title="Not seen", columns=["What, and why"], rows=rows)] if rows else ()
 
     def unread(self) -> list[str]:
@@ -112,7 +112,7 @@ class KafkaPlant(Adapter):
         for _ in range(QUESTIONS_A_READING):
             times: dict[Partition, float] = {}
             for question in self._lags.questions(GAP_SHARE, LEAST_GAP_SECONDS):
-                at = asked_at(question, now)
+                at = choose_query_time(question, now)
                 if at is not None and question.partition not in self._untimed:
                     times.setdefault(question.partition, at)
             if not times:
@@ -127,7 +127,7 @@ class KafkaPlant(Adapter):
                     self._untimed[partition] = now + UNTIMED_SECONDS
 
 
-def asked_at(question: Question, now: float) -> float | None:
+def choose_query_time(question: Question, now: float) -> float | None:
     """At which time to ask for the offset; None where the answer would be too old to matter."""
     earliest = now - EARLIEST_SECONDS
     if question.after is None:
@@ -163,7 +163,7 @@ def _links(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -
     return sorted(links, key=lambda link: -(link.latency_seconds or 0.0))
 
 
-def left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> str:
+def describe_left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> str:
     """In a sentence; "" for nothing."""
     links = _links(groups, partitions)
     if len(links) <= MOST_LINKS:
@@ -180,15 +180,15 @@ def _operator(name: str, group: ConsumerGroup) -> MeasuredOperator:
     """A group's members are its tasks; what is measured is of all together, and stands with the first."""
     count = len(group.members)
     measures = {
-        "inputs": _counted(group.in_per_second),
-        "executions": _counted(group.out_per_second),
+        "inputs": _format_rate(group.in_per_second),
+        "executions": _format_rate(group.out_per_second),
         "latency_seconds": 0.0,
     }
     tasks = (measures,) if count else ()
     return MeasuredOperator(f"groups/{name}", "operator", count, 0, max(count, 1), NOT_SET, tasks=tasks)
 
 
-def _counted(per_second: float | None) -> float | None:
+def _format_rate(per_second: float | None) -> float | None:
     return None if per_second is None else per_second * WINDOW_SECONDS
 
 
@@ -203,21 +203,21 @@ def _lag_seconds(group: ConsumerGroup, topic: str) -> float | None:
 def inspect(address: PlantAddress) -> FoundPlant:
     """What is there now, and what of it could be steered (nothing)."""
     with closing(KafkaPlant(address)) as plant:
-        found = found_of("A Kafka cluster.", plant.topology(), (NEEDS,))
+        found = describe_topology("A Kafka cluster.", plant.topology(), (NEEDS,))
         groups, unread = plant.groups(), plant.unread()
-    said = [_said(name, group) for name, group in groups.items()] or ["No consumer group is there."]
-    return changed(found, said=said + unread)
+    said = [_describe_group(name, group) for name, group in groups.items()] or ["No consumer group is there."]
+    return replace_fields(found, said=said + unread)
 
 
 def check(address: PlantAddress) -> None:
     """Raise BadInput for options that can't be."""
     if address.option("mechanism") and not address.option("user"):
         raise BadInput("user", "is missing: a mechanism logs a user in.")
-    for broker in listed(address.option("brokers")):
+    for broker in split_names(address.option("brokers")):
         broker_of(broker)
 
 
-def _said(name: str, group: ConsumerGroup) -> str:
+def _describe_group(name: str, group: ConsumerGroup) -> str:
     """One group in a sentence."""
     if group.lag_events is None:
         return f"{name}: no lag is known ({group.state})."

@@ -80,7 +80,7 @@ class OffsetHistory:
         self._ends.insert(place, end)
         return True
 
-    def appended(self, offset: int) -> Appended | None:
+    def find_append_time(self, offset: int) -> Appended | None:
         """When the event with this offset came; None where that was before the history, or it has not come
         yet.
         """

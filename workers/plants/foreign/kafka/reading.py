@@ -40,7 +40,7 @@ class Group:
     @cached_property
     def assigned(self) -> dict[Partition, GroupReader]:
         """Who reads each partition."""
-        return {each: member for member in self.members for each in member.partitions}
+        return {partition: member for member in self.members for partition in member.partitions}
 
     @property
     def topics(self) -> frozenset[str]:

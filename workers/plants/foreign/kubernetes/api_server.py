@@ -38,9 +38,9 @@ class ApiServer:
         self.name, self._namespace = address.name, namespace
         self._address, self._account = address, account
         self._token = ""
-        self._client = self._connected()
+        self._client = self._open_connection()
 
-    def _connected(self) -> PlantClient:
+    def _open_connection(self) -> PlantClient:
         address = self._address
         http_headers.check_header_secret(address.secret_name, address.secret)
         self._token = address.secret or _token(address.url, self._account)
@@ -58,7 +58,7 @@ class ApiServer:
         own = "" if self._address.secret else _token(self._address.url, self._account)
         if answer[0] == 401 and own not in ("", self._token):
             self._client.close()
-            self._client = self._connected()
+            self._client = self._open_connection()
             answer = self._client.ask(method, path, body, content_type=content_type, **query)
         return answer
 
@@ -70,12 +70,12 @@ class ApiServer:
         status, document = self._ask("GET", self._path(group, path))
         if status == 404:
             return None
-        found = last = self._checked(status, document, f"get {path}")
+        found = last = self._check_answer(status, document, f"get {path}")
         for _ in range(MAX_PAGES):
             if not (token := _next_page(last)):
                 return found
             status, document = self._ask("GET", self._path(group, path), **{"continue": token})
-            last = self._checked(status, document, f"get {path}")
+            last = self._check_answer(status, document, f"get {path}")
             found = {**found, "items": [*(found.get("items") or []), *(last.get("items") or [])]}
         raise PlantConfused(f"{self.name} lists {path} on more than {MAX_PAGES} pages.")
 
@@ -84,7 +84,7 @@ class ApiServer:
         there.
         """
         status, document = self._ask("PATCH", self._path(group, path), changes, MERGE_PATCH)
-        return self._checked(status, document, f"patch {path}")
+        return self._check_answer(status, document, f"patch {path}")
 
     def close(self) -> None:
         self._client.close()
@@ -92,7 +92,7 @@ class ApiServer:
     def _path(self, group: str, path: str) -> str:
         return f"apis/{group}/namespaces/{self._namespace}/{path}"
 
-    def _checked(self, status: int, document: Any, what: str) -> Any:
+    def _check_answer(self, status: int, document: Any, what: str) -> Any:
         if status in (200, 201) and isinstance(document, dict):
             return document
         said = document.get("message") if isinstance(document, dict) else None

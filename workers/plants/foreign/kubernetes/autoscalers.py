@@ -51,15 +51,15 @@ class Autoscaler:
         """Our own note on it, {} where there is none."""
         text = _annotations(self.document).get(HELD)
         try:
-            found = json.loads(text) if text else {}
+            held_before = json.loads(text) if text else {}
         except (ValueError, TypeError, RecursionError):
             return {}
-        if not found or not isinstance(found, dict):
+        if not held_before or not isinstance(held_before, dict):
             return {}
         # Anybody may edit it: what can't be an end is past, and there was nothing before what can't be that.
-        until, before = found.get("until"), found.get("before")
+        until, before = held_before.get("until"), held_before.get("before")
         end = float(until) if is_number(until) else 0.0
-        return {**found, "until": end, "before": before if isinstance(before, dict) else {}}
+        return {**held_before, "until": end, "before": before if isinstance(before, dict) else {}}
 
     @property
     def workload(self) -> str:
@@ -78,7 +78,7 @@ class Autoscaler:
         if self.kind == "KEDA":
             return {"paused": _annotations(self.document).get(PAUSED)}
         behaviour = self.document["spec"].get("behavior") or {}
-        return {each: (behaviour.get(each) or {}).get("selectPolicy") for each in DIRECTIONS}
+        return {direction: (behaviour.get(direction) or {}).get("selectPolicy") for direction in DIRECTIONS}
 
 
 class Autoscalers:
@@ -91,60 +91,65 @@ class Autoscalers:
 
     def read(self) -> list[Autoscaler]:
         """What is there now. Raises what the server raises."""
-        return [each for each in self._all() if each.target in self._workloads]
+        return [each for each in self._list_all() if each.target in self._workloads]
 
     def bounds(self) -> dict[str, tuple[int, int]]:
         """Workload → the replicas at least and at most that HorizontalPodAutoscalers keep it at, held or not.
         A paused ScaledObject has none. Raises what the server raises.
         """
-        found: dict[str, tuple[int, int]] = {}
-        for each in self.read():
-            if each.kind == "HPA":
-                least, most = found.get(each.workload, (each.minimum, each.maximum))
-                found[each.workload] = max(least, each.minimum), min(most, each.maximum)
-        return found
+        bounds_by_name: dict[str, tuple[int, int]] = {}
+        for autoscaler in self.read():
+            if autoscaler.kind == "HPA":
+                least, most = bounds_by_name.get(
+                    autoscaler.workload, (autoscaler.minimum, autoscaler.maximum)
+                )
+                bounds_by_name[autoscaler.workload] = (
+                    max(least, autoscaler.minimum),
+                    min(most, autoscaler.maximum),
+                )
+        return bounds_by_name
 
-    def _all(self) -> list[Autoscaler]:
+    def _list_all(self) -> list[Autoscaler]:
         """Of the namespace."""
         try:
-            return [*self._scaled_objects(), *self._hpas()]
+            return [*self._list_scaled_objects(), *self._hpas()]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             said = f"{self._server.name} answers what is no autoscaler ({error!r})."
             raise PlantConfused(said) from error
 
     def hold(self, now: float, seconds: float) -> None:
         """Keep them off for so long. Raises PlantHeld while another has one."""
-        found, ourselves = self.read(), self._holder()
-        for each in found:
-            holder, until = each.held.get("by"), each.held.get("until", 0.0)
+        autoscalers, ourselves = self.read(), self._holder()
+        for autoscaler in autoscalers:
+            holder, until = autoscaler.held.get("by"), autoscaler.held.get("until", 0.0)
             if holder not in (None, ourselves) and until > now:
                 raise PlantHeld(self._server.name, str(holder), until)
-        for each in found:
-            ours = bool(each.held)
-            if ours and each.held.get("until", 0.0) - now > seconds / 2:
+        for autoscaler in autoscalers:
+            ours = bool(autoscaler.held)
+            if ours and autoscaler.held.get("until", 0.0) - now > seconds / 2:
                 continue  # long enough: not each tick is worth a change there
-            if each.is_off and not ours:
+            if autoscaler.is_off and not ours:
                 continue  # somebody else has switched it off: it stays so
             note = {"by": ourselves, "until": round(now + seconds, 1)}
-            note["before"] = each.held.get("before", {}) if ours else each.before
-            self._server.patch(*each.path, _off(each.kind, json.dumps(note)))
+            note["before"] = autoscaler.held.get("before", {}) if ours else autoscaler.before
+            self._server.patch(*autoscaler.path, _build_disabled(autoscaler.kind, json.dumps(note)))
 
     def release(self, now: float, only_past: bool = False) -> None:
         """Restore ours at once, or only those whose end is past: also of workloads that are no longer the
         plant's. One that is refused keeps no other held; the first refusal is raised afterwards.
         """
         refused = list[WeirError]()
-        for each in self._all():
+        for each in self._list_all():
             past = each.held.get("until", 0.0) <= now
             if each.held and (past or (not only_past and each.held.get("by") == self._holder())):
                 try:
-                    self._server.patch(*each.path, _restored(each.kind, each.held.get("before") or {}))
+                    self._server.patch(*each.path, _build_restored(each.kind, each.held.get("before") or {}))
                 except (PlantConfused, BadInput) as error:
                     refused.append(error)
         if refused:
             raise refused[0]
 
-    def _scaled_objects(self) -> Iterator[Autoscaler]:
+    def _list_scaled_objects(self) -> Iterator[Autoscaler]:
         for row in items_of(self._server.get(KEDA, SCALED_OBJECTS)):
             spec, annotations = row["spec"], _annotations(row)
             least, most = int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
@@ -154,12 +159,12 @@ class Autoscalers:
 
     def _hpas(self) -> Iterator[Autoscaler]:
         for row in items_of(self._server.get(AUTOSCALING, HPAS)):
-            owners = {each.get("kind") for each in row["metadata"].get("ownerReferences", ())}
+            owners = {owner.get("kind") for owner in row["metadata"].get("ownerReferences", ())}
             if "ScaledObject" in owners:  # KEDA's own is held with its ScaledObject
                 continue
             spec = row["spec"]
             behaviour = spec.get("behavior") or {}
-            policies = [(behaviour.get(each) or {}).get("selectPolicy") for each in DIRECTIONS]
+            policies = [(behaviour.get(direction) or {}).get("selectPolicy") for direction in DIRECTIONS]
             is_off = all(policy == DISABLED for policy in policies)
             least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
             yield Autoscaler("HPA", row["metadata"]["name"], _target(spec), least, most, is_off, row)
@@ -180,14 +185,14 @@ def items_of(document: Any) -> list[dict[str, Any]]:
     return [] if document is None else list(document["items"])
 
 
-def _off(kind: str, note: str) -> dict[str, Any]:
+def _build_disabled(kind: str, note: str) -> dict[str, Any]:
     if kind == "KEDA":
         return {"metadata": {"annotations": {PAUSED: "true", HELD: note}}}
     behaviour = {each: {"selectPolicy": DISABLED} for each in DIRECTIONS}
     return {"metadata": {"annotations": {HELD: note}}, "spec": {"behavior": behaviour}}
 
 
-def _restored(kind: str, before: dict[str, Any]) -> dict[str, Any]:
+def _build_restored(kind: str, before: dict[str, Any]) -> dict[str, Any]:
     if kind == "KEDA":
         return {"metadata": {"annotations": {PAUSED: before.get("paused"), HELD: None}}}
     behaviour = {each: {"selectPolicy": before.get(each)} for each in DIRECTIONS}

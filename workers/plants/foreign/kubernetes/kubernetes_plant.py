@@ -83,17 +83,21 @@ class KubernetesPlant(Adapter):
 
     def topology(self) -> MeasuredTopology:
         """Raises PlantSilent and PlantConfused."""
-        found = self._read()
+        workloads = self._read()
         self._read_bounds()
-        self._revisions = {name: revision for name, each in found.items() if (revision := _revision(each))}
-        self._set_to = {name: _ordered(document) for name, document in found.items()}
-        self._lives = {name: at for name, each in found.items() if (at := _created(each)) is not None}
+        self._revisions = {
+            name: revision for name, each in workloads.items() if (revision := _revision(each))
+        }
+        self._set_to = {name: _count_desired_replicas(document) for name, document in workloads.items()}
+        self._lives = {
+            name: at for name, each in workloads.items() if (at := _read_creation_time(each)) is not None
+        }
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
-        for name, document in found.items():
+        for name, document in workloads.items():
             operators[name] = self._operator(name, document)
         links = []
         for path in self._paths:
-            names = [name for _, name in path if name in found]
+            names = [name for _, name in path if name in workloads]
             links += [Link(*pair) for pair in pairwise([SOURCE, *names])]
         return MeasuredTopology(self._name, self._clock(), WINDOW_SECONDS, operators, tuple(links))
 
@@ -101,16 +105,16 @@ class KubernetesPlant(Adapter):
         """All of them or none: where one is refused, those before it are set back. Raises as `Elastic`
         says.
         """
-        found = self._read()
+        workloads = self._read()
         for name in tasks:
             if name in self._unread:
                 raise self._unread[name]
         self._bounds = self._autoscalers.bounds() if tasks else self._bounds
         self._check_bounds(tasks)
-        operators = {name: self._operator(name, document) for name, document in found.items()}
+        operators = {name: self._operator(name, document) for name, document in workloads.items()}
         operators[SOURCE] = MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)
         MeasuredTopology(self._name, 0.0, WINDOW_SECONDS, operators).check_tasks(tasks)
-        ordered = {name: _ordered(found[name]) for name in tasks}
+        ordered = {name: _count_desired_replicas(workloads[name]) for name in tasks}
         changes = {name: count for name, count in tasks.items() if ordered[name] != count}
         if tasks:
             self._autoscalers.hold(self._clock(), SECONDS)
@@ -142,8 +146,15 @@ class KubernetesPlant(Adapter):
         rows = [_rollout(name, document) for name, document in self._read().items()]
         rows += [[name, *[None] * 5, str(error)] for name, error in self._unread.items()]
         scaled: list[list[str | float | None]] = [
-            [each.workload, each.kind, each.name, each.minimum, each.maximum, _state(each.held, each.is_off)]
-            for each in self._autoscalers.read()
+            [
+                autoscaler.workload,
+                autoscaler.kind,
+                autoscaler.name,
+                autoscaler.minimum,
+                autoscaler.maximum,
+                _state(autoscaler.held, autoscaler.is_off),
+            ]
+            for autoscaler in self._autoscalers.read()
         ]
         return (
             PlantSection(
@@ -213,22 +224,22 @@ class KubernetesPlant(Adapter):
         has the reason. What fails otherwise may be over at the next look, and until then half of a plant
         would be taken for all of it. Raises PlantSilent and PlantConfused.
         """
-        found = {}
+        workloads = {}
         self._unread = {}
         for name, kind in self._kinds.items():
             try:
                 document = self._server.get(APPS, f"{KINDS[kind]}/{name}")
                 if document is not None:
-                    _replicas(document), _rollout(name, document), _created(document)
-                    found[name] = document
+                    _replicas(document), _rollout(name, document), _read_creation_time(document)
+                    workloads[name] = document
             except AccessDenied as error:
                 self._unread[name] = error
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 said = f"{self._name} answers what is no {kind} ({error!r})."
                 raise PlantConfused(said) from error
-        if self._unread and not found:
+        if self._unread and not workloads:
             raise next(iter(self._unread.values()))
-        return found
+        return workloads
 
     def _scale(self, name: str, count: int) -> None:
         path = f"{KINDS[self._kinds[name]]}/{name}/scale"
@@ -237,7 +248,7 @@ class KubernetesPlant(Adapter):
 
 def paths_of(text: str) -> list[list[tuple[str, str]]]:
     """`parse > score, statefulset/mail` → paths of (kind, name). Raises BadInput."""
-    paths = [[_workload(each) for each in path.split(">")] for path in text.split(",") if path.strip()]
+    paths = [[_workload(part) for part in path.split(">")] for path in text.split(",") if path.strip()]
     names = [name for path in paths for _, name in path]
     if not 0 < len(names) <= MOST_WORKLOADS:
         raise BadInput("workloads", f"takes 1 to {MOST_WORKLOADS} workloads.")
@@ -248,15 +259,15 @@ def paths_of(text: str) -> list[list[tuple[str, str]]]:
 
 def bounds_of(address: PlantAddress) -> tuple[int, int]:
     """Replicas at least and at most. Raises BadInput."""
-    found = []
+    bounds = []
     for name, default in (("minimum", LEAST), ("maximum", MOST)):
         text = address.option(name, str(default))
         if not (text.isascii() and text.isdigit() and len(text) < 6):
             raise BadInput(name, f"takes a whole number, not {text[:20]!r}.")
-        found.append(int(text))
-    if found[0] > found[1]:
+        bounds.append(int(text))
+    if bounds[0] > bounds[1]:
         raise BadInput("minimum", "takes at most the maximum.")
-    return found[0], found[1]
+    return bounds[0], bounds[1]
 
 
 def check(address: PlantAddress) -> None:
@@ -274,14 +285,14 @@ def inspect(address: PlantAddress) -> FoundPlant:
     namespace = address.option("namespace", "default")
     with closing(ApiServer(address, namespace)) as server:
         try:
-            return _found(server, namespace)
+            return _find_workloads(server, namespace)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlantConfused(f"{address.name} answers what no API server does ({error!r}).") from error
 
 
-def _found(server: ApiServer, namespace: str) -> FoundPlant:
+def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
     parts = [
-        FoundPart(name=f"{kind}/{row['metadata']['name']}", kind=kind, tasks=_ordered(row))
+        FoundPart(name=f"{kind}/{row['metadata']['name']}", kind=kind, tasks=_count_desired_replicas(row))
         for kind, plural in KINDS.items()
         for row in items_of(server.get(APPS, plural))
     ]
@@ -303,7 +314,7 @@ def _workload(text: str) -> tuple[str, str]:
     return kind or "deployment", name
 
 
-def _ordered(document: Any) -> int:
+def _count_desired_replicas(document: Any) -> int:
     """One without a number has one replica."""
     return int(document["spec"].get("replicas", 1))
 
@@ -312,7 +323,7 @@ def _replicas(document: Any) -> int:
     """Pods that are there, without those of a rollout that are only there until others have gone; what was
     ordered where the cluster says nothing yet.
     """
-    status, ordered = document.get("status") or {}, _ordered(document)
+    status, ordered = document.get("status") or {}, _count_desired_replicas(document)
     there = _count(status, "replicas")
     there = ordered if there is None else there
     rolls_out = int(status.get("updatedReplicas", 0)) < there
@@ -321,8 +332,8 @@ def _replicas(document: Any) -> int:
 
 def _count(status: Mapping[str, Any], name: str) -> int | None:
     """A Deployment's controller leaves out what is 0; None: none has said anything yet."""
-    found = status.get(name, 0 if "observedGeneration" in status else None)
-    return None if found is None else int(found)
+    number = status.get(name, 0 if "observedGeneration" in status else None)
+    return None if number is None else int(number)
 
 
 def _revision(document: Any) -> str:
@@ -330,14 +341,14 @@ def _revision(document: Any) -> str:
     return str(annotations.get(REVISION) or status.get("updateRevision") or "")
 
 
-def _created(document: Any) -> float | None:
+def _read_creation_time(document: Any) -> float | None:
     """s since 1970; None: the cluster does not say."""
     at = document["metadata"].get("creationTimestamp")
     return None if at is None else checks.timestamp(at).timestamp()
 
 
 def _rollout(name: str, document: Any) -> list[str | float | None]:
-    status, ordered = document.get("status") or {}, _ordered(document)
+    status, ordered = document.get("status") or {}, _count_desired_replicas(document)
     there, updated, ready = (
         _count(status, each) for each in ("replicas", "updatedReplicas", "readyReplicas")
     )

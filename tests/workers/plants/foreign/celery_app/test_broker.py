@@ -113,7 +113,7 @@ def test_a_management_plugin_that_does_not_answer_hides_no_length_and_is_asked_o
     lengths = found.lengths(["mail", "orders"])
     assert lengths == dict.fromkeys(("mail", "orders"), QueueLength(3, consumers=1))
     assert len(asked) == 1
-    [said] = found.missing()
+    [said] = found.list_missing()
     assert said.startswith("Tasks that are taken and not acknowledged:") and why in said
     answer = lambda request: httpx.Response(200, json={"messages_unacknowledged": 2})  # noqa: E731
-    assert found.lengths(["mail"])["mail"].unacknowledged == 2 and found.missing() == []
+    assert found.lengths(["mail"])["mail"].unacknowledged == 2 and found.list_missing() == []

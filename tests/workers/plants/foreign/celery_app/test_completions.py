@@ -25,7 +25,7 @@ class EventedPool:
         self.observe()
 
     def observe(self):
-        return self.counted.observed(self.size, self.now, WALL + self.now)
+        return self.counted.observe(self.size, self.now, WALL + self.now)
 
     def run(self, seconds, is_full=True, each=1.0):
         """With work for all processes, or for none; what the last observation says."""
@@ -44,7 +44,7 @@ class EventedPool:
         while self.running and self.running[0][0] <= until:
             at, task = heappop(self.running)
             if task not in self.lost_ends:
-                self.counted.ended(task, at + self.ahead, at + self.late_seconds)
+                self.counted.record_end(task, at + self.ahead, at + self.late_seconds)
             if is_full and len(self.running) < self.size:
                 self.begin(at + 0.001)
 
@@ -116,11 +116,11 @@ def test_a_process_whose_end_was_not_heard_of_is_taken_for_free_again():
 def test_a_task_that_was_at_work_before_the_count_began_is_no_completion():
     counted = PoolCompletions()
     counted.began("old", WALL, 100.0)
-    counted.ended("old", WALL + 1, 101.0)
-    assert counted.observed(2, 101.0, WALL) is None
-    counted.ended("old", WALL + 2, 102.0)
-    counted.ended("never begun", None, 102.0)
-    assert counted.observed(2, 103.0, WALL) is None
+    counted.record_end("old", WALL + 1, 101.0)
+    assert counted.observe(2, 101.0, WALL) is None
+    counted.record_end("old", WALL + 2, 102.0)
+    counted.record_end("never begun", None, 102.0)
+    assert counted.observe(2, 103.0, WALL) is None
 
 
 def test_a_worker_that_nobody_observes_is_not_kept_in_mind_for_ever():

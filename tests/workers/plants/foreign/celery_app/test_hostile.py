@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.stored_document import encoded
+from queues.stored_document import encode_document
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app import task_events
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES
 from workers.plants.foreign.celery_app.remote_control import pool_of
 from workers.plants.foreign.celery_app.task_events import MOST_WORKERS, TaskEvents
-from workers.plants.foreign.redaction import redacted
+from workers.plants.foreign.redaction import redact
 from workers.plants.foreign.watch import Lookout
 from workers.plants.models import RegisteredPlant
 
@@ -35,7 +35,7 @@ def observed(far):
     lookout = Lookout(RegisteredPlant(name="shop", kind="celery"), lambda _: far.plant(), lambda: far.now)
     lookout.observe()
     status = lookout.status()
-    return status, encoded(status)
+    return status, encode_document(status)
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JUNK), st.sampled_from(["received", "started", "failed"]))
@@ -50,7 +50,7 @@ def test_whatever_a_worker_says_of_itself_is_a_pool(stats, queues):
     pool = pool_of(ONE, stats, queues)
     assert 0 <= pool.processes <= 10_000
     assert pool.begun >= 0
-    encoded({"names": [*pool.queues, *pool.total, pool.implementation]})
+    encode_document({"names": [*pool.queues, *pool.total, pool.implementation]})
 
 
 @pytest.mark.thorough
@@ -124,4 +124,4 @@ def test_tasks_whose_end_nobody_says_do_not_wait_and_run_for_ever(monkeypatch):
 def test_half_a_token_at_the_end_of_what_is_read_is_hidden_too(cut):
     token = "a1" * 60
     text = " ".join(["note=", *["b2" * 20] * 40])[:cut] + " " + token + " " + "z" * 2_000
-    assert "a1a1" not in redacted(text)
+    assert "a1a1" not in redact(text)

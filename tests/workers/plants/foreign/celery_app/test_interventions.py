@@ -29,7 +29,7 @@ def far():
 def begin(far, control):
     def begun(kind, subject, value="", until=200.0):
         plant, chosen = BoundedPlant("shop", far.plant()), KINDS[kind]
-        prepared = interventions.prepared(
+        prepared = interventions.prepare_intervention(
             control, "shop", plant, chosen, subject, value, by="eve", until=until
         )
         interventions.begin(control, "shop", plant, chosen, prepared)
@@ -50,19 +50,19 @@ def undo(far, control, kind, subject, now=110.0):
 
 
 def in_force(control):
-    return interventions.in_force(control, "shop")
+    return interventions.list_active(control, "shop")
 
 
 def test_a_paused_queue_is_left_alone_by_all_its_workers_until_its_end(far, control, begin):
     begin(PAUSE, "celery")
     assert far.paused == {(ONE, "celery"), (TWO, "celery")}
-    [found] = interventions.in_force(control, "shop")
+    [found] = interventions.list_active(control, "shop")
     assert (found.kind, found.subject, found.by, found.until) == (PAUSE, "celery", "eve", 200.0)
     assert undo_due(far, control, 199.0) == []
     assert far.paused
     undo_due(far, control, 200.0)
     assert not far.paused
-    assert interventions.in_force(control, "shop") == []
+    assert interventions.list_active(control, "shop") == []
 
 
 def test_a_paused_queue_is_still_seen(far, begin):
@@ -78,7 +78,7 @@ def test_a_rate_limit_goes_back_to_what_it_was_however_often_it_was_changed(far,
     begin(LIMIT, "shop.mail", "1/m")
     begin(LIMIT, "shop.mail", "5/m", until=300.0)
     assert far.limits["shop.mail"] == "5/m"
-    assert [each.until for each in interventions.in_force(control, "shop")] == [300.0]
+    assert [each.until for each in interventions.list_active(control, "shop")] == [300.0]
     undo(far, control, LIMIT, "shop.mail")
     assert far.limits["shop.mail"] == "10/m"
 
@@ -92,7 +92,7 @@ def test_a_task_without_a_limit_has_none_again(far, control, begin):
 def test_a_revoked_task_is_revoked_at_every_worker_and_nothing_is_in_force(far, control, begin):
     begin(REVOKE, "8ae73293", "terminate")
     assert far.revoked == [(ONE, "8ae73293", True), (TWO, "8ae73293", True)]
-    assert interventions.in_force(control, "shop") == []
+    assert interventions.list_active(control, "shop") == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_can_t_be_is_refused_and_nothing_is_done(far, control, begin, kind,
         begin(kind, subject, value)
     assert not far.paused
     assert not far.revoked
-    assert interventions.in_force(control, "shop") == []
+    assert interventions.list_active(control, "shop") == []
 
 
 def test_a_plant_that_is_away_at_the_end_is_tried_again(far, control, begin):
@@ -142,7 +142,7 @@ def test_one_worker_that_is_late_at_the_end_is_undone_when_it_answers(far, contr
     far.paused.add((ONE, "celery"))  # by its owner: what was undone is not undone once more
     undo_due(far, control, 210.0)
     assert far.paused == {(ONE, "celery")}
-    assert not interventions.in_force(control, "shop")
+    assert not interventions.list_active(control, "shop")
 
 
 def test_a_pause_is_prolonged_while_nobody_takes_from_the_queue(far, control, begin):
@@ -157,7 +157,9 @@ def test_a_change_that_is_refused_leaves_what_is_in_force(far, control, begin):
     begin(LIMIT, "shop.mail", "1/m")
     with pytest.raises(BadInput, match="takes a rate"):
         begin(LIMIT, "shop.mail", "fast", until=500.0)
-    assert [(each.value, each.until) for each in interventions.in_force(control, "shop")] == [("1/m", 200.0)]
+    assert [(each.value, each.until) for each in interventions.list_active(control, "shop")] == [
+        ("1/m", 200.0)
+    ]
 
 
 def test_a_plant_that_is_away_for_an_hour_after_the_end_is_given_up(far, control, begin):
@@ -167,7 +169,7 @@ def test_a_plant_that_is_away_for_an_hour_after_the_end_is_given_up(far, control
     undo_due(far, control, 200.0 + interventions.GIVE_UP_SECONDS - 1)
     assert "no worker answers" in in_force(control)[0].error
     undo_due(far, control, 200.0 + interventions.GIVE_UP_SECONDS)
-    assert not interventions.in_force(control, "shop")
+    assert not interventions.list_active(control, "shop")
 
 
 def test_what_is_not_in_force_can_t_be_undone(far, control):
@@ -367,7 +369,7 @@ def test_a_plant_without_interventions_says_so():
         def set_parallelism(self, tasks):
             raise AssertionError
 
-    for ask in (Bare().before, Bare().intervene, Bare().undo):
+    for ask in (Bare().read_before, Bare().intervene, Bare().undo):
         with pytest.raises(BadInput, match="takes none"):
             ask("pause", "celery", "")
 

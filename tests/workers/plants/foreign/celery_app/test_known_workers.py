@@ -148,7 +148,7 @@ def test_of_workers_that_were_asked_for_events_only_the_last_ones_are_noted(monk
     far = FakeCelery({STAYS: 2})
     plant = far.plant()
     hosts(far, plant, 60)
-    noted = far.noted_workers.all()
+    noted = far.noted_workers.load_all()
     assert len(noted) < 30  # and those that live
     assert {STAYS, "celery@host-59", "celery@host-45"} <= set(noted)
     plant.close()

@@ -37,13 +37,13 @@ def test_a_stock_app_is_attached_its_pool_follows_its_load_and_no_task_is_lost(b
         StockWorker(STOCK, broker, tmp_path / "shop") as worker,
         Attached({"shop": broker}, tmp_path, law) as attached,
     ):
-        assert attached.until_seen()["shop"] <= 60.0
+        assert attached.wait_until_seen()["shop"] <= 60.0
         watch = threading.Thread(target=watched_sizes, args=(worker, sizes, ended))
         watch.start()
         drive([worker], load)
         ended.set()
         watch.join()
-        done = worker.done()
+        done = worker.count_done()
     assert max(sizes) >= 7  # 9 a second for .8 s each
     assert min(sizes[sizes.index(max(sizes)) :]) <= 4
     assert sorted(each.number for each in done) == list(range(len(load)))
@@ -61,7 +61,7 @@ def test_a_stock_pool_with_work_for_all_is_sized_by_what_its_processes_bring(bro
         drive([worker], load)
         ended.set()
         watch.join()
-        done = worker.done()
+        done = worker.count_done()
         notes = attached.notes()
     assert max(sizes) == 8 and sizes[0] == 2, [each["reason"] for each in notes]
     errors = [each["error"] for each in notes if "error" in each]

@@ -63,8 +63,8 @@ def test_a_path_that_runs_long_is_ended(monkeypatch):
     monkeypatch.setattr(json_path, "MOST_STEPS", 10_000)
     rows = [{"n": at} for at in range(5_000)]
     with pytest.raises(PlantConfused, match="takes more than 10000 steps"):
-        read_path("sum([?n > `1`].n)", "json").of(rows)
-    assert read_path("sum([?n > `1`].n)", "json").of(rows[:100]) == sum(range(2, 100))
+        read_path("sum([?n > `1`].n)", "json").read(rows)
+    assert read_path("sum([?n > `1`].n)", "json").read(rows[:100]) == sum(range(2, 100))
 
 
 def test_an_answer_that_says_it_is_not_packed_is_read():
@@ -77,7 +77,7 @@ def test_an_answer_that_says_it_is_not_packed_is_read():
 
 def test_what_does_not_match_is_not_quoted():
     with pytest.raises(PlantConfused) as refused:
-        JsonPath("sum(@)").of(["hunter2" * 1_000])
+        JsonPath("sum(@)").read(["hunter2" * 1_000])
     assert "sum() takes no str" in str(refused.value) and "hunter2" not in str(refused.value)
 
 

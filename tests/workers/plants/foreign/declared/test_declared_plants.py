@@ -583,7 +583,7 @@ def test_a_declaration_is_checked_and_inspected_under_any_name(far):
     )
     kind.check(address)
     assert kind.steers_at(address)
-    found = kind.inspected(address)
+    found = kind.run_inspection(address)
     assert found.what == "shop: 4 sensors, 3 operators" and far.calls == []
     assert any(each.startswith("web from 2 to 3 would be: PUT http://runner/web") for each in found.said)
     assert "Sensor requests = 40 1/s (PromQL at http://prometheus:9090: rate)" in found.said

@@ -119,7 +119,7 @@ def test_what_another_orders_while_slow_calls_go_on_stays_noted_after_them():
     far = Slow()
     far.meanwhile = lambda: far.orders.note("render", LastTaskOrder(4, 2), 60.0)
     far.plant().set_parallelism({"render": 9})
-    assert far.orders.pending("render") == LastTaskOrder(4, 2)
+    assert far.orders.get_pending("render") == LastTaskOrder(4, 2)
 
 
 def test_an_order_whose_answer_was_lost_was_perhaps_obeyed_and_one_that_is_refused_was_not():

@@ -13,7 +13,13 @@ from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.kafka import cluster, group_lag
 from workers.plants.foreign.kafka.cluster import IDS_SECONDS, KafkaCluster
-from workers.plants.foreign.kafka.kafka_plant import MOST_LINKS, NOT_SET, KafkaPlant, left_out, topology_of
+from workers.plants.foreign.kafka.kafka_plant import (
+    MOST_LINKS,
+    NOT_SET,
+    KafkaPlant,
+    describe_left_out,
+    topology_of,
+)
 from workers.plants.foreign.kafka.reading import Offsets
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantSilent
@@ -58,9 +64,9 @@ def test_of_a_large_cluster_those_furthest_behind_are_seen_and_it_is_said_what_i
     assert len([link for link in topology.links if link.source == "topics/late"]) == others
     assert len(topology.operators) == len(groups) + MOST_LINKS - others + 1
     beyond = 5_000 + others - MOST_LINKS
-    assert f"{beyond:,} of {5_000 + others:,} pairs" in left_out(groups, partitions)
-    assert f"with them {beyond:,} topics" in left_out(groups, partitions)
-    assert left_out({"one": group("t1")}, partitions) == ""
+    assert f"{beyond:,} of {5_000 + others:,} pairs" in describe_left_out(groups, partitions)
+    assert f"with them {beyond:,} topics" in describe_left_out(groups, partitions)
+    assert describe_left_out({"one": group("t1")}, partitions) == ""
 
 
 def test_groups_that_read_nothing_are_seen_besides():
@@ -152,7 +158,7 @@ def test_a_broker_that_was_late_with_the_ids_of_topics_is_asked_for_them_again(b
     """After a minute: one that has none is late each time."""
     now = [1_000.0]
     late = KafkaCluster(PlantAddress(name="events", url=broker.url), topics=[topic], clock=lambda: now[0])
-    late._client = LateOnce(late._connected())
+    late._client = LateOnce(late._open_client())
     assert late.read().topics[topic] == late.read().topics[topic] == ("", 2)
     now[0] += IDS_SECONDS
     first = late.read().topics[topic]
@@ -264,7 +270,7 @@ def test_where_groups_can_not_be_listed_named_ones_are_read_all_the_same():
 def test_what_is_found_is_said_before_anything_is_registered(broker, topic):
     broker.publish(topic, 10)
     broker.commit(f"{topic}-a", topic, 4)
-    found = kinds()["kafka"].inspected(
+    found = kinds()["kafka"].run_inspection(
         PlantAddress(name="events", url=broker.url, options={"groups": f"{topic}-a"})
     )
     assert any(said.startswith(f"{topic}-a: 6 events, ") for said in found.said)

@@ -30,7 +30,7 @@ def test_what_came_before_the_history_or_has_not_come_yet_is_not_known():
     found = history((5.0, 10), (6.0, 20))
     assert found.appended(9) is None
     assert found.appended(20) is None
-    assert OffsetHistory().appended(0) is None
+    assert OffsetHistory().find_append_time(0) is None
 
 
 def test_an_end_that_goes_back_is_another_log():
@@ -74,7 +74,7 @@ def test_however_long_it_is_watched_it_stays_small_and_no_event_is_far_from_when
     assert len(found._times) <= MOST_SAMPLES
     for first, after, beyond, before in truth[:: max(1, len(truth) // 50)]:
         offset = (first + beyond) // 2
-        appended = found.appended(offset)
+        appended = found.find_append_time(offset)
         if appended is None:
             assert found.oldest > offset
         else:

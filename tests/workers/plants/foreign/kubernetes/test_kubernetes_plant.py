@@ -347,7 +347,7 @@ def test_what_a_namespace_has_is_said_before_anything_is_registered(k8s):
     k8s.deployment("parse")
     k8s.deployment("mail", 1, STATEFUL_SETS)
     k8s.scaled_object("parse")
-    found = kinds()["kubernetes"].inspected(
+    found = kinds()["kubernetes"].run_inspection(
         PlantAddress(name="shop", url=k8s.url, options={"namespace": "shop"})
     )
     assert {part.name: part.tasks for part in found.parts} == {"deployment/parse": 2, "statefulset/mail": 1}
@@ -426,7 +426,7 @@ def test_an_inspection_of_something_else_says_that_it_is_no_cluster(answer):
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
     address = PlantAddress(name="it", url="http://shop.example", transport=transport)
     with pytest.raises(PlantConfused, match="it answers what no API server does"):
-        kinds()["kubernetes"].inspected(address)
+        kinds()["kubernetes"].run_inspection(address)
 
 
 @pytest.mark.parametrize("note", ['{"by": "weir/shop", "until": "soon", "before": 3}', '{"until": null}'])

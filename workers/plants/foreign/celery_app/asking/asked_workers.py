@@ -28,7 +28,7 @@ class AskedWorkers(Protocol):
         """They do so no longer, or because their owner wants it."""
         ...
 
-    def all(self) -> dict[str, Life]:
+    def load_all(self) -> dict[str, Life]:
         """Worker → its life."""
         ...
 
@@ -37,7 +37,7 @@ class SharedAskedWorkers:
     """On the control server: a later observer sees them."""
 
     def __init__(self, control: redis.Redis, plant: str) -> None:
-        self._control, self._key = control, keys.ASKED_WORKERS.of(plant)
+        self._control, self._key = control, keys.ASKED_WORKERS.build(plant)
 
     def note(self, workers: Mapping[str, Life]) -> None:
         if workers:
@@ -51,7 +51,7 @@ class SharedAskedWorkers:
         if workers:
             self._control.hdel(self._key, *workers)
 
-    def all(self) -> dict[str, Life]:
+    def load_all(self) -> dict[str, Life]:
         stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
         found = {worker.decode(): json.loads(life) for worker, life in stored.items()}
         return {worker: (life["pid"], life["at"]) for worker, life in found.items()}
@@ -70,5 +70,5 @@ class OwnAskedWorkers:
         for worker in workers:
             self._noted.pop(worker, None)
 
-    def all(self) -> dict[str, Life]:
+    def load_all(self) -> dict[str, Life]:
         return dict(self._noted)

@@ -94,7 +94,7 @@ class EventRequests:
         """Those that were not asked in this life. One that refuses sends none, and is not asked again."""
         if not (fresh := [pool for pool in pools if not self._was_asked(pool)]):
             return
-        noted, now, at = self._noted.all(), self._clock(), self._monotonic()
+        noted, now, at = self._noted.load_all(), self._clock(), self._monotonic()
         answers = self._control.ask("enable_events", workers=[pool.worker for pool in fresh])
         answered = [pool for pool in fresh if isinstance(answers.get(pool.worker), Mapping)]
         for pool in answered:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import redis
 
-from queues.stored_document import changed, encoded
+from queues.stored_document import encode_document, replace_fields
 from workers.plants.foreign import interventions
 from workers.plants.foreign.celery_app.interventions import LIMIT, PAUSE
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class NotedInterventions(Protocol):
     """Of one app."""
 
-    def all(self) -> Sequence[Intervention]:
+    def load_all(self) -> Sequence[Intervention]:
         """Those that are noted."""
         ...
 
@@ -43,17 +43,17 @@ class SharedInterventions:
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._plant = control, plant
 
-    def all(self) -> Sequence[Intervention]:
-        return interventions.in_force(self._control, self._plant)
+    def load_all(self) -> Sequence[Intervention]:
+        return interventions.list_active(self._control, self._plant)
 
     def replace(self, noted: Intervention, by: Intervention) -> bool:
-        return interventions.replace(self._control, self._plant, noted, encoded(by))
+        return interventions.replace(self._control, self._plant, noted, encode_document(by))
 
 
 class NoInterventions:
     """Of who observes alone."""
 
-    def all(self) -> Sequence[Intervention]:
+    def load_all(self) -> Sequence[Intervention]:
         return ()
 
     def replace(self, noted: Intervention, by: Intervention) -> bool:
@@ -72,18 +72,32 @@ class LateWorkers:
         """Those of these that were not asked, or do not follow. pools: as they answered just now."""
         now = self._clock()
         self._asked_at = {key: at for key, at in self._asked_at.items() if now - at < REPEAT_SECONDS}
-        noted = self._noted.all()
-        self.paused = frozenset(each.subject for each in noted if each.kind == PAUSE and each.until > now)
-        for each in noted:
-            before = json.loads(each.before) if each.kind in (PAUSE, LIMIT) and each.until > now else {}
-            late = _late(each, before, pools, limits, now) if before else {}
-            late = {worker: was for worker, was in late.items() if (worker, each.field) not in self._asked_at}
-            if late and self._note(each, before, late, now):
-                self._order(each, late, now)
+        noted = self._noted.load_all()
+        self.paused = frozenset(
+            intervention.subject
+            for intervention in noted
+            if intervention.kind == PAUSE and intervention.until > now
+        )
+        for intervention in noted:
+            before = (
+                json.loads(intervention.before)
+                if intervention.kind in (PAUSE, LIMIT) and intervention.until > now
+                else {}
+            )
+            late = _late(intervention, before, pools, limits, now) if before else {}
+            late = {
+                worker: was
+                for worker, was in late.items()
+                if (worker, intervention.field) not in self._asked_at
+            }
+            if late and self._note(intervention, before, late, now):
+                self._order(intervention, late, now)
 
     def _note(self, each: Intervention, before: Noted, late: Mapping[str, str], now: float) -> bool:
         more = {worker: (was, now) for worker, was in late.items() if worker not in before}
-        return not more or self._noted.replace(each, changed(each, before=json.dumps({**before, **more})))
+        return not more or self._noted.replace(
+            each, replace_fields(each, before=json.dumps({**before, **more}))
+        )
 
     def _order(self, each: Intervention, late: Mapping[str, str], now: float) -> None:
         self._asked_at |= {(worker, each.field): now for worker in late}
@@ -103,12 +117,12 @@ def _late(
     a pause also of those that take from the queue all the same.
     """
     began = min(at for _, at in before.values())
-    found: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for pool in pools:
         was = limits.get(pool.worker, {}).get(each.subject) if each.kind == LIMIT else ""
         is_paused = each.kind == PAUSE and each.subject not in pool.queues
         is_limited = each.kind == LIMIT and pool.worker in before
         _, at = before.get(pool.worker, ("", began))
-        if was is not None and not is_paused and not is_limited and pool.lived_at(at, now):
-            found[pool.worker] = was
-    return found
+        if was is not None and not is_paused and not is_limited and pool.was_alive_at(at, now):
+            errors[pool.worker] = was
+    return errors

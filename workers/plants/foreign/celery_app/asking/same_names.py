@@ -25,7 +25,7 @@ class SameNames:
         self._at = {worker: at for worker, at in self._at.items() if now - at < SAME_SECONDS}
         return [replace(pool, fixed=WHY) if pool.worker in self._at else pool for pool in pools]
 
-    def blurred(self, pools: Sequence[WorkerPool]) -> set[str]:
+    def list_blurred_workers(self, pools: Sequence[WorkerPool]) -> set[str]:
         """Of these workers it is not known what comes to them: those of one name, and who takes from the same
         queues as they do.
         """

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from controllers.framework.reason import counted, listed
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.documents.plants import FoundPlant
 from workers.plants.foreign.celery_app.port.plant import ASK, LISTEN, CeleryPlant
-from workers.plants.foreign.kind import PlantAddress, found_of
+from workers.plants.foreign.kind import PlantAddress, describe_topology
 
 # A worker sends a heartbeat each two seconds: after this it has been heard.
 LISTEN_SECONDS = 3.0
@@ -25,20 +25,23 @@ def inspect(
         plant.topology()
         sleep(LISTEN_SECONDS)
         topology = plant.topology()
-        workers = [each for each in topology.operators.values() if each.kind == "operator"]
+        workers = [operator for operator in topology.operators.values() if operator.kind == "operator"]
         queues = len(topology.operators) - len(workers)
-        processes = sum(each.parallelism for each in workers)
+        processes = sum(worker.parallelism for worker in workers)
         app = f"{counted(queues, 'queue')}, {counted(len(workers), 'worker')}"
         what = f"A Celery app: {app} with {processes} process{'' if processes == 1 else 'es'}."
-        silent = plant.without_events()
+        silent = plant.list_workers_without_events()
         if not silent or address.option("events", ASK) != ASK:
-            return found_of(what, topology, plant.missing())
-        return changed(found_of(what, topology, plant.missing(without_events=())), said=[_asked(silent)])
+            return describe_topology(what, topology, plant.list_missing())
+        return replace_fields(
+            describe_topology(what, topology, plant.list_missing(without_events=())),
+            said=[_describe_silent(silent)],
+        )
     finally:
         plant.close()
 
 
-def _asked(silent: Sequence[str]) -> str:
+def _describe_silent(silent: Sequence[str]) -> str:
     """What becomes of workers that send no events of tasks."""
     return (
         f"Events of tasks come only where they are asked for, so far not from {listed(silent)}: once the app"

@@ -32,9 +32,9 @@ from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
     PoolHistory,
     PoolMeasures,
-    left_out,
+    build_unmeasured,
+    describe_left_out,
     topology_of,
-    unmeasured,
 )
 from workers.plants.foreign.celery_app.orders import PoolOrders
 from workers.plants.foreign.celery_app.remote_control import (
@@ -115,30 +115,30 @@ class CeleryPlant(Adapter):
     def topology(self) -> MeasuredTopology:
         """Its queues and pools now. Raises PlantSilent and PlantConfused."""
         self._listener.start()
-        answering = self._answering()
+        answering = self._list_answering()
         pools = self._same.observe(self._monotonic(), self.control.twice, answering)
         if self._asks:
             self._requests.ask(pools)
         self._resume_again(pools)
         self._late.ask([pool for pool in pools if pool.worker in self._fresh], self._limits)
         self._lengths = self._broker.lengths(self._queues(pools))
-        self._unacknowledged = self._broker.unacknowledged()
-        self._unserved_now = self._unserved_queues(pools)
-        at, ready, held = self._monotonic(), shares(pools, self._lengths), self._held(pools)
+        self._unacknowledged = self._broker.count_unacknowledged()
+        self._unserved_now = self._find_unserved_queues(pools)
+        at, ready, held = self._monotonic(), shares(pools, self._lengths), self._list_reserved_tasks(pools)
         waiting = {worker: count for worker, (count, _) in held.items()}
         demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
         before = {each.pool.worker: each for each in self._measured}
-        blurred = self._same.blurred(pools)
+        blurred = self._same.list_blurred_workers(pools)
         # Of a worker that is late nothing new is known: that it began nothing since would be a guess.
         self._measured = [
-            unmeasured(pool)
+            build_unmeasured(pool)
             if pool.worker in blurred
             else self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
             if pool.worker in self._fresh
-            else before.get(pool.worker, unmeasured(pool))
+            else before.get(pool.worker, build_unmeasured(pool))
             for pool in pools
         ]
-        self._completions = self._completed(pools, at)
+        self._completions = self._measure_completions(pools, at)
         living = {pool.worker for pool in pools}
         self._history = {key: each for key, each in self._history.items() if key[0] in living}
         self._requests.retain(living)
@@ -152,13 +152,13 @@ class CeleryPlant(Adapter):
             return
         pools = self.control.pools(workers=list(tasks))
         if set(tasks) - set(pools):  # only then are all asked, which takes longer
-            pools = self.control.living()
-        measured = [unmeasured(pool) for pool in pools.values()]
+            pools = self.control.list_pools()
+        measured = [build_unmeasured(pool) for pool in pools.values()]
         queues = dict.fromkeys(self._queues(pools.values()), QueueLength(0))
         topology_of(self._name, 0.0, measured, queues, MOST_PROCESSES).check_tasks(tasks)
         done: list[tuple[WorkerPool, int]] = []  # and what was ordered of it before
         for worker, count in tasks.items():
-            before = self._ordered(pools[worker])
+            before = self._get_ordered_size(pools[worker])
             try:
                 self._resize(pools[worker], count)
             except (PlantSilent, PlantConfused) as error:
@@ -168,10 +168,10 @@ class CeleryPlant(Adapter):
 
     def sections(self) -> Sequence[PlantSection]:
         """Workers, queues, kinds of tasks, the last tasks and what failed."""
-        workers = [each.pool.worker for each in self._measured]
-        self._limits, missing = self.control.rate_limits(workers), self.missing()
+        workers = [pool.pool.worker for pool in self._measured]
+        self._limits, missing = self.control.rate_limits(workers), self.list_missing()
         with self._listener.lock:
-            return sections.of(
+            return sections.build_sections(
                 self._measured,
                 self._lengths,
                 self._unacknowledged,
@@ -188,37 +188,37 @@ class CeleryPlant(Adapter):
         """By the uptime that each says."""
         return self._lives
 
-    def missed_workers(self) -> Mapping[str, float]:
+    def list_missed_workers(self) -> Mapping[str, float]:
         """Those that are not merely late."""
         missed = self._missed.seconds()
         return {name: round(seconds, 1) for name, seconds in missed.items() if seconds > LATE_SECONDS}
 
-    def unserved_queues(self) -> Mapping[str, UnservedQueue]:
+    def list_unserved_queues(self) -> Mapping[str, UnservedQueue]:
         """See `UnservedQueues`."""
         return self._unserved_now
 
-    def without_events(self) -> list[str]:
+    def list_workers_without_events(self) -> list[str]:
         """Workers of which no events of tasks come."""
         workers = [each.pool.worker for each in self._measured]
         return [worker for worker in workers if not self._requests.sends(worker)]
 
-    def missing(self, without_events: Sequence[str] | None = None) -> list[str]:
+    def list_missing(self, without_events: Sequence[str] | None = None) -> list[str]:
         """What can't be seen or steered as it is, a sentence each. without_events: of these workers it is
         said that none come; None: of all of which none do.
         """
         workers = [each.pool.worker for each in self._measured]
-        without = self.without_events() if without_events is None else without_events
+        without = self.list_workers_without_events() if without_events is None else without_events
         with self._listener.lock:
             beating = self._listener.events.beats_now(self._monotonic())
         gone = of_missed(self._missed.seconds(), beating, LATE_SECONDS, sections.MOST_NAMED)
         error, asks = self._listener.error, self._asks
-        said = sections.missing(workers, without, error, asks, self._left_queues, gone)
-        said += [*self._same.sentences(sections.MOST_NAMED), *self._broker.missing()]
-        return said + left_out(self._measured, self._lengths) + self._without_loops()
+        said = sections.describe_missing(workers, without, error, asks, self._left_queues, gone)
+        said += [*self._same.sentences(sections.MOST_NAMED), *self._broker.list_missing()]
+        return said + describe_left_out(self._measured, self._lengths) + self._list_workers_without_loops()
 
-    def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
+    def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """See `AppInterventions`."""
-        return self._interventions.before(kind, subject, value, earlier)
+        return self._interventions.read_before(kind, subject, value, earlier)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """See `AppInterventions`."""
@@ -235,17 +235,17 @@ class CeleryPlant(Adapter):
         self.control.close()
         self._broker.close()
 
-    def _answering(self) -> list[WorkerPool]:
+    def _list_answering(self) -> list[WorkerPool]:
         """Those that answer, and for LATE_SECONDS those that did."""
         now = self._monotonic()
-        found = self.control.pools(self._expected(now))
+        found = self.control.pools(self._count_expected_answers(now))
         self._fresh = set(found)
         self._requests.observe(now, found)
         self._answered |= {worker: (now, pool) for worker, pool in found.items()}
         self._answered = {
             worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
         }
-        begun = {worker: self._begun_at(pool) for worker, pool in found.items()}
+        begun = {worker: self._compute_start_time(pool) for worker, pool in found.items()}
         lives = {worker: self._lives.get(worker) for worker in self._answered} | begun
         self._lives = {worker: at for worker, at in lives.items() if at is not None}
         with self._listener.lock:
@@ -253,14 +253,14 @@ class CeleryPlant(Adapter):
         self._missed.observe(self._clock(), found.values(), left)
         return [pool for _, (_, pool) in sorted(self._answered.items())]
 
-    def _unserved_queues(self, pools: Sequence[WorkerPool]) -> dict[str, UnservedQueue]:
+    def _find_unserved_queues(self, pools: Sequence[WorkerPool]) -> dict[str, UnservedQueue]:
         now, answering = self._monotonic(), {pool.worker for pool in pools}
         with self._listener.lock:
             is_sure = set(self._listener.events.beats_now(now)) <= answering
         served = {queue for pool in pools for queue in pool.queues}
         return self._unserved.observe(now, self._lengths, served, self._late.paused, is_sure)
 
-    def _begun_at(self, pool: WorkerPool) -> float | None:
+    def _compute_start_time(self, pool: WorkerPool) -> float | None:
         """When its worker was started, at the earliest; the same in all of its life, but for a clock that is
         set.
         """
@@ -269,7 +269,7 @@ class CeleryPlant(Adapter):
         at, before = self._clock() - pool.uptime_seconds - UPTIME_SECONDS, self._lives.get(pool.worker)
         return at if before is None or abs(at - before) > UPTIME_SECONDS else before
 
-    def _expected(self, now: float) -> int | None:
+    def _count_expected_answers(self, now: float) -> int | None:
         """After how many answers nobody is waited for; None: until the time is over."""
         beating = self._listener.workers()
         if beating is None or now - self._all_at >= ALL_SECONDS:
@@ -283,7 +283,7 @@ class CeleryPlant(Adapter):
         """
         now, clock = self._monotonic(), self._clock()
         self._resumed_at = {key: at for key, at in self._resumed_at.items() if now - at < REPEAT_SECONDS}
-        for queue, lives in self._resumed.all().items():
+        for queue, lives in self._resumed.load_all().items():
             idle = [
                 pool.worker
                 for pool in pools
@@ -299,18 +299,18 @@ class CeleryPlant(Adapter):
         """Those that were named, and those that workers take from or took from before they were paused;
         MOST_QUEUES of them.
         """
-        named = (each.strip() for each in self._address.option("queues").split(","))
+        named = (part.strip() for part in self._address.option("queues").split(","))
         taken = dict.fromkeys(queue for pool in pools for queue in pool.queues)
-        found = list(
+        names = list(
             dict.fromkeys([*filter(None, named), *taken, *self._known_queues, *self._missed.queues()])
         )
-        if not found:  # of no worker and no name: not retained, for there may be no such queue
+        if not names:  # of no worker and no name: not retained, for there may be no such queue
             return [USUAL_QUEUE]
-        self._left_queues = max(0, len(found) - MOST_QUEUES)
-        self._known_queues = found[:MOST_QUEUES]
+        self._left_queues = max(0, len(names) - MOST_QUEUES)
+        self._known_queues = names[:MOST_QUEUES]
         return self._known_queues
 
-    def _without_loops(self) -> list[str]:
+    def _list_workers_without_loops(self) -> list[str]:
         left = sum(each.pool.fixed is None for each in self._measured) - MOST_POOLS
         if left <= 0:
             return []
@@ -318,7 +318,7 @@ class CeleryPlant(Adapter):
             f"{left:,} more pools have no loop of concurrency: the first {MOST_POOLS}, by name, have one."
         ]
 
-    def _completed(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
+    def _measure_completions(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
         """Of a worker that is late, what was known last."""
         found: dict[str, PoolSamples] = {}
         with self._listener.lock:
@@ -327,30 +327,30 @@ class CeleryPlant(Adapter):
                 if pool.worker not in self._fresh:
                     samples = self._completions.get(pool.worker)
                 elif events is not None and self._requests.sends(pool.worker):
-                    samples = events.completions.observed(pool.processes, now, self._clock())
+                    samples = events.completions.observe(pool.processes, now, self._clock())
                 if samples is not None:
                     found[pool.worker] = samples
         return found
 
-    def _held(self, pools: Iterable[WorkerPool]) -> dict[str, tuple[int, int | None]]:
+    def _list_reserved_tasks(self, pools: Iterable[WorkerPool]) -> dict[str, tuple[int, int | None]]:
         """Worker → tasks that it has taken and that wait for a process, tasks at work. Those of which no
         events come are asked, all at once.
         """
         fresh = [pool.worker for pool in pools if pool.worker in self._fresh]
         silent = [worker for worker in fresh if not self._requests.sends(worker)]
-        taken, busy = self.control.taken(silent), self.control.busy(silent)
+        taken, busy = self.control.list_reserved_tasks(silent), self.control.busy(silent)
         found: dict[str, tuple[int, int | None]] = {}
         for worker in silent:
-            limited = self._limited(worker)
+            limited = self._list_limited_tasks(worker)
             found[worker] = sum(name not in limited for name in taken.get(worker, ())), busy.get(worker)
         with self._listener.lock:
             for worker in set(fresh) - set(silent):
-                waiting = self._listener.events.waiting(worker, self._limited(worker))
+                waiting = self._listener.events.count_waiting(worker, self._list_limited_tasks(worker))
                 pool = self._listener.events.pools.get(worker)
                 found[worker] = waiting, len(pool.running) if pool else 0
         return found
 
-    def _limited(self, worker: str) -> set[str]:
+    def _list_limited_tasks(self, worker: str) -> set[str]:
         """Names of tasks whose rate the worker limits."""
         return {name for name, limit in self._limits.get(worker, {}).items() if limit}
 
@@ -359,14 +359,14 @@ class CeleryPlant(Adapter):
     ) -> PoolMeasures:
         history = self._history.setdefault((pool.worker, pool.pid), PoolHistory())
         if not self._requests.sends(pool.worker):
-            return history.measured(pool, None, at, ready + waiting, busy, demand)
+            return history.measure(pool, None, at, ready + waiting, busy, demand)
         with self._listener.lock:
             events = self._listener.events.pools.get(pool.worker) or PoolEvents(at)
-            return history.measured(pool, events, at, ready + waiting, busy, demand)
+            return history.measure(pool, events, at, ready + waiting, busy, demand)
 
-    def _ordered(self, pool: WorkerPool) -> int:
+    def _get_ordered_size(self, pool: WorkerPool) -> int:
         """What was ordered last, as long as that may not have come true; else what is there."""
-        ordered = self._orders.pending(pool.worker, pool.pid)
+        ordered = self._orders.count_pending(pool.worker, pool.pid)
         return pool.processes if ordered is None else ordered
 
     def _call_back(self, done: Sequence[tuple[WorkerPool, int]]) -> str:
@@ -380,13 +380,13 @@ class CeleryPlant(Adapter):
             except (PlantSilent, PlantConfused):
                 left.append(pool.worker)
             else:
-                left += [pool.worker] if self._ordered(pool) != before else []
+                left += [pool.worker] if self._get_ordered_size(pool) != before else []
         if left:
             return f" Part of it has happened, or may have: {', '.join(left)} could not be called back."
         return " What was ordered of other workers with it was called back." if done else ""
 
     def _resize(self, pool: WorkerPool, count: int) -> None:
-        now = self._ordered(pool)
+        now = self._get_ordered_size(pool)
         if count > now:
             # Noted first: an order whose answer is lost was perhaps obeyed, and must not be given twice.
             self._orders.note(pool.worker, pool.pid, count)

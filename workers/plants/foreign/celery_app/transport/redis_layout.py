@@ -27,7 +27,7 @@ SEPARATORS: Mapping[str, tuple[str, ...]] = {
     ":": (":",),
 }
 PRIORITIES = tuple(range(10))
-_TEXT = checks.named(re.compile(r".{1,100}\Z", re.DOTALL), "a text of 1 to 100 characters")
+_TEXT = checks.matching_text(re.compile(r".{1,100}\Z", re.DOTALL), "a text of 1 to 100 characters")
 _FOLLOWED: Mapping[str, checks.Check] = {
     "fanout_patterns": checks.truth(),
     "fanout_prefix": checks.either(checks.truth(), _TEXT),
@@ -95,9 +95,9 @@ class RedisLayout:
         """Return the priority and the key of each list that the queue may have."""
         name = f"{self.prefix}{queue}"
         more = [
-            (each, f"{name}{separator}{each}")
-            for each in self.priorities
-            if each
+            (priority, f"{name}{separator}{priority}")
+            for priority in self.priorities
+            if priority
             for separator in self.separators
         ]
         return [(0, name), *more]
@@ -138,10 +138,12 @@ def _transport_options(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise BadInput(OPTION, 'takes a JSON object, such as {"sep": ":"}.') from None
     if not isinstance(options, dict):
-        raise BadInput(OPTION, f'takes a JSON object, such as {{"sep": ":"}}, not {checks.shown(options)}.')
+        raise BadInput(
+            OPTION, f'takes a JSON object, such as {{"sep": ":"}}, not {checks.shorten_for_message(options)}.'
+        )
     checks.refuse_unknown(options, _KNOWN, OPTION)
     return {
-        name: check.of(options[name], f"{OPTION}.{name}", end=".")
+        name: check.validate(options[name], f"{OPTION}.{name}", end=".")
         for name, check in _FOLLOWED.items()
         if name in options
     }
@@ -149,6 +151,8 @@ def _transport_options(text: str) -> dict[str, Any]:
 
 def shown_separators(bindings: Iterable[str | bytes]) -> list[str]:
     """Return the separators of workers' own bindings, the most frequent first."""
-    texts = [each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in bindings]
-    found = [match[1] for each in texts if (match := _TWO_EMPTY_PARTS.match(each))]
-    return sorted(set(found), key=lambda each: (-found.count(each), each))
+    texts = [
+        binding.decode("utf-8", "replace") if isinstance(binding, bytes) else binding for binding in bindings
+    ]
+    separators = [match[1] for text in texts if (match := _TWO_EMPTY_PARTS.match(text))]
+    return sorted(set(separators), key=lambda separator: (-separators.count(separator), separator))
