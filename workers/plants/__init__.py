@@ -1,1 +1,1 @@
-"""The port to any plant, and ours behind it."""
+"""The interface to any plant, and the implementation for Weir's own plant."""

@@ -1,1 +1,1 @@
-"""Plants that others built, as adapters behind the same port."""
+"""Adapters for attached plants, behind the same interface."""

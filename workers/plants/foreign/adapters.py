@@ -1,4 +1,4 @@
-"""Every kind of adapter, found in this folder, and the adapter of each registered plant."""
+"""The registry of adapter kinds, which are found in this folder, and the adapter of each registered plant."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -25,7 +25,9 @@ from workers.plants.registry import LOCAL, UnknownPlant
 
 @cache
 def modules() -> Mapping[str, AdapterKind]:
-    """Each module and package here that says `ADAPTER = AdapterKind(…)`, by its name, and that kind."""
+    """Return the kind of each module and package here that defines `ADAPTER = AdapterKind(…)`, by module
+    name.
+    """
     declared = {
         module.__name__.rpartition(".")[2]: getattr(module, "ADAPTER", None)
         for module in (*modules_of(foreign), *rooms_of(foreign))
@@ -35,7 +37,7 @@ def modules() -> Mapping[str, AdapterKind]:
 
 @cache
 def kinds() -> Mapping[str, AdapterKind]:
-    """Name → kind, by name. Raises ValueError where a name has two."""
+    """Return the kinds by name, sorted. Raise ValueError if two kinds have one name."""
     kinds_by_name = {kind.name: kind for kind in modules().values()}
     if len(kinds_by_name) < len(modules()):
         raise ValueError("two adapters of plants have one name")
@@ -43,14 +45,14 @@ def kinds() -> Mapping[str, AdapterKind]:
 
 
 def kind_named(name: str) -> AdapterKind:
-    """Raises BadInput that names those there are."""
+    """Return the kind with this name. Raise `BadInput`, listing the known kinds, if there is none."""
     if name not in kinds():
         raise BadInput("kind", f"takes {', '.join(kinds())}, not {name[:40]!r}.")
     return kinds()[name]
 
 
 def title_of(name: str) -> str:
-    """A kind in words; one that is gone by its name: its plants stay registered."""
+    """Return the title of a kind, or its name if the kind no longer exists: its plants stay registered."""
     return kinds()[name].title if name in kinds() else name
 
 
@@ -59,8 +61,9 @@ def address_of(
     environment: Mapping[str, str] = variables.PROCESS,
     transport: httpx.BaseTransport | None = None,
 ) -> PlantAddress:
-    """How a plant is reached, now. Raises BadInput for an address that may not be, and when its secret is not
-    in the environment.
+    """Return how a plant is reached now.
+
+    Raise `BadInput` if the address is not allowed, or if its secret is not in the environment.
     """
     kind = kind_named(row.kind)
     if row.secret_environment:
@@ -85,12 +88,12 @@ def adapter_of(
     environment: Mapping[str, str] = variables.PROCESS,
     transport: httpx.BaseTransport | None = None,
 ) -> Adapter:
-    """Raises BadInput as `address_of` does."""
+    """Return the adapter of a registered plant. Raise `BadInput` as `address_of` does."""
     return kind_named(row.kind).make(address_of(row, environment, transport))
 
 
 def check(row: RegisteredPlant) -> None:
-    """Raise BadInput for a registration that can't be."""
+    """Raise `BadInput` if the registration is invalid."""
     if not checks.PLANT_NAME.match(row.name):
         raise BadInput("name", "takes small letters, digits and -, at most 40, a letter first.")
     if row.name == LOCAL:
@@ -106,8 +109,9 @@ def check(row: RegisteredPlant) -> None:
 
 
 def check_url(url: str, kind: AdapterKind | None = None) -> None:
-    """Raise BadInput for what is no address of this kind (of any that speaks HTTP), or carries a password: it
-    is shown.
+    """Raise `BadInput` if the URL is not an address of this kind, or contains a password.
+
+    Without a kind, any HTTP address is valid. A password is refused because the URL is displayed.
     """
     if kind is not None and not kind.schemes:
         if url:
@@ -141,12 +145,12 @@ def _check_options(kind: AdapterKind, options: Mapping[str, str]) -> None:
 
 
 def list_adapters() -> list[RegisteredPlant]:
-    """All of them, by name."""
+    """Return all registered plants, sorted by name."""
     return list(RegisteredPlant.objects.order_by("name"))
 
 
 def list_steerable_adapters() -> list[RegisteredPlant]:
-    """Those of which something can be set."""
+    """Return the registered plants of which something can be set."""
     return [row for row in list_adapters() if row.kind in kinds() and _steers(kinds()[row.kind], row)]
 
 
@@ -156,18 +160,19 @@ def _steers(kind: AdapterKind, row: RegisteredPlant) -> bool:
 
 
 def patience(kind: str) -> Patience:
-    """By when what is ordered there is to be in force."""
+    """Return the deadlines by which an order to a plant of this kind takes effect."""
     return kinds()[kind].patience if kind in kinds() else USUAL
 
 
 @contextmanager
 def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> Iterator[Elastic]:
-    """The plant, to set its tasks: `local`, or a registered one, whose client is then closed. What is set
-    there is noted as ordered `by` that person or loop, and everything has an end (`bounded`). Raises
-    UnknownPlant.
+    """Yield the plant, to set its tasks: `local`, or a registered plant, whose client is closed afterwards.
 
-    Whoever removes a plant lets it go once it is registered no more; whoever held it just then finds that
-    here afterwards, and lets it go in turn.
+    Everything that is set on a registered plant is recorded as ordered `by` that person or loop, and every
+    call has a deadline (`bounded`). Raise `UnknownPlant` if no plant has this name.
+
+    Removing a plant releases it after its registration is deleted. A caller that still uses the plant at that
+    moment notices it afterwards and releases the plant in turn.
     """
     if name == LOCAL:
         yield local
@@ -184,20 +189,22 @@ def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> It
 
 
 def _leads_there(row: RegisteredPlant) -> bool:
-    """Whether its registration still names this very plant."""
+    """Return whether the registration still refers to the same plant."""
     now = RegisteredPlant.objects.filter(name=row.name).first()
     return now is not None and now.place == row.place
 
 
 def has_own_controllers(name: str) -> bool:
-    """Whether something there may have to be held while the plant of that name is steered from here."""
+    """Return whether the plant's own controllers may have to be held while Weir controls it."""
     row = RegisteredPlant.objects.filter(name=name).first()
     return row is not None and row.kind in kinds() and bool(kinds()[row.kind].let_go_by_hand)
 
 
 def let_go(row: RegisteredPlant) -> str:
-    """The plant's own controllers go on: from here nothing is steered there any more, as `row` reaches it. ""
-    once they do, or where none are held; else why it is not known, and what to do.
+    """Release the plant's own controllers: Weir no longer controls anything there, as reached by `row`.
+
+    Return "" once they are released, or if none are held. Otherwise return why the result is unknown and what
+    to do.
     """
     kind = kinds().get(row.kind)
     if kind is None or not kind.let_go_by_hand or not _steers(kind, row):
@@ -212,6 +219,6 @@ def let_go(row: RegisteredPlant) -> str:
 
 @contextmanager
 def open_bounded(row: RegisteredPlant) -> Iterator[BoundedPlant]:
-    """A registered plant, of which everything has an end; its client is closed afterwards."""
+    """Yield a registered plant on which every call has a deadline; its client is closed afterwards."""
     with closing(BoundedPlant(row.name, call_within(order_seconds(), row.name, adapter_of, row))) as plant:
         yield plant

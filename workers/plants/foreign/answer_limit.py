@@ -1,7 +1,7 @@
-"""How much of one answer of somebody else's server is taken: so many bytes, within so long of the first.
+"""Limits of one answer of somebody else's server: a maximum size, and a maximum time after its first byte.
 
-Drivers hold an answer in memory until it is whole, take as much as comes, and for as long as something comes:
-their time limits are of one read each.
+Drivers hold an answer in memory until it is complete. They accept any size and any duration, as long as data
+arrives: their timeouts apply to single reads.
 """
 
 import time
@@ -10,28 +10,33 @@ from queues import environment as variables
 
 
 def answer_seconds() -> float:
-    """How long a server may take to answer, s. Raises BadInput naming the variable that says it."""
+    """Return the answer timeout of a server, in seconds. Raise `BadInput`, naming the variable that sets it.
+    """
     return variables.PLANT_TIMEOUT_SECONDS.seconds()
 
 
 def order_seconds() -> float:
-    """How long an order may take, which is of several requests, s; on a busy host all of them are late."""
+    """Return the timeout of an order, in seconds. An order takes several requests; on a busy host all are
+    late.
+    """
     return 4 * answer_seconds()
 
 
 def round_seconds() -> float:
-    """How long several questions may take that are asked at once, s."""
+    """Return the timeout of several requests that are sent at once, in seconds."""
     return 2 * answer_seconds()
 
 
 def stale_seconds() -> float:
-    """How long a plant may give no answer before what was seen of it is old, s."""
+    """Return after how many seconds without an answer the last observation of a plant is stale."""
     return 3 * answer_seconds()
 
 
 class AnswerLimit:
-    """Of one answer after the other. `count` raises OSError, and no TimeoutError: that one a driver may take
-    for nothing having come yet, keep what has, and go on.
+    """The limit of one answer after another.
+
+    `count` raises OSError rather than TimeoutError: a driver may take a TimeoutError to mean that no data has
+    arrived yet, keep what it has, and continue.
     """
 
     def __init__(self, most_bytes: int, seconds: float) -> None:
@@ -39,11 +44,11 @@ class AnswerLimit:
         self.begin()
 
     def begin(self) -> None:
-        """What comes from now on is of another answer."""
+        """Start counting another answer."""
         self._bytes, self._until = 0, float("inf")
 
     def count(self, size: int) -> None:
-        """So many bytes have come. Raises OSError where they are too many, or come too slowly."""
+        """Count received bytes. Raise OSError if they are too many or arrive too slowly."""
         now = time.monotonic()
         if not self._bytes:
             self._until = now + self._seconds

@@ -1,8 +1,8 @@
-"""A plant that is asked with a deadline: whoever orders something there waits no longer, whatever it answers.
+"""A plant on which every call has a deadline: a caller never waits longer, whatever the plant answers.
 
-An adapter's protocol has time limits of its own, but most of them are of one read: a server that sends a byte
-now and then keeps them all. So what is ordered is done in a thread, and left alone when it is late. It may
-still take effect: then it counts as an order of which nobody knows.
+The protocol of an adapter has timeouts of its own, but most of them apply to a single read. A server that
+sends a byte now and then never exceeds them. So each call runs in a thread, which is abandoned when it is
+late. The call may still take effect. It then counts as an order with an unknown result.
 """
 
 import threading
@@ -19,44 +19,44 @@ CLOSE_SECONDS = 1.0
 
 
 class BoundedPlant(Elastic):
-    """A plant of which everything is over within `seconds`; what is late raises PlantSilent."""
+    """A plant on which every call ends within `seconds`; a late call raises `PlantSilent`."""
 
     def __init__(self, name: str, adapter: Adapter, seconds: float | None = None) -> None:
         self.adapter, self._name, self._late = adapter, name, threading.Event()
         self._seconds = order_seconds() if seconds is None else seconds
 
     def topology(self) -> MeasuredTopology:
-        """The plant's."""
+        """Return the topology of the plant."""
         found: MeasuredTopology = self._call_within(self.adapter.topology)
         return found
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """The plant's."""
+        """Set the number of tasks on the plant."""
         self._call_within(self.adapter.set_parallelism, tasks)
 
     def hold(self, seconds: float) -> None:
-        """The plant is."""
+        """Hold the plant's own controllers."""
         self._call_within(self.adapter.hold, seconds)
 
     def release(self) -> None:
-        """The plant is."""
+        """Release the plant's own controllers."""
         self._call_within(self.adapter.release)
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
-        """The plant's."""
+        """Read the value that an intervention is about to change."""
         found: str = self._call_within(self.adapter.read_before, kind, subject, value, earlier)
         return found
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
-        """At the plant."""
+        """Intervene on the plant."""
         self._call_within(self.adapter.intervene, kind, subject, value)
 
     def undo(self, kind: str, subject: str, before: str) -> None:
-        """At the plant."""
+        """Undo an intervention on the plant."""
         self._call_within(self.adapter.undo, kind, subject, before)
 
     def close(self) -> None:
-        """At once, or by the order that is late, once that ends: it is not cut off in the midst of it."""
+        """Close the adapter now, or after a late order has ended: the order is not interrupted."""
         if not self._late.is_set():
             with suppress(PlantSilent):
                 call_within(CLOSE_SECONDS, self._name, self.adapter.close)
@@ -77,18 +77,18 @@ class BoundedPlant(Elastic):
 
 
 class PlantLate(PlantSilent):
-    """What was asked is still under way."""
+    """A call to the plant that is still in progress."""
 
 
 def call_within(seconds: float, plant: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """What the call answers or raises; PlantLate where that takes longer."""
+    """Return or raise the result of the call. Raise `PlantLate` if it takes longer than `seconds`."""
     answers: list[Any] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
             answers.append(call(*arguments))
-        except BaseException as error:  # it is raised where it was asked for
+        except BaseException as error:  # The exception is raised in the thread of the caller.
             errors.append(error)
 
     thread = threading.Thread(target=run, name=f"order to {plant}", daemon=True)

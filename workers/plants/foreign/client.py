@@ -1,7 +1,8 @@
-"""The client of somebody else's plant: HTTP that answers in time, whole and as JSON, or says why it did not.
+"""The client of an attached plant: HTTP that answers in time, completely, and as JSON, or says why it did
+not.
 
-Redirects are not followed: a token goes only where it was meant to. An answer that comes drop by drop, or is
-too large, is none.
+Redirects are not followed: a token goes only to its intended server. An answer that trickles in, or is too
+large, counts as no answer.
 """
 
 import time
@@ -23,7 +24,7 @@ JSON = "application/json"
 
 
 class PlantClient:
-    """To one plant, whose name stands in what is said of it."""
+    """The client of one plant, whose name is part of each error message."""
 
     def __init__(
         self,
@@ -36,13 +37,16 @@ class PlantClient:
         headers: Mapping[str, str] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """token: a bearer's; with `user`, that user's password. headers: with every request."""
+        """Set up the client.
+
+        token: a bearer token; with `user`, the password of that user. headers: sent with every request.
+        """
         self._monotonic = monotonic
         timeout_seconds = answer_seconds() if timeout_seconds is None else timeout_seconds
         self.name, self._url, self._timeout_seconds = name, url.rstrip("/"), timeout_seconds
         authorization = {"Authorization": _authorization(token, user)} if token or user else {}
         headers = {**authorization, **(headers or {})}
-        # Its own deadline ends an answer that comes drop by drop, and says so better.
+        # The client's own deadline ends an answer that trickles in, with a better message.
         self._client = egress.client(
             timeout_seconds, headers=headers, total_seconds=2 * timeout_seconds, transport=transport
         )
@@ -50,7 +54,10 @@ class PlantClient:
     def ask(
         self, method: str, path: str, body: Any = None, *, content_type: str = JSON, **query: Any
     ) -> tuple[int, Any]:
-        """(status, document); null where the answer is empty. Raises PlantSilent and PlantConfused."""
+        """Return (status, document); the document is null if the answer is empty.
+
+        Raise `PlantSilent` and `PlantConfused`.
+        """
         content = None if body is None else orjson.dumps(body)
         status, answer = self.send(method, path, content, content_type, **query)
         return status, self._document(answer, status)
@@ -58,7 +65,8 @@ class PlantClient:
     def send(
         self, method: str, path: str, content: bytes | None, content_type: str = JSON, **query: Any
     ) -> tuple[int, bytes]:
-        """(status, what is answered, whatever it is). Raises PlantSilent, and PlantConfused for too much."""
+        """Return (status, raw answer). Raise `PlantSilent`, and `PlantConfused` if the answer is too large.
+        """
         deadline = self._monotonic() + self._timeout_seconds
         headers = {} if content is None else {"Content-Type": content_type}
         try:
@@ -78,10 +86,10 @@ class PlantClient:
         self._client.close()
 
     def _read(self, response: httpx.Response, deadline: float) -> bytes:
-        """The whole body; a server that sends it drop by drop is slow, too."""
+        """Return the whole body; a server that sends it slowly times out, too."""
         packed = response.headers.get("Content-Encoding", "identity")
         if packed.lower() != "identity":
-            # Not asked for, and a few bytes of it may become gigabytes.
+            # Weir does not request compression, and a few compressed bytes may become gigabytes.
             raise PlantConfused(f"{self.name} answers what can't be unpacked ({packed[:20]}).")
         body = bytearray()
         for chunk in response.iter_bytes():

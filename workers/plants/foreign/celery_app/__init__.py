@@ -37,12 +37,12 @@ from workers.plants.reached import Patience
 
 
 def make(address: PlantAddress) -> CeleryPlant:
-    """Raises PlantSilent when its name leads nowhere, or where nobody may be sent."""
+    """Build the plant. Raise `PlantSilent` if its name doesn't resolve or resolves to a forbidden address."""
     return _build_adapter(address, SharedKnownWorkers(control_server(), address.name))
 
 
 def _build_unregistered(address: PlantAddress) -> CeleryPlant:
-    """What is only inspected is not remembered."""
+    """Build a plant for an inspection only: nothing about it is stored."""
     return _build_adapter(address, OwnKnownWorkers())
 
 
@@ -62,7 +62,7 @@ def _build_adapter(address: PlantAddress, known: KnownWorkers) -> CeleryPlant:
 
 
 def check(address: PlantAddress) -> None:
-    """Raise BadInput for options that can't be. Which workers there will be nobody knows."""
+    """Raise `BadInput` for invalid options. Which workers there will be is unknown at this point."""
     groups_of(address.option(OPTION))
     if address.url.startswith("redis"):
         layout_of(address)
@@ -111,7 +111,8 @@ ADAPTER = AdapterKind(
     make=make,
     check=check,
     interventions=INTERVENTIONS,
-    # A pool changes while it works, so a change costs next to nothing; and somebody waits for what waits.
+    # A pool changes size while it works, so a change costs next to nothing, and waiting tasks have waiting
+    # users.
     pace=PlantPace(
         bound_seconds=1.0,
         maximum=16,
@@ -120,8 +121,9 @@ ADAPTER = AdapterKind(
         change_seconds=1.0,
         tick_seconds=2.0,
     ),
-    # Celery forks each five seconds, and on a busy host takes seconds more for it. Only idle processes end,
-    # so there are fewer when tasks have ended: within an hour, the time that Redis gives a task by default.
+    # Celery forks processes every five seconds, and takes seconds longer on a busy host. Only idle processes
+    # end, so a pool shrinks when its tasks have ended: within an hour, the time that Redis gives a task by
+    # default.
     patience=Patience(more_seconds=30.0, fewer_seconds=3_600.0),
     ends_idle=True,
     completes=True,

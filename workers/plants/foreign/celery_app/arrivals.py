@@ -1,19 +1,19 @@
-"""How fast tasks come and how long they wait, from what was counted at each observation.
+"""The arrival rate and the waiting time of tasks, from the counts of each observation.
 
-A message of Celery carries no time of its sending. But the tasks that were started so far, S, and those that
-wait now, W, are known, so A = S + W have come, and A(t) of all observations gives
+A Celery message has no send time. But the number of tasks that have been started, S, and the number that wait
+now, W, are known. So A = S + W tasks have arrived, and A(t) of all observations gives
 
     arrivals/s   (A(now) - A(then)) / (now - then)
-    oldest       now - t with A(t) = A(now) - W: when that came which is the first to be started
+    oldest       now - t with A(t) = A(now) - W: the arrival time of the task that is started next
 
-A rate is of the last ENOUGH arrivals, of LEAST_SECONDS at least and MOST_SECONDS at most. Where one of
-SHORT_SECONDS brings more or less than that rate does, by more than DEVIATIONS standard deviations of a count,
-the load has changed, and what was before no longer counts.
+A rate is computed from the last ENOUGH arrivals, over at least LEAST_SECONDS and at most MOST_SECONDS. If one
+of the SHORT_SECONDS windows has more or fewer arrivals than that rate predicts, by more than DEVIATIONS
+standard deviations of a count, the load has changed, and older observations no longer count.
 
-A never falls, but what is counted does: S and W are not of one instant, so messages on their way are in
-neither, for moments. A fall is made up by what comes next. One that is more than that, or is not made up
-within FALL_SECONDS, is of tasks that went without being started, such as those of a queue that was purged: A
-goes on from what it was, as if they had been.
+A never falls, but the counts can fall: S and W are not read at the same instant, so messages in flight are in
+neither for a moment. A fall is made up by later arrivals. A fall that is larger, or that is not made up
+within FALL_SECONDS, means that tasks disappeared without being started, for example because a queue was
+purged. A then continues from its former value, as if these tasks had been started.
 """
 
 import math
@@ -22,22 +22,25 @@ from collections import deque
 ENOUGH, LEAST_SECONDS, MOST_SECONDS = 30, 10.0, 600.0
 SHORT_SECONDS, DEVIATIONS = (1.0, 3.0, 10.0, 30.0), 3.5
 FALL_SECONDS = 5.0
-# So many observations are remembered: no wait is known to be longer.
+# Number of observations that are kept: no waiting time further back is known.
 REMEMBERED = 4_096
 
 
 class Arrivals:
-    """Of one stream of tasks. Times are of a clock that only goes forward, in seconds."""
+    """The arrivals of one stream of tasks. Times are monotonic, in seconds."""
 
     def __init__(self) -> None:
-        self._came: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)  # when, so many so far
-        self._since = -math.inf  # from when on the load is what it is
+        self._came: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)  # (time, total arrivals)
+        self._since = -math.inf  # start of the current load
         self._waiting = 0.0
-        self._gone = 0.0  # tasks that went without being started
-        self._fell_at: float | None = None  # since when fewer are counted than came
+        self._gone = 0.0  # tasks that disappeared without being started
+        self._fell_at: float | None = None  # since when the count is below the known arrivals
 
     def observe(self, at: float, started: float, waiting: float, under_way: float = 0.0) -> None:
-        """started: tasks so far; waiting: tasks now. under_way: so many messages may be in neither."""
+        """Record the started tasks so far and the tasks that wait now.
+
+        under_way: number of messages that may be in neither count.
+        """
         if self._came and at <= self._came[-1][0]:
             return
         came = started + waiting + self._gone
@@ -52,7 +55,7 @@ class Arrivals:
         self._notice_change(at)
 
     def _is_gone(self, at: float, fall: float, under_way: float) -> bool:
-        """Or else is made up soon."""
+        """Return whether the missing tasks have disappeared, rather than being in flight."""
         self._fell_at = at if self._fell_at is None else self._fell_at
         usual = (self.per_second or 0.0) * FALL_SECONDS
         noise = 1 + under_way + usual + DEVIATIONS * math.sqrt(usual)
@@ -60,7 +63,7 @@ class Arrivals:
 
     @property
     def per_second(self) -> float | None:
-        """None before two observations."""
+        """Return the arrival rate, or None before two observations."""
         if len(self._came) < 2:
             return None
         now, came = self._came[-1]
@@ -72,7 +75,7 @@ class Arrivals:
 
     @property
     def oldest_seconds(self) -> float:
-        """How long the first has waited, as far back as is remembered; 0 where nothing waits."""
+        """Return how long the first task has waited, as far back as is recorded; 0 if none waits."""
         if self._waiting <= 0 or not self._came:
             return 0.0
         now, came = self._came[-1]
@@ -89,7 +92,8 @@ class Arrivals:
                 return
 
     def _last(self, seconds: float) -> tuple[float, float]:
-        """Of the last observations over so many seconds at least: over how many, and how many came."""
+        """Return the length of the last observations, at least `seconds`, and the number of arrivals in it.
+        """
         now, came = self._came[-1]
         at, before = next(
             (arrival for arrival in reversed(self._came) if now - arrival[0] >= seconds), self._came[0]
@@ -97,7 +101,7 @@ class Arrivals:
         return now - at, came - before
 
     def _find_time(self, came: float) -> float:
-        """When so many had come, on the line between the two observations around that."""
+        """Return when `came` tasks had arrived, interpolated between the two surrounding observations."""
         later = self._came[-1]
         for earlier in reversed(self._came):
             if earlier[1] <= came:

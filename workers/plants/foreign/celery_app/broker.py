@@ -1,9 +1,10 @@
 """The broker of a Celery app: how it is reached, and how long its queues are.
 
-Redis (Valkey) keeps a queue as one list for each priority (`transport.redis_layout`). What is no list is no
-queue: an app may keep data of its own as `orders:1`. What a worker has taken and not acknowledged is in
-`unacked`, of all queues together. RabbitMQ says how many messages are ready and how many consumers there are;
-how many are unacknowledged, and how many were published, only its management plugin says.
+Redis (Valkey) stores a queue as one list for each priority (`transport.redis_layout`). A key that is not a
+list is not a queue: an app may store its own data as `orders:1`. Tasks that workers have taken and not
+acknowledged are in `unacked`, for all queues together. RabbitMQ reports how many messages are ready and how
+many consumers there are. Only its management plugin reports how many messages are unacknowledged and how many
+were published.
 """
 
 import ssl
@@ -36,7 +37,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 SCHEMES: Mapping[str, int] = {"redis": 6379, "rediss": 6379, "amqp": 5672, "amqps": 5671}
 NO_LIST = "WRONGTYPE"
 MAX_DATABASE_DIGITS = 5
-MOST_QUEUES = 200  # of an app: each is asked for once a second
+MOST_QUEUES = 200  # queues of an app: each is requested once per second
 TLS = ("rediss", "amqps")
 TRANSPORTS: Mapping[str, str] = {
     "redis": f"{bounded_transports.__name__}:{bounded_transports.RedisTransport.__name__}",
@@ -47,8 +48,10 @@ FAILURES = (OSError, OperationalError, AMQPError, redis.RedisError)
 
 @dataclass(frozen=True)
 class QueueLength:
-    """waiting: messages that nobody has taken; priorities: of those, where there are several; unacknowledged:
-    taken, and perhaps at work. None: not known.
+    """The length of a queue.
+
+    waiting: messages that no worker has taken; priorities: those messages by priority, if there are several;
+    unacknowledged: messages that were taken and are perhaps being processed. None: unknown.
     """
 
     waiting: int
@@ -58,31 +61,35 @@ class QueueLength:
 
 
 class Broker(Protocol):
-    """Where the queues are. Its methods raise PlantSilent and PlantConfused."""
+    """The broker that has the queues. Its methods raise `PlantSilent` and `PlantConfused`."""
 
     def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
-        """Of those that are there."""
+        """Return the lengths of those queues that exist."""
         ...
 
     def count_unacknowledged(self) -> int | None:
-        """Of all queues together; None where only each queue's is known, or none."""
+        """Return the unacknowledged messages of all queues together, or None if unknown or known only per
+        queue.
+        """
         ...
 
     def list_missing(self) -> list[str]:
-        """What could not be had when lengths were asked for last, a sentence each."""
+        """Return a message for each figure that was not available when lengths were last requested."""
         ...
 
     def close(self) -> None: ...
 
 
 def broker_of(address: PlantAddress, app: Celery) -> Broker:
-    """Raises PlantSilent when its name leads nowhere, or where nobody may be sent."""
+    """Return the broker. Raise `PlantSilent` if its name doesn't resolve or resolves to a forbidden address.
+    """
     return RedisBroker(address) if address.url.startswith("redis") else AmqpBroker(address, app)
 
 
 def app_of(address: PlantAddress) -> Celery:
-    """A client of the app, not connected yet: it knows none of its tasks, and reads nothing but JSON. Raises
-    PlantSilent as `host_of` does.
+    """Return a client of the app, not connected yet, that knows no tasks and reads only JSON.
+
+    Raise `PlantSilent` as `host_of` does.
     """
     url = egress.check_url(address.url, schemes=SCHEMES, ports=frozenset(SCHEMES.values()))
     is_redis, is_tls = url.scheme.startswith("redis"), url.scheme in TLS
@@ -104,14 +111,16 @@ def app_of(address: PlantAddress) -> Celery:
         accept_content=["json"],
         event_serializer="json",
     )
-    control: Any = app.control  # its types leave the mailbox out
+    control: Any = app.control  # Celery's type stubs omit the mailbox.
     control.mailbox.unclaimed = LateAnswers()
     return app
 
 
 class LateAnswers(dict[str, deque[Any]]):
-    """To questions of before. kombu keeps them until somebody asks for them, which nobody does:
-    of a worker that is always late they would be hundreds of megabytes a day.
+    """A mailbox that discards late answers to earlier requests.
+
+    kombu keeps them until they are requested, which never happens. A worker that is always late would use
+    hundreds of megabytes per day.
     """
 
     def __missing__(self, question: str) -> deque[Any]:
@@ -135,7 +144,7 @@ def _transport_options(address: PlantAddress, is_redis: bool) -> dict[str, Any]:
 
 
 def login_of(address: PlantAddress) -> tuple[str, str]:
-    """User and password: of RabbitMQ as it is installed where none are given."""
+    """Return the user and password; those of a default RabbitMQ installation if none are given."""
     usual = "" if address.url.startswith("redis") else "guest"
     return address.option("user", usual), address.secret or usual
 
@@ -147,7 +156,7 @@ def virtual_host_of(address: PlantAddress) -> str:
 
 
 def database_of(virtual_host: str) -> int:
-    """Return the number of a database of Redis, as kombu reads it. Raises BadInput."""
+    """Return the number of a Redis database, as kombu reads it. Raise `BadInput` if it is not a number."""
     text = virtual_host.removeprefix("/") or "0"
     if not text.isdecimal() or len(text) > MAX_DATABASE_DIGITS:
         raise BadInput("url", f"takes the number of a database after its host, not {text[:40]!r}.")
@@ -155,8 +164,10 @@ def database_of(virtual_host: str) -> int:
 
 
 def host_of(host: str, port: int, is_tls: bool) -> str:
-    """Where to connect to: an address that was checked. By TLS to the name, whose certificate is checked, so
-    that nobody else can answer under it. Raises PlantSilent.
+    """Return the host to connect to: a checked address.
+
+    With TLS, return the name: its certificate is checked, so no other server can answer under it. Raise
+    `PlantSilent` if the name doesn't resolve or resolves to a forbidden address.
     """
     try:
         addresses = egress.addresses_of(host, port, ports=frozenset(SCHEMES.values()))
@@ -182,7 +193,7 @@ class RedisBroker:
         )
 
     def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
-        """Of all that are asked for: Redis forgets a list that is empty."""
+        """Return the lengths of all requested queues: Redis removes a list that is empty."""
         names = list(queues)
         keys = [self._layout.lists_of(name) for name in names]
         found = iter(self._counts([("LLEN", key) for of_queue in keys for _, key in of_queue]))
@@ -199,14 +210,14 @@ class RedisBroker:
         return self._counts([("HLEN", self._layout.unacknowledged)])[0]
 
     def list_missing(self) -> list[str]:
-        """Nothing: what it does not say of each queue it never does."""
+        """Return nothing: Redis never reports the figures that are missing for each queue."""
         return []
 
     def close(self) -> None:
         self._server.close()
 
     def _counts(self, commands: Sequence[tuple[str, str]]) -> list[int]:
-        """0 of what is something else there."""
+        """Return the count of each command, or 0 if the key is not a list."""
         return [self._count(answer) for answer in self._run_all(commands)]
 
     def _count(self, answer: Any) -> int:
@@ -231,7 +242,7 @@ class RedisBroker:
 
 
 class AmqpBroker:
-    """RabbitMQ: by passive declaration, and by its management plugin where its address is known."""
+    """RabbitMQ, read by passive declaration, and by its management plugin if its address is known."""
 
     def __init__(self, address: PlantAddress, app: Celery) -> None:
         self._name, self._host, self._app = address.name, virtual_host_of(address), app
@@ -247,7 +258,7 @@ class AmqpBroker:
         return {name: self._add_management_figures(name, found) for name, found in declared.items()}
 
     def list_missing(self) -> list[str]:
-        """Where the management plugin does not answer."""
+        """Return a message if the management plugin does not answer."""
         return [self._without_management] if self._without_management else []
 
     def count_unacknowledged(self) -> int | None:
@@ -275,8 +286,10 @@ class AmqpBroker:
         return QueueLength(int(found.message_count), consumers=int(found.consumer_count))
 
     def _add_management_figures(self, queue: str, declared: QueueLength) -> QueueLength:
-        """With what the management plugin adds. Where it does not answer, nothing but that is unknown: it is
-        not asked of the other queues then, as each might wait for it.
+        """Add the figures of the management plugin to the length.
+
+        If the plugin does not answer, only these figures are unknown. It is then not asked about the other
+        queues, because each request might wait for it.
         """
         if self._management is None or self._without_management:
             return declared
@@ -294,5 +307,5 @@ class AmqpBroker:
 
 
 def read_management_figures(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, Any]:
-    """What RabbitMQ's management plugin says of a queue."""
+    """Return the figures of a queue from the management plugin of RabbitMQ."""
     return client.ask("GET", f"api/queues/{quote(virtual_host, safe='')}/{quote(queue, safe='')}")

@@ -1,11 +1,12 @@
 """Times between completions in the pool of one worker, from its events of tasks (`workers.pool.departures`).
 
-An event does not say in which process a task ran, and need not: each task that begins takes the lowest place
-that is free, and leaves it when it ends. Counted is by the worker's own clock, which is ahead of ours by what
-its quickest event says. Where that clock is set, or the worker is another one, counting begins anew.
+An event does not say which process ran a task. That isn't needed: each task that starts takes the lowest free
+place, and leaves it when it ends. Times are those of the worker's clock. Its offset to the local clock is
+taken from the event with the shortest delay. If that clock is set, or the worker is replaced, counting
+restarts.
 
-Events may be lost. One that a task began is not missed; one that a task ended would leave its place taken for
-ever: so where more places than processes were taken for STUCK_SECONDS, the oldest are free again.
+Events may be lost. A lost start event has no consequence. A lost end event would keep its place taken
+forever, so if more places than processes are taken for STUCK_SECONDS, the oldest places are freed.
 """
 
 import math
@@ -15,32 +16,34 @@ from workers.documents.plants import PoolSamples
 from workers.pool.departures import BEGAN, DONE, ENDED, MOST_PENDING, Departures, WorkerNote
 
 STUCK_SECONDS = 30.0
-CLOCK_SECONDS = 10.0  # a clock that jumps further was set
-DRIFT = 0.01  # of a clock that goes slower than ours, or was set back by less; s of each second
+CLOCK_SECONDS = 10.0  # A clock that jumps further than this was set.
+DRIFT = 0.01  # of a clock that runs slower than the local one, or was set back by less; seconds per second
 
 
 @dataclass
 class _Count:
-    """Since it was last begun: since, s since 1970."""
+    """The current count. since: its start, in seconds since 1970."""
 
     departures: Departures
     since: float
 
 
 class PoolCompletions:
-    """Of one worker. Times `now` are of our monotonic clock, `at` of the worker's."""
+    """The completions of one worker. Times `now` are of the local monotonic clock, `at` of the worker's
+    clock.
+    """
 
     def __init__(self) -> None:
         self._count: _Count | None = None
-        self._places: dict[str, int] = {}  # task → its place, the oldest first
+        self._places: dict[str, int] = {}  # task → its place, oldest first
         self._most_places = 0
-        self._behind_seconds = math.inf  # of the worker's clock, behind ours
+        self._behind_seconds = math.inf  # how far the worker's clock is behind the local one
         self._heard_at = 0.0
         self._crowded_at: float | None = None
-        self._unsettled = 0  # notes since it was last observed
+        self._unsettled = 0  # notes since the last observation
 
     def began(self, task: str, at: float | None, now: float) -> None:
-        """A task began."""
+        """Record that a task started."""
         if self._count is None or at is None or not self._keeps_time(at, now):
             return
         taken = set(self._places.values())
@@ -50,20 +53,21 @@ class PoolCompletions:
         self._add(place, WorkerNote(at, place, BEGAN))
 
     def record_end(self, task: str, at: float | None, now: float) -> None:
-        """A task that had begun has ended, however it did."""
+        """Record that a started task ended, whatever its outcome."""
         place = self._places.pop(task, None)
         if self._count is None or place is None or at is None or not self._keeps_time(at, now):
             return
         self._add(place, WorkerNote(at, place, DONE, 1), WorkerNote(at, place, ENDED))
 
     def begin_anew(self) -> None:
-        """Nothing counted goes on."""
+        """Discard all counts."""
         self._count, self._places = None, {}
         self._behind_seconds, self._crowded_at, self._unsettled = math.inf, None, 0
 
     def observe(self, size: int, now: float, clock: float) -> PoolSamples | None:
-        """What was completed so far by a pool of so many processes; None where nothing is counted yet. clock:
-        s since 1970.
+        """Return the completions so far of a pool with `size` processes, or None if nothing is counted yet.
+
+        clock: seconds since 1970.
         """
         if self._count is None or math.isinf(self._behind_seconds):
             self._count = self._count or _Count(Departures(size, -math.inf), clock)
@@ -76,9 +80,9 @@ class PoolCompletions:
         return PoolSamples(since=self._count.since, **self._count.departures.to_json())
 
     def _add(self, place: int, *notes: WorkerNote) -> None:
-        """Whatever happens is said at once, so a task under way holds nothing up."""
+        """Add notes at once: every event is reported when it happens, so a running task delays nothing."""
         self._unsettled += len(notes)
-        if self._unsettled > MOST_PENDING:  # nobody observes it
+        if self._unsettled > MOST_PENDING:  # no observer reads it
             self.begin_anew()
         elif self._count is not None:
             self._count.departures.add(notes, math.inf, place)

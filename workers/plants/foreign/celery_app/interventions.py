@@ -1,5 +1,7 @@
-"""What a person may do at a Celery app besides sizing its pools: pause a queue, limit a task's rate, revoke a
-task. Each by remote control, and with what undoes it.
+"""What a person may do with a Celery app besides resizing its pools: pause a queue, limit the rate of a task,
+revoke a task.
+
+Each is done by remote control, and recorded with what undoes it.
 """
 
 import json
@@ -33,23 +35,26 @@ INTERVENTIONS = (
 )
 RATE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?(/[smh])?\Z")
 NONE = "0"
-MOST_NAMED = 20  # of what an app has, in an error
+MOST_NAMED = 20  # maximum number of names in an error message
 
 
 class AppInterventions:
-    """Of one app. Raises PlantSilent where it does not answer in time, and PlantConfused where it refuses.
+    """The interventions of one app.
 
-    What there was before is noted of each worker, with the time (s since 1970): one that was started anew
-    since is as its owner set it up, and left so.
+    Raise `PlantSilent` if the app does not answer in time, and `PlantConfused` if it refuses.
+
+    The former value of each worker is recorded with the time (seconds since 1970). A worker that was
+    restarted since has the setup of its owner, and keeps it.
     """
 
     def __init__(self, control: RemoteControl, clock: Callable[[], float], resumed: ResumedQueues) -> None:
         self._control, self._clock, self._resumed = control, clock, resumed
-        self._noted: dict[tuple[str, str], set[str]] = {}  # workers of which `before` knows what they had
+        self._noted: dict[tuple[str, str], set[str]] = {}  # workers whose former value `before` contains
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
-        """What there is now, as JSON; of workers that were there before, as they were then. Raises BadInput
-        naming subject or value.
+        """Return the current values as JSON; workers with an earlier value keep that value.
+
+        Raise `BadInput`, naming `subject` or `value`.
         """
         if kind == REVOKE:
             if value not in ("", "terminate"):
@@ -70,16 +75,18 @@ class AppInterventions:
         return json.dumps({worker: [was, now] for worker, was in found.items()} | noted)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
-        """Do it; what is so already stays. All workers are asked, whichever does not answer; but for one of
-        which `before` does not know what it had: it could not be undone there. It is named, and asked by
-        whoever observes (`late_workers`).
+        """Carry out an intervention. What is already in force stays.
+
+        All workers are asked, even if one does not answer. A worker whose former value is not in `before` is
+        left out, because the change could not be undone there. The error names it, and the observer asks it
+        later (`late_workers`).
         """
         pools = self._control.list_pools()
         if kind == REVOKE:
             workers, terminate = self._list_all_pools(pools), value == "terminate"
             failed = self._control.order_all("revoke", workers, task_id=subject, terminate=terminate)
         elif kind == PAUSE:
-            self._resumed.forget(subject)  # first: whoever observes would have them take it up again
+            self._resumed.forget(subject)  # first, because the observer would otherwise make the workers resume the queue
             asked, left_out = self._select_workers(
                 kind, subject, self._takers(subject, pools), self._control.late
             )
@@ -94,8 +101,10 @@ class AppInterventions:
             raise error
 
     def undo(self, kind: str, subject: str, before: str) -> None:
-        """At each worker that answers. Raises HalfUndone where one does not: it may be late, or gone for
-        good, and is asked again until it is given up (`workers.plants.foreign.interventions`).
+        """Undo an intervention on each worker that answers.
+
+        Raise `HalfUndone` if a worker does not answer: it may be late, or gone for good. It is asked again
+        until it is given up (`workers.plants.foreign.interventions`).
         """
         noted, pools = json.loads(before), self._control.list_pools()
         here = [worker for worker in self._still(noted, pools) if worker in pools]
@@ -115,7 +124,7 @@ class AppInterventions:
             raise HalfUndone(f"{next(iter(failed.values())).rstrip('.')}.", json.dumps(left))
 
     def _note_resumed(self, queue: str, workers: Iterable[str], pools: Mapping[str, WorkerPool]) -> None:
-        """They take from it again, beside those that did and still live."""
+        """Record that these workers take from the queue again, besides earlier ones that are still alive."""
         now = self._clock()
         before = {
             worker: life
@@ -127,7 +136,7 @@ class AppInterventions:
     def _still(
         self, noted: Mapping[str, tuple[str, float]], pools: Mapping[str, WorkerPool]
     ) -> dict[str, tuple[str, float]]:
-        """Without those that were started anew since."""
+        """Return the recorded workers without those that were restarted since."""
         now = self._clock()
         return {
             worker: (was, at)
@@ -139,13 +148,13 @@ class AppInterventions:
         return {worker: "" for worker, pool in pools.items() if queue in pool.queues}
 
     def _list_all_pools(self, pools: Mapping[str, WorkerPool]) -> list[str]:
-        """Those too of which it is not known which queues they take from."""
+        """Return all workers, including those whose queues are unknown."""
         return [*pools, *self._control.late]
 
     def _select_workers(
         self, kind: str, subject: str, found: Collection[str], silent: Collection[str]
     ) -> tuple[list[str], dict[str, PlantSilent | PlantConfused]]:
-        """Workers to ask; and those that are not asked, in an error."""
+        """Return the workers to ask, and an error that names those that are left out."""
         known = self._noted.get((kind, subject), set(found))
         asked = [worker for worker in found if worker in known]
         left_out = [worker for worker in [*found, *silent] if worker not in asked]
@@ -164,7 +173,7 @@ class AppInterventions:
 
 
 def _list_limits(task: str, limits: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Worker → the task's limit there now."""
+    """Return the current limit of the task on each worker."""
     return {worker: of[task] for worker, of in limits.items() if task in of}
 
 

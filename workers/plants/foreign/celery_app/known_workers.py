@@ -1,8 +1,9 @@
-"""Workers that answered lately: which one no longer does, though nothing was heard of its end, and which
-queues they took from.
+"""Workers that answered recently: which ones no longer answer without having gone offline, and which queues
+they took from.
 
-A worker that was killed, is frozen, or has lost its broker says nothing. It is named for MISSED_SECONDS, by
-a later observer, too, and after the broker was away; one that says that it goes offline is forgotten at once.
+A worker that was killed, is frozen, or has lost its broker sends nothing. It is reported for MISSED_SECONDS,
+also by a later observer and after the broker was away. A worker that sends an offline event is forgotten at
+once.
 """
 
 import json
@@ -19,7 +20,7 @@ from workers.plants.foreign.celery_app.remote_control import WorkerPool
 
 MISSED_SECONDS = 3_600.0
 MOST_MISSED = 500
-# So often it is noted that a worker still answers.
+# Interval at which an answering worker is recorded again.
 NOTE_SECONDS = 10.0
 WHY = (
     "nothing was heard of its end: it was killed, is frozen, or has lost the broker. Restart it on its host"
@@ -33,30 +34,30 @@ BEATS = (
 
 @dataclass(frozen=True)
 class KnownWorker:
-    """When it answered last (s since 1970), and from which queues it took."""
+    """When a worker last answered (seconds since 1970), and from which queues it took."""
 
     at: float
     queues: tuple[str, ...]
 
 
 class KnownWorkers(Protocol):
-    """Of one app."""
+    """The known workers of one app."""
 
     def note(self, workers: Mapping[str, KnownWorker]) -> None:
-        """These answer."""
+        """Record that these workers answer."""
         ...
 
     def forget(self, workers: Collection[str]) -> None:
-        """These stopped, or are long gone."""
+        """Forget these workers: they stopped, or have been gone for a long time."""
         ...
 
     def load_all(self) -> dict[str, KnownWorker]:
-        """By name."""
+        """Return the known workers by name."""
         ...
 
 
 class SharedKnownWorkers:
-    """On the control server: a later observer sees them."""
+    """Known workers that are stored on the control server, where a later observer sees them."""
 
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._key = control, keys.KNOWN_WORKERS.build(plant)
@@ -80,7 +81,7 @@ class SharedKnownWorkers:
 
 
 class OwnKnownWorkers:
-    """Of this process alone."""
+    """Known workers of this process alone."""
 
     def __init__(self) -> None:
         self._noted: dict[str, KnownWorker] = {}
@@ -97,16 +98,16 @@ class OwnKnownWorkers:
 
 
 class MissedWorkers:
-    """Those that answered and do so no longer. Times: s since 1970."""
+    """Workers that answered before and no longer do. Times: seconds since 1970."""
 
     def __init__(self, known: KnownWorkers) -> None:
         self._noted = known
-        self._known: dict[str, KnownWorker] | None = None  # None: what was noted is not read yet
+        self._known: dict[str, KnownWorker] | None = None  # None: not read from the store yet
         self._noted_at = 0.0
         self._missed: dict[str, float] = {}
 
     def observe(self, now: float, answering: Iterable[WorkerPool], left: Collection[str]) -> None:
-        """left: those that said that they stop."""
+        """Record which workers answer. left: workers that sent an offline event."""
         if self._known is None:
             self._known = self._noted.load_all()
         fresh = {pool.worker: KnownWorker(now, tuple(pool.queues[:MOST_QUEUES])) for pool in answering}
@@ -123,7 +124,7 @@ class MissedWorkers:
         missed = [
             (each.at, name) for name, each in self._known.items() if name not in fresh and name not in over
         ]
-        # Of names without end those that are gone for longest.
+        # If the names are too many, forget those that have been gone for longest.
         over += [name for _, name in sorted(missed)[: max(0, len(missed) - MOST_MISSED)]]
         for name in over:
             del self._known[name]
@@ -131,19 +132,22 @@ class MissedWorkers:
         self._missed = {name: now - each.at for name, each in self._known.items() if name not in fresh}
 
     def queues(self) -> list[str]:
-        """From which they took, those that answer and those that are missed."""
+        """Return the queues of the workers that answer and of those that are missed."""
         known = (self._known or {}).values()
         return list(dict.fromkeys(queue for worker in known for queue in worker.queues))
 
     def seconds(self) -> dict[str, float]:
-        """Worker → for how long it has not answered."""
+        """Return for how many seconds each missed worker has not answered."""
         return dict(self._missed)
 
 
 def sentences(
     missed: Mapping[str, float], beating: Collection[str], late_seconds: float, most: int
 ) -> list[str]:
-    """Of those that are not merely late, those that answered last first. beating: that send heartbeats."""
+    """Return messages about workers that are not merely late, most recent answer first.
+
+    beating: workers that send heartbeats.
+    """
     missing = sorted((seconds, name) for name, seconds in missed.items() if seconds > late_seconds)
     said = [
         f"{name} has not answered for {_expire_after(seconds)}, and {BEATS if name in beating else WHY}."

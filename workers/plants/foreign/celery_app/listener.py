@@ -1,6 +1,6 @@
-"""A thread that takes in the events of an app, and goes on after the broker was away.
+"""A thread that receives the events of an app, and continues after the broker was away.
 
-What workers sent meanwhile is lost: what they had taken, and what ran there, may have ended since.
+Events that workers sent meanwhile are lost: tasks that they had taken or were running may have ended since.
 """
 
 import logging
@@ -17,15 +17,16 @@ from workers.plants.foreign.celery_app.broker import FAILURES
 from workers.plants.foreign.celery_app.task_events import TaskEvents
 
 WAKE_SECONDS, AGAIN_SECONDS = 1.0, 2.0
-# After this each worker has sent a heartbeat.
+# By this time each worker has sent a heartbeat.
 HEARD_SECONDS = 5.0
 NOT_YET = "none has been received yet"
 logger = logging.getLogger(__name__)
 
 
 class EventListener:
-    """Applies what comes to `events`; who reads them takes `lock`. error: why nothing comes; gaps: how often
-    something may have been missed.
+    """Applies received events to `events`; a reader takes `lock`.
+
+    error: why no events arrive; gaps: how often events may have been missed.
     """
 
     def __init__(
@@ -40,13 +41,13 @@ class EventListener:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """The first time only."""
+        """Start the thread on the first call only."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._listen, name="celery events", daemon=True)
             self._thread.start()
 
     def workers(self) -> int | None:
-        """How many there are at least, by their heartbeats; None while that is not known."""
+        """Return the minimum number of workers, by their heartbeats, or None while it is unknown."""
         now = self._monotonic()
         if self.error is not None or self._since is None or now - self._since < HEARD_SECONDS:
             return None
@@ -54,7 +55,7 @@ class EventListener:
             return len(self.events.list_beating_workers(now)) or None
 
     def close(self) -> None:
-        """It ends within WAKE_SECONDS."""
+        """Stop the thread; it ends within WAKE_SECONDS."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(2 * WAKE_SECONDS)
@@ -65,7 +66,7 @@ class EventListener:
                 self._receive()
             except FAILURES as error:
                 self.error = f"they can't be received ({connection_reason(error)})"
-            except Exception as error:  # what a driver raises besides must not end the listening
+            except Exception as error:  # No other exception of a driver may end the listener.
                 logger.exception("Listening to events of Celery failed.")
                 self.error = f"they can't be received ({type(error).__name__})"
             self._ended.wait(AGAIN_SECONDS)
@@ -80,7 +81,7 @@ class EventListener:
                         reading.drain_events(timeout=WAKE_SECONDS)
 
     def _begin(self) -> None:
-        """Each time but the first after a gap."""
+        """Start receiving. Every start but the first follows a gap."""
         with self.lock:
             if self._since is not None:
                 self.gaps += 1

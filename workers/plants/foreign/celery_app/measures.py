@@ -1,13 +1,14 @@
 """A Celery app as a topology: queues are sources, the pools of workers operators, processes their tasks.
 
-A path leads from a queue to a pool that takes from it, and ends where a task begins: its latency is how long
-a task waits, in the broker and in the worker that has taken it. How long it then runs is its service time.
+A path leads from a queue to a pool that takes from it, and ends where a task starts. Its latency is the time
+that a task waits, in the broker and in the worker that has taken it. The run time of the task is its service
+time.
 
-Counts are rates (`takers`) times WINDOW_SECONDS, divided evenly among a pool's processes: a pool has one
-queue for all of them. What is ready in a queue of several pools is divided by their processes.
+Counts are rates (`takers`) times WINDOW_SECONDS, divided evenly among the processes of a pool: a pool has one
+queue for all of them. Ready messages in a queue of several pools are divided by their processes.
 
-A topology has at most MOST_PATHS paths. Where queues and workers make more, queues that the same workers take
-from are one source; what is beyond that still is left out, and said (`left_out`).
+A topology has at most MOST_PATHS paths. If queues and workers make more, queues with the same workers become
+one source. Paths beyond that are left out, and reported (`describe_left_out`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,14 +31,16 @@ WINDOW_SECONDS = 10.0
 MOST_ROWS = 100
 A_QUEUE = "it is a queue, which tasks come in by"
 QUEUE, QUEUES = "queue {}", "queue {} and {} more"
-# Where paths are left out: besides them, each queue and each worker may be one of its own.
+# If paths are left out: in addition, each queue and each worker may be a path of its own.
 MOST_LINKS = MOST_PATHS - MOST_QUEUES - MOST_WORKERS
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolMeasures:
-    """Of one pool, now. waiting: tasks in front of it, in the broker and in the worker; oldest: how long the
-    first has waited, of all who take the same queues. None: not known.
+    """The current measures of one pool.
+
+    waiting: tasks in front of the pool, in the broker and in the worker; oldest: how long the first task has
+    waited, among all workers of the same queues. None: unknown.
     """
 
     pool: WorkerPool
@@ -55,12 +58,12 @@ class PoolMeasures:
 
     @property
     def latency_seconds(self) -> float | None:
-        """How long tasks wait: the first of those that do, else those that have begun lately."""
+        """Return how long tasks wait: the first waiting task, or else those that started recently."""
         return self.oldest_seconds if self.waiting > 0 else self.wait_seconds
 
 
 class PoolHistory:
-    """What was counted of one pool since its worker was started."""
+    """The counts of one pool since its worker was started."""
 
     def __init__(self) -> None:
         self._begun = Arrivals()
@@ -74,7 +77,7 @@ class PoolHistory:
         busy: int | None,
         demand: PoolDemand,
     ) -> PoolMeasures:
-        """Observe, and say what it comes to."""
+        """Record an observation and return the measures."""
         self._begun.observe(at, pool.begun, 0.0)
         waits = recent(events.waits, at) if events else []
         return PoolMeasures(
@@ -92,8 +95,9 @@ class PoolHistory:
 def _run_seconds(
     events: PoolEvents | None, busy: int | None, begun_per_second: float | None, at: float
 ) -> tuple[float, ...]:
-    """Of those that ended lately; before any has, how long those at work have run. Without events by Little's
-    law: those at work over those that begin in a second.
+    """Return the run times of tasks that ended recently; if none has, the current run times of running tasks.
+
+    Without events, use Little's law: running tasks divided by tasks started per second.
     """
     if events is not None and events.sends_tasks:
         ended = recent(events.runs, at)
@@ -108,7 +112,7 @@ def topology_of(
     lengths: Mapping[str, QueueLength],
     most: int,
 ) -> MeasuredTopology:
-    """Queues, and the pools that take from them."""
+    """Return the topology of the queues and the pools that take from them."""
     sources = sources_of(pools, lengths)
     operators = {pool.pool.worker: _operator(pool, most) for pool in pools}
     links = _links(pools, sources)
@@ -120,7 +124,7 @@ def topology_of(
 def sources_of(
     pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]
 ) -> dict[str, tuple[str, ...]]:
-    """Name of a source → its queues: one, unless that made too many paths."""
+    """Return the queues of each source: one queue, unless that would make too many paths."""
     each_its_own: dict[str, tuple[str, ...]] = {QUEUE.format(name): (name,) for name in lengths}
     if len(_links(pools, each_its_own)) + len(lengths) + len(pools) <= MOST_PATHS:
         return each_its_own
@@ -135,7 +139,7 @@ def sources_of(
 
 
 def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]) -> list[str]:
-    """What a topology of so many queues and workers does not show, a sentence each."""
+    """Return a message for each part of the queues and workers that the topology leaves out."""
     sources, notes = sources_of(pools, lengths), []
     if len(sources) < len(lengths):
         notes.append(
@@ -152,7 +156,7 @@ def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, Queue
 
 
 def _links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str, ...]]) -> list[Link]:
-    """From each source to each pool that takes from one of its queues."""
+    """Return a link from each source to each pool that takes from one of its queues."""
     return [
         Link(name, pool.pool.worker, pool.latency_seconds)
         for pool in pools
@@ -162,7 +166,7 @@ def _links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str, ...]]
 
 
 def _source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasures]) -> MeasuredOperator:
-    """What came in is known where all who take from it take from nothing else."""
+    """Return a source. Its output is known if all workers of its queues take from no other queues."""
     takers = [pool for pool in pools if not set(queues).isdisjoint(pool.pool.queues)]
     rates = [taker.arrivals_per_second for taker in takers if set(taker.pool.queues) == set(queues)]
     known = [rate for rate in rates if rate is not None]
@@ -205,14 +209,14 @@ def _task(each: PoolMeasures) -> Mapping[str, float | None]:
 
 
 def _rows(pool: WorkerPool) -> int:
-    """Processes that have a row of measures each: a thousand green threads have a hundred, with the sums of
-    all.
+    """Return the number of processes with a row of measures: 1,000 green threads have 100 rows, with the sums
+    of all.
     """
     return min(pool.processes, MOST_ROWS)
 
 
 def build_unmeasured(pool: WorkerPool) -> PoolMeasures:
-    """A pool of which nothing was measured."""
+    """Return a pool without measures."""
     return PoolMeasures(
         pool=pool,
         waiting=0.0,

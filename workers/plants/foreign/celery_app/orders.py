@@ -1,8 +1,8 @@
-"""How many processes a pool was last asked to have.
+"""The number of processes that was last ordered for a pool.
 
-Celery does what `pool_grow` says only when it next maintains its pool, each five seconds; until then the
-pool seems to have had no order. Whoever asks again in that time, this process or another, must count from
-what was ordered, or the pool would get twice as many.
+Celery executes `pool_grow` only at its next pool maintenance, every five seconds. Until then the pool looks
+as if it had no order. A process that orders again in that time must count from the ordered size, or the pool
+would get twice as many processes.
 """
 
 import json
@@ -16,17 +16,17 @@ SETTLES_SECONDS = 7.0
 
 
 class PoolOrders(Protocol):
-    """Of one plant; the latest of each worker, for SETTLES_SECONDS."""
+    """The orders of one plant: the latest for each worker, for SETTLES_SECONDS."""
 
     def count_pending(self, worker: str, pid: int | None) -> int | None:
-        """Processes that this life of the worker may not have yet; None: nothing is under way."""
+        """Return the ordered size that this life of the worker may not have reached yet, or None."""
         ...
 
     def note(self, worker: str, pid: int | None, processes: int) -> None: ...
 
 
 class SharedOrders:
-    """On the control server: every process of ours sees them."""
+    """Orders that are stored on the control server, where every process of Weir sees them."""
 
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._plant = control, plant

@@ -1,10 +1,10 @@
-"""The workers of a Celery app by its remote control: what they are, and what they are asked to do.
+"""The workers of a Celery app by its remote control: their state, and the orders that they get.
 
-`max-concurrency` of a pool stays what it was started with; what counts is its list of processes. A pool that
-is to have fewer is asked to end idle processes only: no task is taken from one that works.
+The `max-concurrency` of a pool stays at its start value, so the list of its processes is what counts. A pool
+that is to shrink is asked to end idle processes only: no task is taken away from a busy process.
 
-A pool of gevent says its size as `max-concurrency` alone, and before Celery 5.7 says there what it was
-started with, whatever it was resized to: nobody can know how many to add.
+A gevent pool reports its size only as `max-concurrency`. Before Celery 5.7 that is its start value, whatever
+size it has now, so it is unknown how many to add.
 """
 
 import re
@@ -23,23 +23,25 @@ from workers.plants.foreign.redaction import redact
 from workers.plants.plant import PlantConfused, PlantSilent
 
 ANSWER_SECONDS = 1.0
-# Of an app, of a worker; what is said beyond that is not taken.
+# maximum per app and per worker; the rest of an answer is ignored
 MOST_WORKERS, BELIEVED_PROCESSES = 200, 10_000
-MOST_VERSIONS = 1_000  # remembered, of workers that came and went
+MOST_VERSIONS = 1_000  # maximum number of remembered workers, which come and go
 PREFORK = "celery.concurrency.prefork"
 GEVENT = "celery.concurrency.gevent"
 GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
-# Workers say their uptime in whole seconds, and its clock may differ from ours.
+# Workers report their uptime in whole seconds, and their clock may differ from the local one.
 UPTIME_SECONDS = 3.0
 VERSION, SAYS_SIZE = re.compile(r"celery:(\d{1,4})\.(\d{1,4})"), (5, 7)
 Version = tuple[int, int]
-Life = tuple[int | None, float]  # of a worker: its pid, and an instant of it, s since 1970
+Life = tuple[int | None, float]  # the life of a worker: its pid, and an instant of it, in seconds since 1970
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerPool:
-    """Of one worker. fixed: why its processes can't be set; None: they can. total: tasks that it has begun,
-    by name, since it was started; prefetch: messages that it takes ahead.
+    """The pool of one worker.
+
+    fixed: why its processes can't be set; None: they can. total: tasks that it has started, by name, since
+    the worker was started; prefetch: messages that it takes ahead.
     """
 
     worker: str
@@ -54,27 +56,34 @@ class WorkerPool:
 
     @property
     def begun(self) -> int:
-        """Tasks since the worker was started."""
+        """Return the tasks started since the worker was started."""
         return sum(self.total.values())
 
     def goes_on_from(self, before: "WorkerPool") -> bool:
-        """Whether this can be the same life of the worker: what only grows in one is not less."""
+        """Return whether this can be the same life of the worker: no counter that only grows is lower."""
         uptime, earlier = self.uptime_seconds, before.uptime_seconds
         has_aged = uptime is None or earlier is None or uptime >= earlier
         return self.pid == before.pid and has_aged and self.begun >= before.begun
 
     def was_alive_at(self, at: float, now: float) -> bool:
-        """Whether it was started by then, as far as it says for how long it is up. Times: s since 1970."""
+        """Return whether the worker was already running at that time, by its reported uptime.
+
+        Times: seconds since 1970.
+        """
         return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS
 
     def lives_on(self, noted: Life | None, now: float) -> bool:
-        """Whether what was noted is of this life: by more than its pid, which in containers each has."""
+        """Return whether the recorded life is this one: the pid is not enough, as it is the same in
+        containers.
+        """
         return noted is not None and noted[0] == self.pid and self.was_alive_at(noted[1], now)
 
 
 class RemoteControl:
-    """Of one app; `broadcast` as `celery.app.control.Control` has it. Every method raises PlantSilent where
-    the broker does not answer in time; a worker that does not is left out of the answers.
+    """The remote control of one app; `broadcast` is that of `celery.app.control.Control`.
+
+    Every method raises `PlantSilent` if the broker does not answer in time. A worker that does not answer is
+    left out of the answers.
     """
 
     def __init__(
@@ -82,11 +91,11 @@ class RemoteControl:
     ) -> None:
         self._name, self._broadcast, self.close = name, broadcast, closed
         self._versions: dict[tuple[str, int | None], Version] = {}
-        self.twice: list[str] = []  # names that two workers answered under when pools were asked for
-        self.late: list[str] = []  # workers that did not end their answer when their pools were asked for
+        self.twice: list[str] = []  # names under which two workers answered when pools were requested
+        self.late: list[str] = []  # workers whose answer was incomplete when pools were requested
 
     def list_pools(self) -> dict[str, WorkerPool]:
-        """Worker → its pool, of all that answer. Raises PlantSilent where none does."""
+        """Return the pool of each worker that answers. Raise `PlantSilent` if none does."""
         if pools := self.pools():
             return pools
         raise PlantSilent(f"{self._name}: no worker answers remote control.")
@@ -94,10 +103,11 @@ class RemoteControl:
     def pools(
         self, expected: int | None = None, workers: Sequence[str] | None = None
     ) -> dict[str, WorkerPool]:
-        """Worker → its pool, of these or of all that answer; waits no longer than until so many have.
+        """Return the pool of each of these workers, or of all that answer, waiting for at most `expected`
+        answers.
 
-        One that says what it is, and not which queues it takes from, is late: taken to have none it would be
-        neither paused nor measured.
+        A worker that reports its state but not its queues is late. Treated as a worker without queues it
+        would be neither paused nor measured.
         """
         answered = self._ask_workers("stats", workers=workers, expected=expected)
         stats = dict(answered)
@@ -121,7 +131,8 @@ class RemoteControl:
         }
 
     def _versions_of(self, stats: Mapping[str, Mapping[str, Any]]) -> dict[str, Version]:
-        """Worker → its version of Celery, asked once in its life: `stats` doesn't say it."""
+        """Return the Celery version of each worker, requested once in its life: `stats` doesn't contain it.
+        """
         lives = {worker: (worker, count_of(each.get("pid"))) for worker, each in stats.items()}
         fresh = [worker for worker, life in lives.items() if life not in self._versions]
         for worker, answer in (self.ask("report", workers=fresh) if fresh else {}).items():
@@ -140,7 +151,7 @@ class RemoteControl:
         workers: Sequence[str] | None = None,
         expected: int | None = None,
     ) -> dict[str, Any]:
-        """Worker → its answer to a command, of these workers or of all."""
+        """Return the answer to a command of each of these workers, or of all."""
         return dict(self._ask_workers(command, arguments, workers, expected))
 
     def _ask_workers(
@@ -150,7 +161,7 @@ class RemoteControl:
         workers: Sequence[str] | None = None,
         expected: int | None = None,
     ) -> list[tuple[str, Any]]:
-        """(worker, its answer); two workers may have one name."""
+        """Return (worker, answer) pairs; two workers may have one name."""
         limit = len(workers) if workers is not None else expected
         try:
             answers = self._broadcast(
@@ -174,11 +185,11 @@ class RemoteControl:
         return [(worker, answer) for worker, answer in known if worker]
 
     def list_reserved_tasks(self, workers: Sequence[str]) -> dict[str, list[str]]:
-        """Worker → the names of the tasks that it has taken and not begun, of those that answer."""
+        """Return the names of the tasks that each answering worker has taken and not started."""
         return self._tasks("reserved", workers)
 
     def busy(self, workers: Sequence[str]) -> dict[str, int]:
-        """Worker → at how many tasks it works, of those that answer."""
+        """Return the number of running tasks of each worker that answers."""
         return {worker: len(names) for worker, names in self._tasks("active", workers).items()}
 
     def _tasks(self, what: str, workers: Sequence[str]) -> dict[str, list[str]]:
@@ -190,7 +201,7 @@ class RemoteControl:
         }
 
     def rate_limits(self, workers: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Worker → name of a task → its rate limit, "" for none: of all that the worker knows."""
+        """Return the rate limit of each task that a worker knows, "" for none, by worker."""
         answers = self.ask("registered", {"taskinfoitems": ["rate_limit"]}, workers) if workers else {}
         return {
             worker: dict(map(_limit, limits))
@@ -199,8 +210,9 @@ class RemoteControl:
         }
 
     def order(self, command: str, worker: str, **arguments: Any) -> None:
-        """Have one worker do something. Raises PlantSilent when it does not answer, and PlantConfused with
-        what it says when it refuses.
+        """Send one worker an order.
+
+        Raise `PlantSilent` if it does not answer, and `PlantConfused`, with its message, if it refuses.
         """
         for error in self.order_all(command, [worker], **arguments).values():
             raise error
@@ -208,7 +220,8 @@ class RemoteControl:
     def order_all(
         self, command: str, workers: Sequence[str], **arguments: Any
     ) -> dict[str, PlantSilent | PlantConfused]:
-        """Have workers do something, all at once: those that did not, as far as is known, and why."""
+        """Send workers an order, all at once. Return those that did not execute it, as far as known, and why.
+        """
         answers = self.ask(command, arguments, workers) if workers else {}
         errors: dict[str, PlantSilent | PlantConfused] = {}
         for worker in workers:
@@ -223,7 +236,7 @@ class RemoteControl:
 
 
 def pool_of(worker: str, stats: Mapping[str, Any], queues: Any, version: Version | None = None) -> WorkerPool:
-    """Of what a worker says of itself; what it doesn't say is unknown. version: of Celery."""
+    """Return the pool from a worker's report; what it doesn't report is unknown. version: of Celery."""
     pool, total = _check_mapping(stats.get("pool")), _check_mapping(stats.get("total"))
     implementation = name_of(pool.get("implementation"))
     return WorkerPool(
@@ -252,7 +265,7 @@ def _processes(pool: Mapping[str, Any]) -> int:
 
 
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two answers under one name are of two workers: in containers each has the same pid."""
+    """Return whether two answers under one name are from two workers: containers have the same pid."""
     return any(one.get(key) != other.get(key) for key in ("pid", "total"))
 
 
@@ -275,7 +288,7 @@ def _is_fixed_size(stats: Mapping[str, Any], implementation: str, version: Versi
 
 
 def _limit(text: Any) -> tuple[str, str]:
-    """Of "name" or "name [rate_limit=10/m]"; none is also said as 0."""
+    """Return the limit in "name" or "name [rate_limit=10/m]"; no limit is also reported as 0."""
     name, _, rest = text_of(text)[: 2 * LONGEST_NAME].partition(" [")
     limit = rest.rstrip("]").removeprefix("rate_limit=")
     return name, "" if limit.partition("/")[0].strip("0.") == "" else limit

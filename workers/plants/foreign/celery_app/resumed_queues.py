@@ -1,8 +1,8 @@
-"""Queues that workers take from again after a pause, in that life of theirs.
+"""Queues that workers take from again after a pause, in their current life.
 
-Before Celery 5.7 a worker that was asked to let a queue alone (`cancel_consumer`) and to take it up again
-(`add_consumer`) forgets the second when its broker was away (celery#7733): from then on it lets the queue
-alone, though nothing is in force any more. Whoever observes the app asks it again.
+Before Celery 5.7, a worker that was asked to leave a queue (`cancel_consumer`) and to resume it
+(`add_consumer`) forgets the second order when its broker was away (celery#7733). It then leaves the queue
+alone although nothing is in force any more. The observer of the app asks it again.
 """
 
 import json
@@ -19,23 +19,23 @@ Lives = Mapping[str, Life]  # by worker
 
 
 class ResumedQueues(Protocol):
-    """Of one app."""
+    """The resumed queues of one app."""
 
     def note(self, queue: str, lives: Lives) -> None:
-        """The workers that are to take from it; no others."""
+        """Record that exactly these workers are to take from the queue."""
         ...
 
     def forget(self, queue: str) -> None:
-        """It is about to be paused."""
+        """Forget the queue: it is about to be paused."""
         ...
 
     def load_all(self) -> dict[str, Lives]:
-        """Queue → the workers that are to take from it."""
+        """Return the workers that are to take from each queue."""
         ...
 
 
 class SharedResumedQueues:
-    """On the control server: every process of ours sees them."""
+    """Resumed queues that are stored on the control server, where every process of Weir sees them."""
 
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._key = control, keys.RESUMED_QUEUES.build(plant)
@@ -53,7 +53,7 @@ class SharedResumedQueues:
 
 
 class OwnResumedQueues:
-    """Of this process alone."""
+    """Resumed queues that only this process knows."""
 
     def __init__(self) -> None:
         self._noted: dict[str, Lives] = {}
@@ -69,5 +69,6 @@ class OwnResumedQueues:
 
 
 def _lives(stored: Mapping[str, Any]) -> dict[str, Life]:
-    """Without what an older version noted: by a pid alone nobody knows whether a life goes on."""
+    """Return the lives, without entries of older versions: a pid alone doesn't show whether a life goes on.
+    """
     return {worker: (life[0], life[1]) for worker, life in stored.items() if isinstance(life, list)}

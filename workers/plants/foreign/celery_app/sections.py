@@ -1,5 +1,5 @@
-"""What the page of a Celery app shows besides operators: its workers, queues, kinds of tasks, the last tasks
-and what failed, and what can't be seen and why.
+"""The sections of a Celery app's page besides operators: its workers, queues, kinds of tasks, last tasks, and
+errors, and what can't be observed and why.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ def build_sections(
     limits: Mapping[str, Mapping[str, str]],
     notes: Sequence[str],
 ) -> list[PlantSection]:
-    """All of them, in the order of the page."""
+    """Return all sections, in the order of the page."""
     tasks = events.last()
     return [
         _notes(notes),
@@ -43,7 +43,10 @@ def describe_missing(
     left_queues: int = 0,
     gone: Sequence[str] = (),
 ) -> list[str]:
-    """What can't be seen or steered, a sentence each. gone: of workers that no longer answer."""
+    """Return a message for each thing that can't be observed or controlled.
+
+    gone: messages about workers that no longer answer.
+    """
     notes = list(gone)
     if not workers:
         notes.append(
@@ -209,7 +212,7 @@ def _failures(tasks: Sequence[SeenTask]) -> PlantSection:
 
 
 def _format_some(names: Sequence[str]) -> str:
-    """The first, and how many more."""
+    """Return the first names, and how many more there are."""
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 

@@ -1,15 +1,16 @@
-"""The workers that take from the same queues, as one: how fast tasks come to them, and how long those wait.
+"""The workers that take from the same queues, as one set: their arrival rate, and the waiting time of its
+tasks.
 
-Which of them takes a message is chance, and how what waits is divided among them changes with their
-processes. So what came is counted of all of them together (`arrivals`), from whole lengths of their queues,
-by what changed since the observation before:
+Chance decides which of them takes a message, and the division of waiting tasks among them changes with their
+processes. So arrivals are counted for all of them together (`arrivals`), from whole lengths of their queues,
+by the changes since the previous observation:
 
-    came += begun since, by workers that are still there
-          + growth of each queue, times the part of its takers' processes that these are
-          + growth of what the workers have taken and not begun
+    came += started since, by workers that are still there
+          + growth of each queue, times these workers' share of the processes that take from it
+          + growth of the tasks that the workers have taken and not started
 
-A worker that comes or goes is thus no load that comes or goes. Of a queue that others take from as well, who
-take other queues besides, these have a part by processes. The rate is divided among them by processes, too.
+So a worker that comes or goes does not change the load. If other workers, which also take from other queues,
+share a queue, the shares are proportional to processes. The rate is divided by processes, too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,8 +23,8 @@ from workers.plants.foreign.celery_app.remote_control import WorkerPool
 
 @dataclass(frozen=True)
 class PoolDemand:
-    """Of one pool: its part of the tasks that come to those who take its queues, and how long the first that
-    waits there has waited.
+    """The demand of one pool: its share of the arrivals in its queues, and how long the first waiting task
+    has waited.
     """
 
     per_second: float | None
@@ -31,7 +32,7 @@ class PoolDemand:
 
 
 class Takers:
-    """Of one set of queues."""
+    """The consumers of one set of queues."""
 
     def __init__(self) -> None:
         self.arrivals = Arrivals()
@@ -43,7 +44,10 @@ class Takers:
     def observe(
         self, at: float, pools: Sequence[WorkerPool], ready: Mapping[str, tuple[int, float]], reserved: int
     ) -> None:
-        """ready: queue → its length, and the part of it that is theirs; reserved: taken and not begun."""
+        """Record an observation.
+
+        ready: queue → its length, and the share of these workers; reserved: tasks taken and not started.
+        """
         begun = {(pool.worker, pool.pid): pool.begun for pool in pools}
         self._came += sum(max(0, count - self._begun.get(life, count)) for life, count in begun.items())
         self._came += sum(
@@ -51,7 +55,7 @@ class Takers:
         )
         self._came += reserved - self._held
         self._begun, self._held = begun, reserved
-        # One that is not there may only be away, with the node of RabbitMQ that has it: all of it comes back.
+        # A missing queue may only be away, with its RabbitMQ node: all of it comes back.
         self._ready |= {queue: length for queue, (length, _) in ready.items()}
         waiting = reserved + sum(part * length for length, part in ready.values())
         under_way = sum(pool.prefetch or 0 for pool in pools)
@@ -59,7 +63,7 @@ class Takers:
 
 
 class AllTakers:
-    """Of one app."""
+    """The consumers of all sets of queues of one app."""
 
     def __init__(self) -> None:
         self._by_queues: dict[frozenset[str], Takers] = {}
@@ -72,8 +76,10 @@ class AllTakers:
         lengths: Mapping[str, QueueLength],
         reserved: Mapping[str, int],
     ) -> dict[str, PoolDemand]:
-        """Worker → what comes to it. Where one of several is late nothing new is known of any of them: what
-        it takes meanwhile would seem to have vanished.
+        """Return the demand of each worker.
+
+        If one worker of a set is late, the set keeps its last counts: tasks that it takes meanwhile would
+        seem to have vanished.
         """
         sets: dict[frozenset[str], list[WorkerPool]] = {}
         for pool in pools:
@@ -97,7 +103,7 @@ class AllTakers:
 
 
 def shares(pools: Sequence[WorkerPool], lengths: Mapping[str, QueueLength]) -> dict[str, float]:
-    """Worker → what is ready in its queues, of each its part by processes."""
+    """Return the ready messages for each worker: its share of each of its queues, by processes."""
     sums = {pool.worker: 0.0 for pool in pools}
     for queue, length in lengths.items():
         takers = [pool for pool in pools if queue in pool.queues]
@@ -107,6 +113,6 @@ def shares(pools: Sequence[WorkerPool], lengths: Mapping[str, QueueLength]) -> d
 
 
 def _part(some: Sequence[WorkerPool], of: Sequence[WorkerPool]) -> float:
-    """By processes."""
+    """Return the share by processes."""
     processes = sum(pool.processes for pool in of)
     return sum(pool.processes for pool in some) / processes if processes else len(some) / len(of)

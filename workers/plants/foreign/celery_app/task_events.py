@@ -1,8 +1,8 @@
-"""What Celery's events say: which workers there are, what each pool has taken, started and ended, and the
-last tasks.
+"""The state of an app from Celery's events: its workers, the taken, started, and ended tasks of each pool,
+and the last tasks.
 
-A worker sends a heartbeat each two seconds; events of tasks only where it was started with -E, or was asked
-to. Times between events of one worker are by its own clock.
+A worker sends a heartbeat every two seconds. It sends task events only if it was started with -E, or was
+asked to. Times between events of one worker are from its own clock.
 """
 
 from collections import deque
@@ -20,17 +20,19 @@ BEAT_SECONDS = 6.0  # three heartbeats
 SAMPLES, FEW = 200, 20
 SAMPLE_SECONDS = 120.0
 MOST_TASKS, SHOWN_TASKS, MOST_ERRORS = 20_000, 200, 50
-# Of these those that were silent longest are forgotten: names of workers come and go with their hosts.
+# Beyond this number the longest silent workers are forgotten: worker names come and go with their hosts.
 MOST_WORKERS = 500
 WAITS, RUNS, ENDED = "waiting", "running", ("succeeded", "failed", "retried", "revoked", "rejected")
 LONGEST_TRACEBACK = 4_000
 BEATS = ("heartbeat", "online")
-SENT = "task-sent"  # said by who sends, not by a worker
+SENT = "task-sent"  # sent by the producer, not by a worker
 
 
 @dataclass(kw_only=True)
 class SeenTask:
-    """A task as its events say. Times: received, started by the worker's clock; `at` by ours."""
+    """A task as reported by events. `received` and `started` are from the worker's clock; `at` is from the
+    local one.
+    """
 
     id: str
     name: str
@@ -44,12 +46,12 @@ class SeenTask:
     retries: int = 0
     error: str = ""
     traceback: str = ""
-    is_later: bool = False  # to be started at a time that is to come
+    is_later: bool = False  # to be started at a later time
 
 
 @dataclass(frozen=True)
 class TaskTime:
-    """Of a task that ended: when, by our clock, and for how long it ran."""
+    """The end time of a task, by the local clock, and its run time."""
 
     at: float
     seconds: float
@@ -57,9 +59,10 @@ class TaskTime:
 
 @dataclass
 class PoolEvents:
-    """Of one worker. started, ended and so on count since it was first heard of. beat_at: its last heartbeat;
-    None: it sends none (`--without-heartbeat`). online_at: when it last said that it is online; task_at: when
-    the last event of a task came.
+    """The events of one worker. Counters (started and so on) begin when the worker is first heard of.
+
+    beat_at: last heartbeat; None: it sends none (`--without-heartbeat`). online_at: last online event;
+    task_at: last task event.
     """
 
     heard_at: float
@@ -75,24 +78,24 @@ class PoolEvents:
     revoked: int = 0
     sends_tasks: bool = False
     waiting: set[str] = field(default_factory=set)
-    running: dict[str, float] = field(default_factory=dict)  # id → started, by our clock
+    running: dict[str, float] = field(default_factory=dict)  # id → start time, by the local clock
     runs: deque[TaskTime] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     waits: deque[TaskTime] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     completions: PoolCompletions = field(default_factory=PoolCompletions)
 
 
 class TaskEvents:
-    """Of one app: `apply` each event, in the order in which they come."""
+    """The state of one app; `apply` takes each event, in order of arrival."""
 
     def __init__(self, shown: str = SHOWN) -> None:
         self._shown = shown
         self.pools: dict[str, PoolEvents] = {}
-        self._tasks: dict[str, SeenTask] = {}  # the oldest first
-        self._errors: deque[SeenTask] = deque()  # each as it was when it failed: a retry goes on
-        self.left: set[str] = set()  # workers that said that they stop, and nothing since
+        self._tasks: dict[str, SeenTask] = {}  # oldest first
+        self._errors: deque[SeenTask] = deque()  # copies at the time of the failure: a retry continues
+        self.left: set[str] = set()  # workers that sent an offline event, and nothing since
 
     def apply(self, event: Mapping[str, Any], now: float) -> None:
-        """An event as it came; what can't be understood is passed over."""
+        """Apply an event as received; an invalid event is ignored."""
         kind, worker = name_of(event.get("type")), name_of(event.get("hostname"))
         if not kind or not worker or kind == SENT:
             return
@@ -105,28 +108,31 @@ class TaskEvents:
             self._task(pool, worker, what, event, now)
 
     def list_beating_workers(self, now: float) -> list[str]:
-        """Workers that sent a heartbeat lately. Of others too tasks may be heard, but only of those that have
-        some: they say nothing of how many there are.
+        """Return the workers that sent a heartbeat recently.
+
+        Task events may arrive from other workers, too, but only if they have tasks, so they don't show how
+        many workers there are.
         """
         beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
         return sorted(name for name, at in beats.items() if now - at <= SILENT_SECONDS)
 
     def beats_now(self, now: float) -> set[str]:
-        """Workers whose last heartbeats are not missing."""
+        """Return the workers that have not missed their last heartbeats."""
         beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
         return {name for name, at in beats.items() if now - at <= BEAT_SECONDS}
 
     def last(self, most: int = SHOWN_TASKS) -> list[SeenTask]:
-        """The newest first."""
+        """Return the last tasks, newest first."""
         return list(islice(reversed(self._tasks.values()), most))
 
     def errors(self) -> list[SeenTask]:
-        """The last tasks that failed, the newest first."""
+        """Return the last tasks that failed, newest first."""
         return list(reversed(self._errors))
 
     def count_waiting(self, worker: str, limited: Collection[str] = ()) -> int:
-        """Tasks that a worker has taken and not begun, but for those of kinds whose rate it limits: they wait
-        for the time, not for a process.
+        """Return the number of tasks that a worker has taken and not started.
+
+        Tasks with a rate limit are left out: they wait for their time, not for a process.
         """
         pool = self.pools.get(worker)
         if pool is None or not limited:
@@ -146,7 +152,7 @@ class TaskEvents:
         return pool
 
     def begin_anew(self, worker: str) -> None:
-        """What it has taken and what runs there is not known, nor whether events of its tasks come."""
+        """Reset a worker: its taken and running tasks are unknown, and so is whether task events arrive."""
         if (pool := self.pools.get(worker)) is not None:
             pool.waiting.clear()
             pool.running.clear()
@@ -154,7 +160,7 @@ class TaskEvents:
             pool.sends_tasks = False
 
     def _worker(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any]) -> None:
-        """Of another life of a worker nothing waits and nothing runs any more."""
+        """Apply a worker event. After a restart of the worker, no task of its former life waits or runs."""
         pid = event.get("pid")
         if what == "offline" or (pool.pid is not None and pid is not None and pid != pool.pid):
             self.begin_anew(worker)
@@ -168,7 +174,10 @@ class TaskEvents:
         pool.pid = pid if isinstance(pid, int) else pool.pid
 
     def _online(self, pool: PoolEvents, worker: str, active: int) -> None:
-        """A new life; or its broker was away: then its tasks run on, and what it had taken comes anew."""
+        """Apply an online event: the worker restarted, or its broker was away.
+
+        In the second case its tasks keep running, and tasks that it had taken are delivered again.
+        """
         pool.online_at = pool.heard_at
         if active:
             pool.waiting.clear()
@@ -199,7 +208,7 @@ class TaskEvents:
         pool.started += 1
         pool.waiting.discard(task.id)
         pool.running[task.id] = now
-        if len(pool.running) > MOST_TASKS:  # their ends were lost
+        if len(pool.running) > MOST_TASKS:  # their end events were lost
             del pool.running[next(iter(pool.running))]
         task.started, task.state = at, RUNS
         pool.completions.began(task.id, at, now)
@@ -233,10 +242,10 @@ class TaskEvents:
             self._errors.append(replace(task))
             if len(self._errors) > MOST_ERRORS:
                 self._errors.popleft()
-        task.traceback = ""  # of thousands it would be megabytes
+        task.traceback = ""  # thousands of tracebacks would take megabytes
 
     def _find_or_create_task(self, worker: str, event: Mapping[str, Any], now: float) -> SeenTask:
-        """The task, newest now; of those that ended the oldest are forgotten."""
+        """Return the task, which becomes the newest; the oldest tasks are forgotten."""
         task_id = name_of(event["uuid"])
         task = self._tasks.pop(task_id, None)
         if task is None:
@@ -252,13 +261,15 @@ class TaskEvents:
         return task
 
     def _forget(self, task_id: str) -> None:
-        """It was heard of longest ago: what waits so long has been begun, and nobody said so."""
+        """Forget the task that was heard of longest ago: its start event was lost, as it can't have waited so
+        long.
+        """
         task = self._tasks.pop(task_id)
         if (pool := self.pools.get(task.worker)) is not None:
             pool.waiting.discard(task_id)
 
 
 def recent(samples: deque[TaskTime], now: float) -> list[float]:
-    """Of the last SAMPLE_SECONDS; where that are few, the last FEW."""
+    """Return the samples of the last SAMPLE_SECONDS, or the last FEW if those are fewer."""
     seconds = [sample.seconds for sample in samples if now - sample.at <= SAMPLE_SECONDS]
     return seconds if len(seconds) >= FEW else [sample.seconds for sample in list(samples)[-FEW:]]

@@ -1,8 +1,9 @@
 """Queues in which tasks wait and from which no worker takes: their workers have ended, or none was started.
 
-RabbitMQ says how many consumers a queue has. Of Redis only the workers know: there a queue counts as served
-while one that answers takes from it; while one beats and answers nothing (its remote control is switched
-off), as nobody knows where it takes from; and whenever the queue has become shorter.
+RabbitMQ reports how many consumers a queue has. With Redis only the workers know. A queue counts as served
+while a worker that answers takes from it, and whenever it has become shorter. It also counts as served while
+a worker sends heartbeats and answers nothing (its remote control is switched off), because its queues are
+unknown.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,12 +11,12 @@ from collections.abc import Collection, Mapping
 from workers.documents.plants import UnservedQueue
 from workers.plants.foreign.celery_app.broker import QueueLength
 
-# A queue that its broker does not find for so long, as a node of it is away, is the same when it is back.
+# A queue that its broker does not find for this long, because a node is away, is the same when it is back.
 AWAY_SECONDS = 60.0
 
 
 class UnservedQueues:
-    """Of one app. Times: monotonic s."""
+    """The unserved queues of one app. Times are monotonic, in seconds."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
@@ -30,8 +31,10 @@ class UnservedQueues:
         paused: Collection[str],
         is_sure: bool,
     ) -> dict[str, UnservedQueue]:
-        """served: from which workers take that answer; paused: by a person, from here; is_sure: all workers
-        that live answer.
+        """Return the unserved queues.
+
+        served: queues of workers that answer; paused: queues that a person paused in Weir; is_sure: all live
+        workers answer.
         """
         self._seen = {name: seen for name, seen in self._seen.items() if at - seen <= AWAY_SECONDS}
         self._seen |= dict.fromkeys(lengths, at)

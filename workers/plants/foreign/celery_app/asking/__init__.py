@@ -1,1 +1,1 @@
-"""What whoever observes an app asks its workers for: events of tasks, and what they were too late for."""
+"""Requests to the workers of an app: events of tasks, and orders that late workers missed."""

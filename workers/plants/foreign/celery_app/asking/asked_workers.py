@@ -1,7 +1,7 @@
-"""Workers that send events of tasks because Weir asked them to, in that life of theirs.
+"""Workers that send events of tasks because Weir asked them to, in their current life.
 
-A worker that is asked once more only answers that it does so already, whoever asked it first. Who is to ask
-it to stop may be another process than that which asked it to begin: the next observer, after a restart.
+A worker that is asked again only answers that it already sends events, whoever asked it first. The process
+that asks it to stop may not be the one that asked it to start: it may be the next observer, after a restart.
 """
 
 import json
@@ -14,27 +14,27 @@ from redis.typing import EncodableT, FieldT
 from queues import keys
 from workers.plants.foreign.celery_app.remote_control import Life
 
-RETAINED_SECONDS = 90 * 24 * 3_600  # since a worker of the app was noted
+RETAINED_SECONDS = 90 * 24 * 3_600  # since a worker of the app was recorded
 
 
 class AskedWorkers(Protocol):
-    """Of one app."""
+    """The workers of one app that were asked to send events."""
 
     def note(self, workers: Mapping[str, Life]) -> None:
-        """These send events because they were asked to."""
+        """Record that these workers send events because they were asked to."""
         ...
 
     def forget(self, workers: Collection[str]) -> None:
-        """They do so no longer, or because their owner wants it."""
+        """Remove these workers: they no longer send events, or they do so because their owner wants it."""
         ...
 
     def load_all(self) -> dict[str, Life]:
-        """Worker → its life."""
+        """Return the life of each worker."""
         ...
 
 
 class SharedAskedWorkers:
-    """On the control server: a later observer sees them."""
+    """Asked workers that are stored on the control server, where a later observer sees them."""
 
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._key = control, keys.ASKED_WORKERS.build(plant)
@@ -58,7 +58,7 @@ class SharedAskedWorkers:
 
 
 class OwnAskedWorkers:
-    """Of this process alone."""
+    """Asked workers that only this process knows."""
 
     def __init__(self) -> None:
         self._noted: dict[str, Life] = {}

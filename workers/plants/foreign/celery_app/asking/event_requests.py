@@ -1,14 +1,14 @@
-"""Which workers send events of tasks, and which are asked to: each once in its life.
+"""Which workers send events of tasks, and which ones are asked to: once in each worker's life.
 
-A worker's life is not its pid alone: in containers each life has the same. Another one has begun where what
-only grows in one is less than before (its uptime, the tasks that it has begun), or where it says that it is
-online; what it has taken and what runs there is then counted anew. Of a worker that was killed nothing else
-says so.
+The pid does not identify a worker's life: in containers all lives have the same pid. A new life has started
+if a counter that only grows within a life is lower than before (the uptime, the tasks that it has started),
+or if the worker sends an online event. Its taken and running tasks are then counted from zero. For a worker
+that was killed there is no other sign.
 
-Whoever can ask a worker to send events can ask it to stop (Flower, an operator). Where one begins tasks and
-no event of any comes for UNHEARD_SECONDS it is asked once more, and what it does is asked for (`reserved`,
-`active`) until events come again: what they said before would stay as it was for the rest of its life. So it
-is with all of them where the line that their events come by was broken for a time.
+Anyone who can ask a worker to send events can also ask it to stop (Flower, an operator). If a worker starts
+tasks and no task event arrives for UNHEARD_SECONDS, it is asked again. Its tasks are requested (`reserved`,
+`active`) until events arrive again, because the state from earlier events would stay unchanged for the rest
+of its life. The same applies to all workers after the connection that their events arrive on was interrupted.
 """
 
 import math
@@ -23,15 +23,18 @@ from workers.plants.foreign.celery_app.asking.asked_workers import AskedWorkers
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.remote_control import Life, RemoteControl, WorkerPool
 
-# Events of tasks come in batches, and late from a host that is busy.
+# Events of tasks arrive in batches, and late from a busy host.
 UNHEARD_SECONDS = 5.0
-# Of workers that are gone or silent; those that live are noted besides.
+# Maximum number of gone or silent workers; live workers are recorded in addition.
 MOST_NOTED = 1_000
 
 
 @dataclass(frozen=True)
 class AskedLife:
-    """Of a worker that answered: by its pid; at: when. is_ours: it sends events because Weir asked it to."""
+    """The life of a worker that answered, by its pid and the time of the answer.
+
+    is_ours: it sends events because Weir asked it to.
+    """
 
     pid: int | None
     at: float
@@ -40,14 +43,17 @@ class AskedLife:
 
 @dataclass(frozen=True)
 class Unheard:
-    """Tasks were begun after `since`, which was noticed at `at`; no event of a task has come since."""
+    """Tasks were started after `since`, which was noticed at `at`; no task event has arrived since."""
 
     since: float
     at: float
 
 
 class EventRequests:
-    """Of one app. Times are of `monotonic`, as the listener's; those of `clock` s since 1970."""
+    """The event requests of one app.
+
+    Times are from `monotonic`, like those of the listener; times from `clock` are seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -59,14 +65,14 @@ class EventRequests:
     ) -> None:
         self._control, self._listener, self._noted = control, listener, noted
         self._clock, self._monotonic = clock, monotonic
-        self._last: dict[str, tuple[float, WorkerPool]] = {}  # worker → when it was asked, what it answered
+        self._last: dict[str, tuple[float, WorkerPool]] = {}  # worker → (time of the request, its answer)
         self._asked: dict[str, AskedLife] = {}
         self._unheard: dict[str, Unheard] = {}
-        self._doubted: set[str] = set()  # of these no events come, though they were asked
+        self._doubted: set[str] = set()  # workers that send no events although they were asked to
         self._gaps = listener.gaps
 
     def observe(self, at: float, pools: Mapping[str, WorkerPool]) -> None:
-        """What workers answered that were asked at `at`."""
+        """Record the answers of workers that were asked at `at`."""
         with self._listener.lock:
             if self._gaps != self._listener.gaps:
                 self._gaps = self._listener.gaps
@@ -80,7 +86,7 @@ class EventRequests:
                 self._last[worker] = at, pool
 
     def retain(self, living: Collection[str]) -> None:
-        """Of others only what shows that they were started anew, once they come back."""
+        """Forget other workers, except for what shows that they were restarted once they come back."""
         self._last = {
             worker: each
             for worker, each in self._last.items()
@@ -91,7 +97,10 @@ class EventRequests:
         self._doubted &= set(living)
 
     def ask(self, pools: Iterable[WorkerPool]) -> None:
-        """Those that were not asked in this life. One that refuses sends none, and is not asked again."""
+        """Ask the workers that were not asked in this life.
+
+        A worker that refuses sends no events, and is not asked again.
+        """
         if not (fresh := [pool for pool in pools if not self._was_asked(pool)]):
             return
         noted, now, at = self._noted.load_all(), self._clock(), self._monotonic()
@@ -102,19 +111,20 @@ class EventRequests:
             is_new = bool(said) and "already" not in said
             is_ours = is_new or pool.lives_on(noted.get(pool.worker), now)
             self._asked[pool.worker] = AskedLife(pool.pid, at, is_ours)
-            # Who is in doubt stays so until an event of a task comes (`sends`): what runs now began before.
+            # A doubted worker stays doubted until a task event arrives (`sends`): its running tasks started
+            # earlier.
             if not said:
                 self._doubted.add(pool.worker)
         self._note(answered, noted, now)
 
     def stop(self) -> None:
-        """Those that send events because they were asked to are asked to stop."""
+        """Ask the workers that send events because of Weir to stop."""
         with suppress(WeirError, redis.RedisError):
             if ours := [worker for worker, life in self._asked.items() if life.is_ours]:
                 self._noted.forget(self._control.ask("disable_events", workers=ours))
 
     def sends(self, worker: str) -> bool:
-        """Whether events of its tasks come, or would if it had any."""
+        """Return whether events of the worker's tasks arrive, or would arrive if it had any."""
         if self._listener.error is not None:
             return False
         events = self._listener.events.pools.get(worker)
@@ -130,8 +140,9 @@ class EventRequests:
         return events is None or events.online_at is None or events.online_at < life.at
 
     def _note(self, pools: Sequence[WorkerPool], noted: Mapping[str, Life], now: float) -> None:
-        """Once they are known here: where it can't be noted, this observer knows it all the same. noted:
-        before; of those that do not live the last MOST_NOTED stay so.
+        """Record the workers, after this observer knows them: it knows them even if recording fails.
+
+        noted: the workers recorded before. Of those that are no longer alive, the last MOST_NOTED are kept.
         """
         ours = {pool.worker: (pool.pid, now) for pool in pools if self._asked[pool.worker].is_ours}
         gone = sorted((at, worker) for worker, (_, at) in noted.items() if worker not in self._asked)
@@ -140,7 +151,11 @@ class EventRequests:
         self._noted.note(ours)
 
     def _begin_life(self, worker: str, before_at: float) -> None:
-        """before_at: when the life before was asked last. What was heard since it came online is its own."""
+        """Start a new life of the worker.
+
+        before_at: when the previous life was last asked. Events since its online event belong to the new
+        life.
+        """
         events = self._listener.events.pools.get(worker)
         if events is not None and (events.online_at is None or events.online_at < before_at):
             self._listener.events.begin_anew(worker)
@@ -149,7 +164,10 @@ class EventRequests:
         self._doubted.discard(worker)
 
     def _notice_silence(self, worker: str, now: Unheard, has_begun: bool) -> None:
-        """has_begun: tasks, between the two answers."""
+        """Notice a worker that starts tasks and sends no events.
+
+        has_begun: whether tasks were started between the two answers.
+        """
         if not self.sends(worker):
             self._unheard.pop(worker, None)
             return
@@ -165,7 +183,7 @@ class EventRequests:
             self._doubt([worker])
 
     def _doubt(self, workers: Iterable[str]) -> None:
-        """They are asked once more, and what they do is asked for until events come."""
+        """Ask these workers again, and request their tasks until events arrive."""
         for worker in workers:
             self._asked.pop(worker, None)
             self._unheard.pop(worker, None)

@@ -1,8 +1,8 @@
-"""Workers that did not answer while a person paused a queue or limited a rate: a busy host answers late.
+"""Workers that did not answer when a person paused a queue or limited a rate: a busy host answers late.
 
-Who begins such a thing asks those that answer then. Whoever observes the app asks the others once they do, as
-long as it is in force; first each is noted with what it had, so that undoing it asks them, too. A worker that
-was started since is as its owner set it up, and left so.
+An intervention asks the workers that answer at the time. The observer of the app asks the other workers once
+they answer, as long as the intervention is in force. It first records what each worker had, so that undoing
+the intervention includes it. A worker that was started since has the setup of its owner, and keeps it.
 """
 
 import json
@@ -18,27 +18,28 @@ from workers.plants.foreign.celery_app.interventions import LIMIT, PAUSE
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
 from workers.plants.foreign.interventions import Intervention
 
-# One that does not follow is asked once more.
+# A worker that does not comply is asked again after this time.
 REPEAT_SECONDS = 30.0
-Noted = Mapping[str, tuple[str, float]]  # worker → what it had, and when that was, s since 1970
+Noted = Mapping[str, tuple[str, float]]  # worker → (its former value, time in seconds since 1970)
 Limits = Mapping[str, Mapping[str, str]]  # worker → name of a task → its rate limit
 logger = logging.getLogger(__name__)
 
 
 class NotedInterventions(Protocol):
-    """Of one app."""
+    """The recorded interventions of one app."""
 
     def load_all(self) -> Sequence[Intervention]:
-        """Those that are noted."""
+        """Return the recorded interventions."""
         ...
 
     def replace(self, noted: Intervention, by: Intervention) -> bool:
-        """False where somebody has undone or changed it meanwhile: then nothing is noted."""
+        """Replace an intervention. Return False, and record nothing, if it was undone or changed meanwhile.
+        """
         ...
 
 
 class SharedInterventions:
-    """On the control server."""
+    """Interventions that are stored on the control server."""
 
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._plant = control, plant
@@ -51,7 +52,7 @@ class SharedInterventions:
 
 
 class NoInterventions:
-    """Of who observes alone."""
+    """No interventions, for an observer that works alone."""
 
     def load_all(self) -> Sequence[Intervention]:
         return ()
@@ -61,15 +62,15 @@ class NoInterventions:
 
 
 class LateWorkers:
-    """Of one app. clock: s since 1970."""
+    """The late workers of one app. clock: seconds since 1970."""
 
     def __init__(self, control: RemoteControl, noted: NotedInterventions, clock: Callable[[], float]) -> None:
         self._control, self._noted, self._clock = control, noted, clock
-        self.paused: frozenset[str] = frozenset()  # queues, when it was asked last
-        self._asked_at: dict[tuple[str, str], float] = {}  # worker, field of what it was asked to do → when
+        self.paused: frozenset[str] = frozenset()  # paused queues at the last request
+        self._asked_at: dict[tuple[str, str], float] = {}  # (worker, field of the intervention) → time of the request
 
     def ask(self, pools: Sequence[WorkerPool], limits: Limits) -> None:
-        """Those of these that were not asked, or do not follow. pools: as they answered just now."""
+        """Ask the workers that were not asked yet, or that do not comply. pools: the latest answers."""
         now = self._clock()
         self._asked_at = {key: at for key, at in self._asked_at.items() if now - at < REPEAT_SECONDS}
         noted = self._noted.load_all()
@@ -113,8 +114,10 @@ class LateWorkers:
 def _late(
     each: Intervention, before: Noted, pools: Sequence[WorkerPool], limits: Limits, now: float
 ) -> dict[str, str]:
-    """Worker → what it has, of those that lived when it began. A limit is asked of those that were not asked;
-    a pause also of those that take from the queue all the same.
+    """Return the value of each late worker that was alive when the intervention started.
+
+    A limit is requested from workers that were not asked yet. A pause is also requested from workers that
+    still take from the queue.
     """
     began = min(at for _, at in before.values())
     errors: dict[str, str] = {}

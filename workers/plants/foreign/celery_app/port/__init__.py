@@ -1,1 +1,1 @@
-"""A Celery app behind the port of plants, and what an inspection of one finds."""
+"""A Celery app behind the plant interface, and the inspection of one before it is registered."""

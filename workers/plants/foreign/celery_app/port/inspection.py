@@ -1,4 +1,4 @@
-"""What stands at an address of a broker, before it is registered: nothing is changed there."""
+"""The inspection of a broker address before it is registered: nothing is changed there."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from workers.documents.plants import FoundPlant
 from workers.plants.foreign.celery_app.port.plant import ASK, LISTEN, CeleryPlant
 from workers.plants.foreign.kind import PlantAddress, describe_topology
 
-# A worker sends a heartbeat each two seconds: after this it has been heard.
+# A worker sends a heartbeat every two seconds, so by this time it has been heard.
 LISTEN_SECONDS = 3.0
 
 
@@ -19,7 +19,10 @@ def inspect(
     make: Callable[[PlantAddress], CeleryPlant],
     sleep: Callable[[float], None] = time.sleep,
 ) -> FoundPlant:
-    """Its queues and pools, and whether remote control and events answer. Raises what `topology` raises."""
+    """Return the queues and pools, and whether remote control and events answer.
+
+    Raise what `topology` raises.
+    """
     plant = make(replace(address, options={**address.options, "events": LISTEN}))
     try:
         plant.topology()
@@ -42,7 +45,7 @@ def inspect(
 
 
 def _describe_silent(silent: Sequence[str]) -> str:
-    """What becomes of workers that send no events of tasks."""
+    """Return what will happen to workers that send no events of tasks."""
     return (
         f"Events of tasks come only where they are asked for, so far not from {listed(silent)}: once the app"
         " is added Weir asks for them, and asks to end them when it leaves (option events)."

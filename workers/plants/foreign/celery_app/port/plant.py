@@ -1,10 +1,12 @@
-"""A Celery app whose workers somebody else started, from a plain `celery worker`: observed by its broker, its
-remote control and its events; steered by its remote control. Nothing is changed on the other side, but that
-workers which send no events of tasks are asked to (option `events`), and asked to stop when Weir leaves, by
-this observer or a later one.
+"""A Celery app whose workers are run by somebody else, with a plain `celery worker`.
 
-Where remote control is switched off (`worker_enable_remote_control`), queues are observed and nothing is
-steered; without events of tasks there are no waits, arguments and errors, and run times by Little's law.
+It is observed through its broker, its remote control, and its events, and controlled through its remote
+control. Nothing is changed in the app, except that workers which send no task events are asked to send them
+(option `events`). They are asked to stop when Weir leaves, by this observer or a later one.
+
+If remote control is switched off (`worker_enable_remote_control`), queues are observed and nothing can be
+controlled. Without task events there are no waits, arguments, and errors, and run times follow from Little's
+law.
 """
 
 import logging
@@ -50,24 +52,24 @@ from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
 from workers.plants.foreign.kind import MOST_POOLS, Adapter, PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
-# Of a pool: that loops and people stay far below it is theirs to see to.
+# Maximum of a pool. Loops and people have to choose much lower values themselves.
 MOST_PROCESSES = 100
 USUAL_QUEUE = "celery"
 logger = logging.getLogger(__name__)
 ASK, LISTEN = "ask", "listen"
-# A worker that answers late once, on a busy host, is taken to be as it was.
+# A worker that is late once, on a busy host, is assumed to be unchanged.
 LATE_SECONDS = 8.0
-# So often nobody is expected, and all have the time to answer: those without heartbeats, too.
+# Interval at which the full timeout is waited for, so that workers without heartbeats can answer, too.
 ALL_SECONDS = 30.0
-# Idle processes end at once; where too few are idle they are asked for again within this.
+# Idle processes end at once; if too few are idle, they are requested again within this time.
 SHRINK_SECONDS, AGAIN_SECONDS = 0.5, 0.15
 
 
 class CeleryPlant(Adapter):
-    """One app: all that uses one database of Redis, or one virtual host of RabbitMQ."""
+    """One app: everything that uses one database of Redis, or one virtual host of RabbitMQ."""
 
     observe_seconds = 1.0
-    anew_seconds = 30.0  # a broker that was started anew may have another address
+    anew_seconds = 30.0  # a restarted broker may have another address
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class CeleryPlant(Adapter):
         in_force: NotedInterventions | None = None,
         known: KnownWorkers | None = None,
     ) -> None:
-        """resumed, asked, in_force, known: None for those of this process alone."""
+        """Set up the plant. resumed, asked, in_force, known: None keeps them in this process alone."""
         self._resumed = resumed or OwnResumedQueues()
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
         self._name, self._address = address.name, address
@@ -97,14 +99,14 @@ class CeleryPlant(Adapter):
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._takers, self._unserved = AllTakers(), UnservedQueues()
         self._unserved_now: Mapping[str, UnservedQueue] = {}
-        self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
-        self._lives: dict[str, float] = {}  # worker → since when, s since 1970
+        self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → (time of its answer, pool)
+        self._lives: dict[str, float] = {}  # worker → start time, in seconds since 1970
         self._known_queues: list[str] = []
         self._resumed_at: dict[
             tuple[str, str], float
-        ] = {}  # worker, queue → when it was asked to take it up again
-        self._all_at = -math.inf  # when all were asked
-        self._fresh: set[str] = set()  # workers that answered the last time
+        ] = {}  # (worker, queue) → when it was asked to resume the queue
+        self._all_at = -math.inf  # when all workers were asked
+        self._fresh: set[str] = set()  # workers that answered the last request
         self._measured: list[PoolMeasures] = []
         self._lengths: dict[str, QueueLength] = {}
         self._unacknowledged: int | None = None
@@ -113,7 +115,7 @@ class CeleryPlant(Adapter):
         self._left_queues = 0
 
     def topology(self) -> MeasuredTopology:
-        """Its queues and pools now. Raises PlantSilent and PlantConfused."""
+        """Return the current queues and pools. Raise `PlantSilent` and `PlantConfused`."""
         self._listener.start()
         answering = self._list_answering()
         pools = self._same.observe(self._monotonic(), self.control.twice, answering)
@@ -129,7 +131,7 @@ class CeleryPlant(Adapter):
         demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
         before = {each.pool.worker: each for each in self._measured}
         blurred = self._same.list_blurred_workers(pools)
-        # Of a worker that is late nothing new is known: that it began nothing since would be a guess.
+        # A late worker keeps its last measures: zero started tasks would be a guess.
         self._measured = [
             build_unmeasured(pool)
             if pool.worker in blurred
@@ -145,18 +147,20 @@ class CeleryPlant(Adapter):
         return topology_of(self._name, self._clock(), self._measured, self._lengths, MOST_PROCESSES)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Processes of pools, one after the other; where one fails, those before it are called back, as far
-        as they can be. Raises as `Elastic` says; of one that is to have fewer, idle processes end.
+        """Set the processes of pools, one after the other.
+
+        If one fails, the orders before it are reverted as far as possible. Raise as `Elastic` says. If a pool
+        is to shrink, idle processes end.
         """
         if not tasks:
             return
         pools = self.control.pools(workers=list(tasks))
-        if set(tasks) - set(pools):  # only then are all asked, which takes longer
+        if set(tasks) - set(pools):  # all workers are asked only then, which takes longer
             pools = self.control.list_pools()
         measured = [build_unmeasured(pool) for pool in pools.values()]
         queues = dict.fromkeys(self._queues(pools.values()), QueueLength(0))
         topology_of(self._name, 0.0, measured, queues, MOST_PROCESSES).check_tasks(tasks)
-        done: list[tuple[WorkerPool, int]] = []  # and what was ordered of it before
+        done: list[tuple[WorkerPool, int]] = []  # with the size that was ordered before
         for worker, count in tasks.items():
             before = self._get_ordered_size(pools[worker])
             try:
@@ -167,7 +171,7 @@ class CeleryPlant(Adapter):
                 done.append((pools[worker], before))
 
     def sections(self) -> Sequence[PlantSection]:
-        """Workers, queues, kinds of tasks, the last tasks and what failed."""
+        """Return the workers, queues, kinds of tasks, last tasks, and errors."""
         workers = [pool.pool.worker for pool in self._measured]
         self._limits, missing = self.control.rate_limits(workers), self.list_missing()
         with self._listener.lock:
@@ -181,30 +185,31 @@ class CeleryPlant(Adapter):
             )
 
     def completions(self) -> Mapping[str, PoolSamples]:
-        """Of the first MOST_POOLS pools that can be set, those of whose tasks events come."""
+        """Return the completions of the first MOST_POOLS pools that can be set and that send task events."""
         return self._completions
 
     def lives(self) -> Mapping[str, float]:
-        """By the uptime that each says."""
+        """Return the start time of each worker, from the uptime that it reports."""
         return self._lives
 
     def list_missed_workers(self) -> Mapping[str, float]:
-        """Those that are not merely late."""
+        """Return the missed workers that are not merely late."""
         missed = self._missed.seconds()
         return {name: round(seconds, 1) for name, seconds in missed.items() if seconds > LATE_SECONDS}
 
     def list_unserved_queues(self) -> Mapping[str, UnservedQueue]:
-        """See `UnservedQueues`."""
+        """Return the unserved queues. See `UnservedQueues`."""
         return self._unserved_now
 
     def list_workers_without_events(self) -> list[str]:
-        """Workers of which no events of tasks come."""
+        """Return the workers of which no task events arrive."""
         workers = [each.pool.worker for each in self._measured]
         return [worker for worker in workers if not self._requests.sends(worker)]
 
     def list_missing(self, without_events: Sequence[str] | None = None) -> list[str]:
-        """What can't be seen or steered as it is, a sentence each. without_events: of these workers it is
-        said that none come; None: of all of which none do.
+        """Return a message for each thing that can't be observed or controlled.
+
+        without_events: workers to report as sending no task events; None: all of which none arrive.
         """
         workers = [each.pool.worker for each in self._measured]
         without = self.list_workers_without_events() if without_events is None else without_events
@@ -217,26 +222,27 @@ class CeleryPlant(Adapter):
         return said + describe_left_out(self._measured, self._lengths) + self._list_workers_without_loops()
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
-        """See `AppInterventions`."""
+        """Read the former values. See `AppInterventions`."""
         return self._interventions.read_before(kind, subject, value, earlier)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
-        """See `AppInterventions`."""
+        """Carry out an intervention. See `AppInterventions`."""
         self._interventions.intervene(kind, subject, value)
 
     def undo(self, kind: str, subject: str, before: str) -> None:
-        """See `AppInterventions`."""
+        """Undo an intervention. See `AppInterventions`."""
         self._interventions.undo(kind, subject, before)
 
     def close(self) -> None:
-        """First workers are asked to send no more events: who waits for this waits for so long only."""
+        """Ask workers to stop sending events, then close: a caller that gives up early misses only the rest.
+        """
         self._requests.stop()
         self._listener.close()
         self.control.close()
         self._broker.close()
 
     def _list_answering(self) -> list[WorkerPool]:
-        """Those that answer, and for LATE_SECONDS those that did."""
+        """Return the pools that answer, and for LATE_SECONDS those that answered before."""
         now = self._monotonic()
         found = self.control.pools(self._count_expected_answers(now))
         self._fresh = set(found)
@@ -261,8 +267,9 @@ class CeleryPlant(Adapter):
         return self._unserved.observe(now, self._lengths, served, self._late.paused, is_sure)
 
     def _compute_start_time(self, pool: WorkerPool) -> float | None:
-        """When its worker was started, at the earliest; the same in all of its life, but for a clock that is
-        set.
+        """Return the earliest possible start time of the worker.
+
+        It stays the same for the whole life of the worker, unless a clock is set.
         """
         if pool.uptime_seconds is None:
             return None
@@ -270,7 +277,7 @@ class CeleryPlant(Adapter):
         return at if before is None or abs(at - before) > UPTIME_SECONDS else before
 
     def _count_expected_answers(self, now: float) -> int | None:
-        """After how many answers nobody is waited for; None: until the time is over."""
+        """Return after how many answers to stop waiting; None: wait for the full timeout."""
         beating = self._listener.workers()
         if beating is None or now - self._all_at >= ALL_SECONDS:
             self._all_at = now
@@ -278,8 +285,10 @@ class CeleryPlant(Adapter):
         return max(beating, len(self._answered))
 
     def _resume_again(self, pools: Iterable[WorkerPool]) -> None:
-        """Workers that have forgotten to take from a queue whose pause was undone. Read after the pools: who
-        pauses a queue forgets it first, so no pause is undone here.
+        """Ask workers again that no longer take from a queue whose pause was undone.
+
+        The resumed queues are read after the pools. A pause removes its queue from them first, so no pause is
+        undone here.
         """
         now, clock = self._monotonic(), self._clock()
         self._resumed_at = {key: at for key, at in self._resumed_at.items() if now - at < REPEAT_SECONDS}
@@ -296,15 +305,16 @@ class CeleryPlant(Adapter):
                 logger.warning("%s did not take up queue %s again: %s", worker, queue, error)
 
     def _queues(self, pools: Iterable[WorkerPool]) -> list[str]:
-        """Those that were named, and those that workers take from or took from before they were paused;
-        MOST_QUEUES of them.
+        """Return the configured queues, and those that workers take from or took from before a pause.
+
+        They are at most MOST_QUEUES.
         """
         named = (part.strip() for part in self._address.option("queues").split(","))
         taken = dict.fromkeys(queue for pool in pools for queue in pool.queues)
         names = list(
             dict.fromkeys([*filter(None, named), *taken, *self._known_queues, *self._missed.queues()])
         )
-        if not names:  # of no worker and no name: not retained, for there may be no such queue
+        if not names:  # neither a worker nor an option names it: not kept, because this queue may not exist
             return [USUAL_QUEUE]
         self._left_queues = max(0, len(names) - MOST_QUEUES)
         self._known_queues = names[:MOST_QUEUES]
@@ -319,7 +329,7 @@ class CeleryPlant(Adapter):
         ]
 
     def _measure_completions(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
-        """Of a worker that is late, what was known last."""
+        """Return the completions; a late worker keeps its last ones."""
         found: dict[str, PoolSamples] = {}
         with self._listener.lock:
             for pool in [each for each in pools if each.fixed is None][:MOST_POOLS]:
@@ -333,8 +343,9 @@ class CeleryPlant(Adapter):
         return found
 
     def _list_reserved_tasks(self, pools: Iterable[WorkerPool]) -> dict[str, tuple[int, int | None]]:
-        """Worker → tasks that it has taken and that wait for a process, tasks at work. Those of which no
-        events come are asked, all at once.
+        """Return for each worker its taken tasks that wait for a process, and its running tasks.
+
+        Workers that send no events are asked, all at once.
         """
         fresh = [pool.worker for pool in pools if pool.worker in self._fresh]
         silent = [worker for worker in fresh if not self._requests.sends(worker)]
@@ -351,7 +362,7 @@ class CeleryPlant(Adapter):
         return found
 
     def _list_limited_tasks(self, worker: str) -> set[str]:
-        """Names of tasks whose rate the worker limits."""
+        """Return the names of the tasks whose rate the worker limits."""
         return {name for name, limit in self._limits.get(worker, {}).items() if limit}
 
     def _measure(
@@ -365,13 +376,14 @@ class CeleryPlant(Adapter):
             return history.measure(pool, events, at, ready + waiting, busy, demand)
 
     def _get_ordered_size(self, pool: WorkerPool) -> int:
-        """What was ordered last, as long as that may not have come true; else what is there."""
+        """Return the last ordered size while it may not have been reached; otherwise the current size."""
         ordered = self._orders.count_pending(pool.worker, pool.pid)
         return pool.processes if ordered is None else ordered
 
     def _call_back(self, done: Sequence[tuple[WorkerPool, int]]) -> str:
-        """What became of these, in a sentence ("" where there are none). One that is to grow does so before
-        it can have fewer again.
+        """Revert these orders, and return the result as a sentence ("" if there are none).
+
+        A pool that is to grow has to grow before it can shrink again.
         """
         left = []
         for pool, before in reversed(done):
@@ -388,10 +400,11 @@ class CeleryPlant(Adapter):
     def _resize(self, pool: WorkerPool, count: int) -> None:
         now = self._get_ordered_size(pool)
         if count > now:
-            # Noted first: an order whose answer is lost was perhaps obeyed, and must not be given twice.
+            # Recorded first: an order whose answer is lost may have been executed, and must not be given
+            # twice.
             self._orders.note(pool.worker, pool.pid, count)
             self.control.order("pool_grow", pool.worker, n=count - now)
-        elif count < now <= pool.processes:  # a pool that still grows is let grow first
+        elif count < now <= pool.processes:  # a pool that still grows has to finish growing first
             self._shrink(pool, now, count)
 
     def _busy(self, worker: str) -> int:
@@ -401,9 +414,11 @@ class CeleryPlant(Adapter):
         return busy
 
     def _shrink(self, pool: WorkerPool, now: int, count: int) -> None:
-        """As many as are idle at once, in one order: by a second one, before they have ended, the same would
-        be chosen again. Where too few are, some stay: a loop orders it again at its next tick, and a person's
-        order is given again meanwhile (`repeated_orders`).
+        """End as many processes as are idle, in one order.
+
+        A second order, before they have ended, would choose the same processes. If too few are idle, some
+        stay: a loop orders it again at its next tick, and a person's order is repeated meanwhile
+        (`repeated_orders`).
         """
         until = self._monotonic() + SHRINK_SECONDS
         while True:

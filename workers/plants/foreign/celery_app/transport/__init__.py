@@ -1,1 +1,1 @@
-"""How the broker of a Celery app is spoken to: where it keeps its messages, and what one message may cost."""
+"""How Weir connects to the broker of a Celery app: where messages are stored, and limits of one message."""

@@ -1,12 +1,12 @@
-"""kombu's transports, on which one message of a broker is bounded: its bytes, and the time it takes to come.
+"""kombu's transports with limits for one message of a broker: its size, and the time that it takes to arrive.
 
-They also leave the broker of an app as it is. kombu's channel of Redis gives tasks back to their queue that
-were taken longer ago than its own visibility timeout, which may be shorter than the app's, and deletes tables
-of bindings that it takes for abandoned. Both are the app's own to do.
+The transports also leave the broker of an app unchanged. kombu's Redis channel returns tasks to their queue
+if they were taken longer ago than its own visibility timeout, which may be shorter than that of the app. It
+also deletes binding tables that it considers abandoned. Only the app itself should do either.
 
-Whoever may write to the broker of an app may send its events and answer for its workers. kombu's drivers hold
-a message in memory until it is whole: one of Redis of any size, and a frame of AMQP of up to 4 GiB, as many
-as a message says that it has.
+Anyone who may write to the broker of an app can send its events and answer for its workers. kombu's drivers
+hold a message in memory until it is complete: on Redis a message of any size, on AMQP frames of up to 4 GiB,
+as many as the message declares.
 """
 
 import json
@@ -30,12 +30,12 @@ from workers.plants.foreign.redis_client import Bounded
 
 MOST_BYTES = 8 * 2**20
 SECONDS = 2.0
-HEARTBEAT = 8  # the type of a frame of AMQP
-WORKERS_EXCHANGE = "celery.pidbox"  # by which each worker's own queue hears remote control
+HEARTBEAT = 8  # the type of an AMQP frame
+WORKERS_EXCHANGE = "celery.pidbox"  # the exchange by which each worker's own queue receives remote control
 
 
 class _BoundedMessages(Bounded):
-    """Messages of a subscription come without being asked for: the limit is of each."""
+    """Messages of a subscription arrive without a request, so the limit applies to each message."""
 
     most_bytes = MOST_BYTES
 
@@ -46,30 +46,30 @@ class _BoundedMessages(Bounded):
 
 
 class MessageConnection(_BoundedMessages, Connection):
-    """Of Redis, by TCP."""
+    """A Redis connection by TCP."""
 
 
 class MessageTlsConnection(_BoundedMessages, SSLConnection):
-    """Of Redis, by TLS."""
+    """A Redis connection by TLS."""
 
 
 class NoWorkerBound(OperationalError):  # noqa: N818
-    """No worker has bound a queue for remote control, so nobody would answer."""
+    """No worker has bound a queue for remote control, so none would answer."""
 
 
 class SeparatorDiffers(OperationalError):  # noqa: N818
-    """The app's workers part their bindings otherwise than the registration says."""
+    """The app's workers use another separator in their bindings than the registration says."""
 
 
 class _LeavesTasks(redis.QoS):
-    """Gives no task of the app back to its queue."""
+    """Returns no task of the app to its queue."""
 
     def restore_visible(self, start: int = 0, num: int = 10, interval: int = 10) -> None:
         """Do nothing: only the app knows how long a task may take."""
 
 
 class BoundedChannel(redis.Channel):
-    """Of Redis or Valkey. follows_separator: take the one that the app's workers use."""
+    """A channel of Redis or Valkey. follows_separator: use the separator of the app's workers."""
 
     connection_class = MessageConnection
     connection_class_ssl = MessageTlsConnection
@@ -78,12 +78,13 @@ class BoundedChannel(redis.Channel):
     QoS = _LeavesTasks
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-        if self.typeof(exchange).type != "fanout":  # nobody reads bindings of those
+        if self.typeof(exchange).type != "fanout":  # nothing reads bindings of these types
             self._follow_separator()
         super()._queue_bind(exchange, routing_key, pattern, queue)  # type: ignore[misc]  # of kombu's class
 
     def _follow_separator(self) -> None:
-        """Raise NoWorkerBound or SeparatorDiffers rather than bind in a form that workers may not read."""
+        """Raise `NoWorkerBound` or `SeparatorDiffers` rather than bind in a form that workers may not read.
+        """
         with self.conn_or_acquire() as client:
             shown = shown_separators(client.smembers(self.keyprefix_queue % (WORKERS_EXCHANGE,)))
         if self.sep in shown[:1] or (not shown and not self.follows_separator):
@@ -99,18 +100,18 @@ class BoundedChannel(redis.Channel):
         )
 
     def sweep_bindings(self, limit: int = 100) -> int:
-        """Do nothing: the tables are the app's."""
+        """Do nothing: the tables belong to the app."""
         return 0
 
 
 class RedisTransport(redis.Transport):
-    """Redis or Valkey."""
+    """The transport of Redis or Valkey."""
 
     Channel = BoundedChannel
 
 
 class _BoundedFrames:
-    """A transport of py-amqp that counts what it reads. It comes before the class of py-amqp."""
+    """A py-amqp transport that counts the bytes that it reads. It precedes the py-amqp class in the MRO."""
 
     _quick_recv: Callable[[int], bytes]
 
@@ -136,7 +137,7 @@ class _BoundedTls(_BoundedFrames, transport.SSLTransport):
 
 
 def _bounded_frames(connection: Any, callback: Callable[..., Any]) -> Callable[[Any], bool]:
-    """py-amqp's handler of frames; a message that is whole, or a heartbeat, begins the limit anew."""
+    """Return py-amqp's frame handler; a complete message, or a heartbeat, restarts the limit."""
     handle = frame_handler(connection, callback)
 
     def on_frame(frame: tuple[int, int, bytes]) -> bool:
@@ -149,7 +150,7 @@ def _bounded_frames(connection: Any, callback: Callable[..., Any]) -> Callable[[
 
 
 class BoundedAmqp(pyamqp.Connection):
-    """A connection of AMQP."""
+    """An AMQP connection."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, "frame_handler": _bounded_frames})
@@ -170,6 +171,6 @@ class BoundedAmqp(pyamqp.Connection):
 
 
 class AmqpTransport(pyamqp.Transport):
-    """RabbitMQ."""
+    """The transport of RabbitMQ."""
 
     Connection = BoundedAmqp

@@ -1,10 +1,10 @@
-"""Where a Celery app on Redis (Valkey) keeps its messages, as its `broker_transport_options` say.
+"""Where a Celery app on Redis (Valkey) stores its messages, according to its `broker_transport_options`.
 
-Two clients ask the broker: kombu's, which asks workers and hears their events, and one that counts what
-waits. Both follow the layout that is read here, so that no option reaches one of them alone.
+Two clients use the broker: kombu's, which asks workers and receives their events, and one that counts waiting
+messages. Both follow the layout that is read here, so an option always applies to both.
 
-An app names its lists `queue`, a separator and a priority. It parts the bindings of queues by the same
-separator, so kombu must know it before it binds a queue of its own: a binding that workers can't read breaks
+An app names its lists `queue`, a separator, and a priority. It uses the same separator in the bindings of
+queues, so kombu must know it before it binds a queue of its own: a binding that workers can't read breaks
 every answer of the app's own remote control. The bindings that workers have made show which separator it is.
 """
 
@@ -36,8 +36,8 @@ _FOLLOWED: Mapping[str, checks.Check] = {
     "sep": _TEXT,
     "unacked_key": _TEXT,
 }
-# They concern the app's own consumers and connections: Weir takes no task, restores none, and has its own
-# time limits. They are accepted, so that an app's options can be copied as they are.
+# These options concern the app's own consumers and connections: Weir takes no task, restores none, and has
+# its own timeouts. They are accepted so that an app's options can be copied unchanged.
 _OF_ITS_CONSUMERS = frozenset(
     {
         "ack_emulation",
@@ -68,8 +68,10 @@ _TWO_EMPTY_PARTS = re.compile(r"(.+?)\1(?!\1)", re.DOTALL)
 
 @dataclass(frozen=True)
 class RedisLayout:
-    """separators: those that lists of a priority may have; the first is kombu's where workers show none.
-    follows: whether kombu takes the separator that workers show. priorities: that have a list.
+    """The layout of the broker.
+
+    separators: possible separators in list names; kombu uses the first if workers show none. follows: whether
+    kombu uses the separator that workers show. priorities: those that have a list.
     """
 
     separators: tuple[str, ...] = SEPARATORS[ANY_SEPARATOR]
@@ -81,7 +83,7 @@ class RedisLayout:
     priorities: tuple[int, ...] = PRIORITIES
 
     def kombu_options(self) -> dict[str, Any]:
-        """Return what kombu's transport takes."""
+        """Return the options for kombu's transport."""
         return {
             "sep": self.separators[0],
             "follows_separator": self.follows,
@@ -104,12 +106,12 @@ class RedisLayout:
 
     @property
     def unacknowledged(self) -> str:
-        """The key of what workers have taken and not acknowledged."""
+        """Return the key of the messages that workers have taken and not acknowledged."""
         return f"{self.prefix}{self.unacked_key}"
 
 
 def layout_of(address: PlantAddress) -> RedisLayout:
-    """Read a registration's options. Raises BadInput that names the option."""
+    """Read the options of a registration. Raise `BadInput`, naming the option."""
     options = _transport_options(address.option(OPTION))
     separator, prefix = address.option("separator"), address.option("prefix")
     declared = options.get("sep")
@@ -150,7 +152,7 @@ def _transport_options(text: str) -> dict[str, Any]:
 
 
 def shown_separators(bindings: Iterable[str | bytes]) -> list[str]:
-    """Return the separators of workers' own bindings, the most frequent first."""
+    """Return the separators of workers' own bindings, most frequent first."""
     texts = [
         binding.decode("utf-8", "replace") if isinstance(binding, bytes) else binding for binding in bindings
     ]
