@@ -1,1 +1,1 @@
-"""Control loops: at each tick observe, decide, act, and note it in the ledger."""
+"""Control loops: each tick observes, decides, acts, and records the decision in the ledger."""

@@ -1,5 +1,6 @@
-"""What comes of a tick's entries, once they are written: an action is applied, what was applied before is
-kept, advice is put before a person.
+"""Execution of a tick's entries after they are written.
+
+Actions are applied, previously applied values are kept alive, and advice is proposed to a person.
 """
 
 import logging
@@ -18,21 +19,24 @@ from workers.plants.plant import Plant
 
 logger = logging.getLogger(__name__)
 Mode = Loop.Mode
-KEEPING = (Mode.AUTO, Mode.HOLD)  # what the loop has set stays
-# An open action older than this many intervals is not repeated: it was decided on a plant long gone.
-# A tick that died keeps its lease for 4 s; whoever comes then may still do what it had recorded.
+KEEPING = (Mode.AUTO, Mode.HOLD)  # modes in which the values that the loop has set are kept alive
+# An open action that is older than this many intervals is not repeated, because the plant has changed since
+# the decision. A tick that died keeps its lease for 4 s; the next holder may still apply what that tick
+# recorded.
 REPEAT_INTERVALS, REPEAT_SECONDS = 3.0, 6.0
-# For so long what was asked of the ledger holds, and what was done may be unconfirmed: who is frozen for
-# longer asks again before it acts.
+# How long an answer of the ledger is trusted, and how long a completed action may stay unconfirmed. A process
+# that is frozen for longer asks again before it acts.
 CHECK_SECONDS = 0.25
 
 
 class Acts:
-    """Of the entries of one tick, in order; `confirm` ends it. clock: seconds that only rise.
+    """Executor of the entries of one tick, in order; `confirm` completes it.
 
-    Whether later ticks were there, and that actions were taken, is asked and written for all together, each
-    `CHECK_SECONDS`. A process that ends before it has confirmed leaves several open entries then, not one;
-    the next tick applies them under the same ids, as it would one.
+    clock: seconds that only increase.
+
+    The check for later ticks and the confirmation of actions are each done for all entries together, every
+    `CHECK_SECONDS`. A process that ends before it confirms therefore leaves several open entries instead of
+    one; the next tick applies them under the same ids.
     """
 
     def __init__(self, entries: list[LedgerEntry], plant: Plant, clock: Callable[[], float]) -> None:
@@ -43,7 +47,7 @@ class Acts:
         self._checked_at = float("-inf")
 
     def follow(self, entry: LedgerEntry, loop: Loop, snapshot: Snapshot, now: datetime) -> None:
-        """What comes of one entry of these."""
+        """Apply, keep alive, or propose one of the entries, depending on its mode."""
         kind = kind_of(loop.law)
         if entry.pk in self._acting:
             if self._is_ours(entry):
@@ -56,7 +60,10 @@ class Acts:
             _propose(entry, kind.proposer, snapshot, now)
 
     def _is_ours(self, entry: LedgerEntry) -> bool:
-        """Whether no later tick was there since it was written: who was paused may find one."""
+        """Return whether no later tick of the loop has run since the entry was written.
+
+        A process that was paused may find one.
+        """
         if self._clock() - self._checked_at > CHECK_SECONDS:
             self.confirm()
             self._ours, self._checked_at = ledger.ours(self._acting.values()), self._clock()
@@ -68,26 +75,29 @@ class Acts:
             self._done.append(entry)
 
     def confirm(self) -> None:
-        """Note that the plant took what was done."""
+        """Record that the plant accepted the completed actions."""
         done, self._done = self._done, []
         ledger.confirm(*done)
 
 
 def applies(entry: LedgerEntry) -> bool:
-    """Whether an action is to be applied."""
+    """Return whether the entry has an action to apply."""
     return entry.action is not None and entry.mode in ledger.APPLYING_MODES
 
 
 def takes_long(entry: LedgerEntry, loop: Loop) -> bool:
-    """Whether what comes of an entry asks a server: that may take longer than a lease, and would then be done
-    twice.
+    """Return whether processing an entry calls a server.
+
+    Such a call may take longer than a lease, and the work would then be done twice.
     """
     return entry.action is not None or kind_of(loop.law).keeper is not None
 
 
 def finish(entry: LedgerEntry, setting: TickSetting, loop: Loop, plant: Plant, now: datetime) -> None:
-    """Apply what a tick that died had recorded, unless too much time has passed, or the loop may not act any
-    more as it did then, or a person has set another value since; the entry says so.
+    """Apply the open action that an interrupted tick recorded, or give it up.
+
+    The action is given up when too much time has passed, the loop's mode has changed, or a person has set
+    another value since. The entry records the reason.
     """
     age_seconds = abs((now - entry.at).total_seconds())
     ended = "Its tick ended before the action was confirmed; not repeated"
@@ -103,7 +113,10 @@ def finish(entry: LedgerEntry, setting: TickSetting, loop: Loop, plant: Plant, n
 
 
 def _is_applied(entry: LedgerEntry, loop: Loop, plant: Plant) -> bool:
-    """Do it; an error of the plant is the entry's, and the loop goes on at its next tick."""
+    """Apply the action and return whether it succeeded.
+
+    An error of the plant is recorded in the entry, and the loop continues at its next tick.
+    """
     try:
         kind_of(loop.law).actuator(entry, loop, plant)
     except Exception as error:
@@ -114,13 +127,13 @@ def _is_applied(entry: LedgerEntry, loop: Loop, plant: Plant) -> bool:
 
 
 def _give_up(entry: LedgerEntry, loop: Loop, error: str) -> None:
-    """The entry says why its action was not applied, and the law does not go on as if it had been."""
+    """Record why the action was not applied, and undo its effect on the law's state."""
     ledger.fail(entry, error)
     loop_memory.undo(entry, loop)
 
 
 def _propose(entry: LedgerEntry, proposer: Proposer, snapshot: Snapshot, now: datetime) -> None:
-    """Put advice before a person; what can't be proposed is the entry's error."""
+    """Propose the entry's advice to a person; a failure is recorded as the entry's error."""
     try:
         proposer(entry, snapshot, now)
     except WeirError as error:

@@ -1,5 +1,6 @@
-"""Ticks of attached plants' loops, and of what else is done there each some seconds, each plant's in a thread
-of its own: one that answers slowly, or not at all, keeps nobody else's loops waiting.
+"""Ticks of attached plants' loops, and other periodic work at those plants, in one thread per plant.
+
+A plant that answers slowly or not at all does not delay the loops of other plants.
 """
 
 import logging
@@ -13,15 +14,17 @@ from django.db import close_old_connections
 from workers.plants.published import NotObserved
 
 logger = logging.getLogger(__name__)
-MOST_THREADS = 16  # plants that are asked at once; where as many hang, others wait for the first of them
+MOST_THREADS = 16  # plants called concurrently; when this many hang, others wait for the first to return
 
 
 NOT_TICKED = "The loops of %s were not ticked; they are at the next second."
 
 
 class AttachedTicks:
-    """Threads of this process. Two processes do not meet: a loop is ticked under its lease, and what is done
-    besides may be done twice. failed: what is logged, with the plant's name.
+    """Threads of this process that do the work at attached plants.
+
+    Processes do not coordinate: a loop is ticked under its lease, but other work may be done twice. failed:
+    the log message of a failure, formatted with the plant's name.
     """
 
     def __init__(self, failed: str = NOT_TICKED) -> None:
@@ -31,7 +34,10 @@ class AttachedTicks:
         self._lock = threading.Lock()
 
     def begin(self, plant: str, job: Callable[[], object]) -> None:
-        """In its thread, at once; not while the plant's last one runs: what was due then is due still."""
+        """Run the job in the plant's thread, unless the plant's previous job is still running.
+
+        Work that is skipped remains due.
+        """
         with self._lock:
             before = self._running.get(plant)
             if before is None or before.done():

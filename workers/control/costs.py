@@ -1,15 +1,16 @@
-"""What a loop came to on its recorded load beside its rivals, and what a hold cost; in money where priced.
+"""Costs of a loop on its recorded load compared with its baselines, and the cost of holds; in money where
+priced.
 
-The load is what came in each second, by the ledger's observations. It is worked on the model of the plant
-that answers to what is decided (`LoadReplay`): by the law with the values in force, by each rival, and by the
-law with the holds of the record in which nobody decided. So the amounts compare with each other: they are no
-bill, and what the model does not have (a slow handler, a dying node) is in none of them.
+The load is the arrivals of each second from the ledger's observations. It is processed on the plant model
+that responds to decisions (`LoadReplay`): by the law with the values in force, by each baseline, and by the
+law with the recorded holds, during which no decisions were applied. The amounts are therefore comparable.
+They are not a bill: effects that the model lacks (a slow handler, a failing node) are not included.
 
     worker-hours = runs · seconds of a run / 3600,   seconds of a run = Σ running·Δt / Σ started (recorded)
     cost = worker-hours · price.worker_hour + late seconds · price.delay_second
 
-A late second is one in which the oldest event waits longer than it may. A price that is not set prices
-nothing: the amount is None, never 0.
+A late second is one in which the oldest event waits longer than allowed. Without a price, the amount is None,
+never 0.
 """
 
 import itertools
@@ -34,18 +35,18 @@ from workers.models import Loop
 from workers.steering import overrides, plant_settings
 
 MOST_HOURS = 6.0
-MOST_PLANT_HOURS = 2.0  # by the second (workers.history.metric_history)
+MOST_PLANT_HOURS = 2.0  # longest range read by the second (workers.history.metric_history)
 BUSY = ("totals.workers_at_work", "totals.nodes_in_use")
 LEAST_SECONDS = 60
 BUDGET_SECONDS = 10.0
-# A pause of the record that is longer is no load that was even: it is left out.
+# A longer pause in the record does not mean an even load, so it is left out.
 LONGEST_GAP_SECONDS = 30.0
-LONGEST_ROW_SECONDS = 5.0  # a row of the history stands for no longer
+LONGEST_ROW_SECONDS = 5.0  # the longest time that a row of the history represents
 
 
 @dataclass(frozen=True)
 class CostPrices:
-    """Money for each; None: it is not set."""
+    """Prices of resources; None: not set."""
 
     worker_hour: float | None = None
     node_hour: float | None = None
@@ -54,7 +55,7 @@ class CostPrices:
 
     @property
     def of_a_loop(self) -> float | None:
-        """None where the cost of a loop is not known for want of a price."""
+        """Return the prices for the cost of a loop, or None when a required price is missing."""
         return None if None in (self.worker_hour, self.delay_second) else 0.0
 
     @classmethod
@@ -63,19 +64,19 @@ class CostPrices:
 
 
 def compute_price(amount: float | None, price: float | None) -> float | None:
-    """Money; None where the amount is not known or has no price."""
+    """Return the cost of an amount, or None when the amount or its price is unknown."""
     return None if amount is None or price is None else amount * price
 
 
 def total(parts: Iterable[float | None]) -> float | None:
-    """The sum; None where a part is not known: a sum without it would be too low."""
+    """Return the sum, or None when a part is unknown, because a partial sum would be too low."""
     known = list(parts)
     return None if None in known else float(sum(part for part in known if part is not None))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostSide:
-    """What one of them came to on the load. worker_hours: None where no run's length is recorded."""
+    """Result of one law or baseline on the load. worker_hours: None where no run duration is recorded."""
 
     name: str
     words: str
@@ -92,8 +93,9 @@ class CostSide:
 
 @dataclass(frozen=True, kw_only=True)
 class CostDifference:
-    """What another would have cost more than the law: below 0 where it would have cost less. Money is None
-    where a price is missing.
+    """Additional cost of an alternative compared with the law, negative where the alternative is cheaper.
+
+    Money is None where a price is missing.
     """
 
     side: CostSide
@@ -104,8 +106,11 @@ class CostDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopCosts:
-    """recorded_seconds: of the hours asked for, those that the record covers. run_seconds: of a run, on
-    average. held_seconds: in which the loop was on hold. holds: the law with them; None without any.
+    """Costs of a loop and its alternatives.
+
+    recorded_seconds: the part of the requested hours that the record covers. run_seconds: average duration of
+    a run. held_seconds: time during which the loop was on hold. holds: the law with those holds; None without
+    any.
     """
 
     hours: float
@@ -120,7 +125,7 @@ class LoopCosts:
 
 @dataclass(frozen=True)
 class RecordedStretch:
-    """A part of the record without a gap: its load, and the seconds in which the loop was on hold."""
+    """A part of the record without a gap: its load, and the seconds during which the loop was on hold."""
 
     inflow: Any
     hold_seconds: Seconds
@@ -133,7 +138,11 @@ def loop_costs(
     monotonic: Callable[[], float],
     budget_seconds: float = BUDGET_SECONDS,
 ) -> LoopCosts:
-    """Raises BadInput naming hours, or loop where its kind has no rival, no record, or too long a one."""
+    """Compute the costs of a loop and its baselines.
+
+    Raises BadInput naming `hours`, or naming `loop` where its kind has no baseline, no record, or too long a
+    record.
+    """
     if not 0.0 < hours <= MOST_HOURS:
         raise BadInput("hours", f"takes hours above 0 up to {MOST_HOURS:g}, not {hours:g}.")
     replay = replay_of(loop)
@@ -175,8 +184,10 @@ def loop_costs(
 
 @dataclass(frozen=True, kw_only=True)
 class PlantCosts:
-    """What the plant used in some hours. measured_seconds: of them, those that were observed. lost_events:
-    that were shed; None where no snapshot is left to count from.
+    """Resources that the plant used in some hours.
+
+    measured_seconds: the part of them that was observed. lost_events: the number of shed events; None where
+    no snapshot is left to count from.
     """
 
     hours: float
@@ -192,7 +203,7 @@ class PlantCosts:
 def plant_costs(
     control: redis.Redis, data: Path, newest: Snapshot | None, hours: float, now: datetime
 ) -> PlantCosts:
-    """Of the last hours. Raises BadInput naming hours."""
+    """Compute the resources used in the last hours. Raises BadInput naming `hours`."""
     if not 0.0 < hours <= MOST_PLANT_HOURS:
         raise BadInput("hours", f"takes hours above 0 up to {MOST_PLANT_HOURS:g}, not {hours:g}.")
     until = now.timestamp()
@@ -216,8 +227,10 @@ def plant_costs(
 def compute_used_seconds(
     at: Sequence[float | None], columns: Sequence[Sequence[float | None]]
 ) -> tuple[float, list[float | None]]:
-    """(seconds that were observed, value·seconds of each column): each row until the next, and no longer than
-    LONGEST_ROW_SECONDS. None for a column that was never known.
+    """Return the observed seconds and, for each column, the integral of its value over time.
+
+    Each row counts until the next one, but for at most LONGEST_ROW_SECONDS. The integral is None for a column
+    that was never known.
     """
     times = np.array(at, dtype=float)
     lasted = np.minimum(np.diff(times), LONGEST_ROW_SECONDS)
@@ -230,7 +243,7 @@ def compute_used_seconds(
 
 
 def count_lost_events(then: Snapshot | None, now: Snapshot | None) -> int | None:
-    """Events that were shed between two snapshots. A counter that began anew counts from there."""
+    """Count the events that were shed between two snapshots. A counter that was reset counts from zero."""
     if then is None or now is None:
         return None
     before = {name: row.shed_events for name, row in then.pipeline.applications.items()}
@@ -240,7 +253,7 @@ def count_lost_events(then: Snapshot | None, now: Snapshot | None) -> int | None
 
 
 def replay_of(loop: Loop) -> LoadReplay:
-    """Raises BadInput for a kind of loop that has none."""
+    """Return the load replay of the loop's kind. Raises BadInput for a kind that has none."""
     kind = KINDS.get(loop.law)
     replay = None if kind is None else kind.replay_of(loop.target)
     if replay is None:
@@ -279,15 +292,16 @@ Row = tuple[datetime, str, Mapping[str, Any]]
 
 
 def load_records(loop: Loop, since: datetime, until: datetime) -> list[Row]:
-    """When, in which mode, and what was observed; what was not valid is left out."""
+    """Load time, mode, and observation of each entry, without invalid observations."""
     entries = folds.ticks(loop.entries.all(), since, until, only=("at", "mode", "observation"))
     rows = sorted(((entry.at, entry.mode, entry.observation) for entry in entries), key=itemgetter(0))
     return [(at, mode, seen) for at, mode, seen in rows if seen and not seen.get("unfit")]
 
 
 def seconds_of_a_run(rows: Sequence[Row]) -> float | None:
-    """How long a worker runs: the time that processes worked over the runs that began. None where either is
-    not recorded.
+    """Return the average duration of a worker run: busy process time divided by the runs started.
+
+    None where either is not recorded.
     """
     busy, started = 0.0, 0.0
     for (before, _, _), (at, _, seen) in itertools.pairwise(rows):
@@ -298,7 +312,7 @@ def seconds_of_a_run(rows: Sequence[Row]) -> float | None:
 
 
 def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedStretch]:
-    """The record, cut where it has a gap."""
+    """Split the record at its gaps."""
     parts: list[list[Row]] = []
     for row in rows:
         if not replay.reads <= row[2].keys():
@@ -313,7 +327,7 @@ def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedStretc
 def _stretch(rows: Sequence[Row], replay: LoadReplay) -> RecordedStretch:
     observed: list[Observed] = [(at.timestamp(), seen) for at, _, seen in rows]
     inflow = replay.load(observed)
-    # Of each second the mode of the last tick before it.
+    # The mode of each second is the mode of the last tick before it.
     at = np.array([when for when, _ in observed])
     is_held = np.array([mode == Loop.Mode.HOLD for _, mode, _ in rows])
     seconds = np.floor(at[0]) + np.arange(len(inflow)) if len(rows) else np.zeros(0)

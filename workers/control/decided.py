@@ -1,4 +1,4 @@
-"""What a tick decides for one loop, before anything is written: sensed, decided, guarded."""
+"""The decision of a tick for one loop, before anything is written: observation, decision, guard."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,9 +23,11 @@ Mode = Loop.Mode
 
 @dataclass(frozen=True)
 class Decided:
-    """loop: as it was read under the lease of this number; before: the number that it had then. state: what
-    it remembers from now on. entry: for the ledger, not stored yet. at_rest: whether the next ticks may write
-    nothing while there is nothing to do.
+    """The decision of one loop's tick.
+
+    loop: as it was read under the lease with number `fence`; before: the number that it had then. state: what
+    the loop remembers from now on. entry: the ledger entry, not stored yet. at_rest: whether the next ticks
+    may skip writing while there is nothing to do.
     """
 
     loop: Loop
@@ -44,7 +46,7 @@ def decide(
     snapshot: Snapshot,
     now: datetime,
 ) -> Decided:
-    """Raises what a sensor or a law raises."""
+    """Observe, decide, and guard for one loop. Raises what a sensor or a law raises."""
     law, kind = catalog.law(loop.law), kind_of(loop.law)
     before = loop_memory.load_memory(loop, law, setting.mode, setting.parameters)
     sensed = _observe(loop, snapshot, setting, before["sensor"], now)
@@ -66,8 +68,9 @@ def decide(
 
 
 def _is_at_rest(entry: LedgerEntry, loop: Loop, in_force: list[Override], snapshot: Snapshot) -> bool:
-    """Whether it decided by itself that nothing is to be done, with nothing in its way. A law that acts at
-    every tick has done nothing, too, where there was nothing to decide.
+    """Return whether the law itself decided to do nothing, with nothing limiting it.
+
+    A law that acts at every tick also counts when there was nothing to decide.
     """
     by_itself = entry.mode in (Mode.AUTO, Mode.ADVISE) and not in_force
     does_nothing = entry.action is None or not kind_of(loop.law).display.is_news
@@ -75,7 +78,7 @@ def _is_at_rest(entry: LedgerEntry, loop: Loop, in_force: list[Override], snapsh
 
 
 def rests(loop: Loop, snapshot: Snapshot) -> bool:
-    """Whether its kind has nothing to decide in this snapshot."""
+    """Return whether the loop's kind has nothing to decide in this snapshot."""
     kind = kind_of(loop.law)
     return kind.at_rest is not None and kind.at_rest(loop.target, snapshot)
 
@@ -83,7 +86,9 @@ def rests(loop: Loop, snapshot: Snapshot) -> bool:
 def _observe(
     loop: Loop, snapshot: Snapshot, setting: TickSetting, counters: Counters | None, now: datetime
 ) -> Sensed:
-    """What the loop observes: its sensor, what became of its proposals, and what a start excuses."""
+    """Return the loop's observation: its sensor's reading, the outcome of its proposals, and start-up
+    excuses.
+    """
     kind = kind_of(loop.law)
     sensed = kind.sensor(loop.target, snapshot, counters, now.timestamp())
     if kind.recall is not None and setting.mode == Mode.ADVISE:
@@ -96,7 +101,7 @@ def _observe(
 
 
 def _unit_cost(loop: Loop, snapshot: Snapshot, setting: TickSetting) -> float | None:
-    """Money for a unit of the actuator, where a cap needs it; None where it has no price."""
+    """Return the price of one unit of the actuator where a cost cap needs it; None where it has no price."""
     hours = kind_of(loop.law).unit_hours
     if not setting.guard["cost_cap"] or hours is None:
         return None
@@ -125,7 +130,9 @@ def _decide(law: Law, setting: TickSetting, before: dict[str, Any], sensed: Sens
 def _quality(
     loop: Loop, measured: Measured, setting: TickSetting, snapshot: Snapshot, now: datetime
 ) -> dict[str, Any]:
-    """As the ledger keeps it; lateness and cause only where there are any."""
+    """Return the quality of the measurement as the ledger stores it, with lateness and cause where there are
+    any.
+    """
     since = None if loop.ticked_at is None else abs((now - loop.ticked_at).total_seconds())
     late = quality.late_seconds(since, loop.interval_seconds)
     stale = float(setting.guard["stale_seconds"])

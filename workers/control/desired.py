@@ -1,9 +1,9 @@
-"""What a loop wants in force, as numbers that an autoscaler of others can poll (KEDA's `metrics-api`).
+"""Desired values of a loop, as numbers that an external autoscaler can poll (KEDA's `metrics-api`).
 
-Of a loop that sets what stays (tasks, processes): what is in force and its last decision together, also
-while it only advises, so that whoever polls is the one that acts. Of another: the size of its last action.
-In *hold* what is in force. Where the loop knows nothing good, there is no number: who polls has a fallback
-for that, and 0 would mean that nothing is needed.
+For a loop that sets lasting values (tasks, processes), the result combines the values in force and the last
+decision, also in *advise*, where the poller acts. For other loops it is the size of the last action. In
+*hold* it is the value in force. Without a valid decision there is no number: a poller has a fallback for
+that, and 0 would mean that nothing is needed.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,22 @@ from workers.control.ledger import ledger
 from workers.models import Loop
 from workers.steering.scope import active_loops
 
-# Then what was observed is no sound number: no valid measurement, nothing to decide, an operator that was not
-# measured. Of one without tasks nothing can be: 0 would be wanted, and it would never work again.
+# In these cases the observation yields no reliable number: no valid measurement, nothing to decide, or an
+# operator without a measurement. An operator without tasks cannot be measured: its desired value would be 0,
+# and it would never start again.
 UNSOUND = (*guard.UNASKED, UNMEASURED)
 LATE_INTERVALS, LATE_SECONDS = 3.0, 15.0
 
 
 class NothingDesired(WeirError):  # noqa: N818
-    """A loop that has no valid decision now, and why."""
+    """Raised when a loop has no valid decision now; says why."""
 
 
 @dataclass(frozen=True)
 class Desired:
-    """entry: the decision, and `at` when (s since 1970). values: by operator, or by what it sets."""
+    """Desired values of a loop. entry: the decision, taken `at` (s since 1970). values: by operator, or by
+    the name of what the loop sets.
+    """
 
     entry: int
     at: float
@@ -43,7 +46,10 @@ class Desired:
 
 
 def compute_desired(loop: Loop, now: datetime) -> Desired:
-    """Raises NothingDesired: it is retired, has not decided (lately), or its measurement is invalid."""
+    """Compute the desired values of a loop.
+
+    Raises NothingDesired where the loop is retired, has not decided recently, or has an invalid measurement.
+    """
     entry = ledger.last_entry(loop)
     if not active_loops().filter(pk=loop.pk).exists():
         raise NothingDesired(f"{loop.name} is retired: its target is gone.")

@@ -1,30 +1,31 @@
-"""A tick, always in the same shape: lease → observe → parameters → decide → guard → mode → record → apply.
+"""The tick of a loop: lease → observe → parameters → decide → guard → mode → record → apply.
 
-The record comes before the act, in one transaction with the law's state and under the lease's fencing number.
-Then:
+The record is written before the action, in one transaction with the law's state and under the lease's fencing
+number. Therefore:
 
-- a tick that was paused until another took its lease writes nothing, and so applies nothing;
+- a tick that was paused until another took its lease writes nothing and applies nothing;
 - a tick that dies before its action leaves an open entry, which the next tick applies
   (`workers.control.ledger.ledger`);
-- one that dies after its action leaves the same, and the action's worker ids make the repetition harmless.
+- a tick that dies after its action leaves an open entry too, and the action's worker ids make the repetition
+  harmless.
 
 | mode | decides | state | applies |
 |---|---|---|---|
 | auto | the law, guarded | advances by what is applied | yes |
-| advise | the law, guarded | advances by nothing applied | no: it records what it would do |
-| hold | the law, guarded | stands still | no: it records what it would have done |
-| manual | a person's value (override of the actuator), guarded | stands still | yes |
+| advise | the law, guarded | advances as if nothing was applied | no: records what it would do |
+| hold | the law, guarded | does not change | no: records what it would have done |
+| manual | a person's value (override of the actuator), guarded | does not change | yes |
 
-A loop whose queue is paused or whose worker host is drained is on hold meanwhile, whatever its mode. What law
-and guard remember is in `workers.control.loop_memory`.
+A loop whose queue is paused or whose worker host is drained is on hold for that time, whatever its mode.
+`workers.control.loop_memory` describes what law and guard remember.
 
-A loop that has decided by itself that nothing is to be done is at rest while there is nothing to decide at
-its target (`LoopKind.at_rest`): its ticks are noted, and neither decided nor recorded, but for one in
-REST_SECONDS. Whatever comes, or a person sets, ends the rest at the next tick.
+A loop that has decided to do nothing rests while there is nothing to decide at its target
+(`LoopKind.at_rest`): its ticks are noted, but neither decided nor recorded, except one every REST_SECONDS.
+New load or a change by a person ends the rest at the next tick.
 
-Loops of this plant go together, `TOGETHER` at a time: their leases are one round trip, their records one
-transaction, and each has a lease, a number and an entry of its own as if it had ticked alone. Those of an
-attached plant go one by one: its server may be slow.
+Loops of this plant are ticked in groups of `TOGETHER`: their leases take one round trip and their records one
+transaction. Each loop still has its own lease, number, and entry. Loops of an attached plant are ticked one
+by one, because its server may be slow.
 """
 
 import logging
@@ -56,13 +57,14 @@ from workers.steering import overrides, stopped
 from workers.steering.scope import active_loops
 
 logger = logging.getLogger(__name__)
-# Longer than a tick takes; a tick killed in the middle keeps its loops still for at most this long.
+# Longer than a tick takes. A tick that is killed blocks its loops for at most this long.
 LEASE_SECONDS = 4.0
-# A tick a little early by jitter is in time; one much earlier is a second delivery of the same beat.
+# A tick that is slightly early because of jitter is on time; one that is much earlier is a duplicate delivery
+# of the same beat.
 EARLY_SHARE, EARLY_SECONDS = 0.2, 0.5
-FRESH = timedelta(seconds=2)  # for so long loops are ticked by what was read at first
-HERE = ""  # in place of an attached plant's name
-# Loops in one transaction: others wait for it no longer than some tenths of a second.
+FRESH = timedelta(seconds=2)  # how long loops are ticked on the data that was read first
+HERE = ""  # key that replaces an attached plant's name
+# Loops in one transaction: other writers wait for it for a few tenths of a second at most.
 TOGETHER = 250
 
 Failed = Callable[[Loop, Exception], None]
@@ -70,7 +72,7 @@ Elsewhere = Callable[[str, Callable[[], object]], None]
 
 
 class DueLoop(NamedTuple):
-    """A loop that is to be ticked, as it was when that was found."""
+    """A loop that is due, as it was read when it was found."""
 
     pk: int
     fence: int
@@ -78,7 +80,7 @@ class DueLoop(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """What loops are ticked by: the plant, and all overrides in force, as they were then."""
+    """Inputs common to the loops of a tick: the plant's snapshot and all overrides in force at that time."""
 
     snapshot: Snapshot
     now: datetime
@@ -93,13 +95,14 @@ def tick_due(
     elsewhere: Elsewhere | None = None,
     laws: Collection[str] | None = None,
 ) -> list[LedgerEntry]:
-    """Tick every loop that is due (of these laws, or of all) on one snapshot, after judging what earlier
-    actions did and noting expired overrides.
+    """Tick every due loop (of these laws, or of all) on one snapshot.
 
-    An error in one loop stops no other: it is logged, and the loop's tick records nothing. Where loops before
-    took long, the rest have a snapshot of their own, and what people have set since. `clock`: seconds that
-    only rise. elsewhere: who is to tick the loops of an attached plant, by its name; None: they are ticked
-    here, after the others. Raises what `observe` raises.
+    The effects of earlier actions are judged and expired overrides are noted first.
+
+    An error in one loop stops no other loop: it is logged, and that loop's tick records nothing. When earlier
+    loops took long, the rest use a new snapshot and the overrides set since. clock: seconds that only
+    increase. elsewhere: ticks the loops of an attached plant, by its name; None: they are ticked here, after
+    the others. Raises what `observe` raises.
     """
     with span("observe"):
         seen = _observe_plant(plant, now)
@@ -116,7 +119,7 @@ def tick_due(
         else:
             elsewhere(name, partial(several.tick, due, 1))
     if resting:
-        # No lease: nothing is decided, and two that note it do no harm.
+        # No lease is needed: nothing is decided, and noting this twice is harmless.
         Loop.objects.filter(pk__in=resting, at_rest=True).update(ticked_at=now)
     return entries
 
@@ -124,7 +127,9 @@ def tick_due(
 def tick(
     loop: Loop, plant: Plant, now: datetime, control: redis.Redis, clock: Callable[[], float] = monotonic
 ) -> LedgerEntry | None:
-    """One tick of one loop on a snapshot of its own; None when another has the lease or was there since."""
+    """Tick one loop on its own snapshot; return None when another process holds the lease or has ticked it
+    since.
+    """
 
     def fails(loop: Loop, error: Exception) -> None:
         raise error
@@ -145,8 +150,9 @@ def _log(loop: Loop, error: Exception) -> None:
 
 
 def _due(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, list[DueLoop]], list[int]]:
-    """{`HERE` or an attached plant: the loops that are to be ticked}, `HERE` first, and those that are due,
-    and at rest. Of those that are not to be ticked, nothing wide is read.
+    """Return the loops to tick by plant (`HERE` first), and the due loops that are at rest.
+
+    Wide columns are not read for loops that are not ticked.
     """
     resumed = {loop.pk for loop in _list_resumed_loops(seen)}
     due: dict[str, list[DueLoop]] = {HERE: []}
@@ -166,7 +172,7 @@ def _due(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, l
 
 
 def _list_resting_loops(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
-    """Loops that have written that there is nothing to do, not too long ago, and would write it again."""
+    """List the loops that recently recorded that there is nothing to do and would record it again."""
     snapshot, now = seen.snapshot, seen.now
     if snapshot.at is None or abs(now.timestamp() - snapshot.at) > guard.STALE_SECONDS:
         return set()
@@ -187,24 +193,26 @@ def _list_resting_loops(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
 
 
 def _rest_of(pk: int, at: datetime) -> float:
-    """Rests are counted: each loop begins another at a second of its own, so that many do not at once."""
+    """Return the number of the rest period. Each loop starts a new one at its own second, so that many loops
+    do not start one at once.
+    """
     return (at.timestamp() + pk) // REST_SECONDS
 
 
 def _is_due(ticked_at: datetime | None, interval_seconds: float, now: datetime) -> bool:
     if ticked_at is None:
         return True
-    # The distance, not the difference: a clock set back by an hour must not stop the loop for an hour.
+    # The absolute difference is compared: a clock set back by an hour must not stop the loop for an hour.
     return abs((now - ticked_at).total_seconds()) >= least_seconds(interval_seconds)
 
 
 def least_seconds(interval_seconds: float) -> float:
-    """Between two ticks of a loop: its interval, less what a tick may come early by."""
+    """Return the minimum time between two ticks of a loop: its interval less the tolerated jitter."""
     return interval_seconds - min(EARLY_SHARE * interval_seconds, EARLY_SECONDS)
 
 
 def _list_resumed_loops(seen: Circumstances) -> list[Loop]:
-    """Those whose hold has just ended: what was met meanwhile is judged at once, not an interval later."""
+    """List the loops whose hold has just ended, so that they are ticked at once instead of an interval later."""
     handed_over = Q(state__mode__in=Loop.HANDED_OVER) | Q(state__held=True)
     loops = [
         active_loop
@@ -225,13 +233,13 @@ def _is_stopped(loop: Loop, snapshot: Snapshot) -> bool:
 
 
 def _judge(snapshot: Snapshot, now: datetime) -> None:
-    """Judge what earlier actions did, by a snapshot that is not too old to say so."""
+    """Judge the effects of earlier actions, if the snapshot is recent enough."""
     if snapshot.at is not None and abs(now.timestamp() - snapshot.at) <= guard.STALE_SECONDS:
         ledger.judge_due(now, snapshot)
 
 
 class _Several:
-    """Loops that are ticked some at a time, from `now` on."""
+    """Loops that are ticked in groups, starting at `now`."""
 
     def __init__(self, plant: Plant, control: redis.Redis, now: datetime, clock: Callable[[], float]) -> None:
         self._plant, self._control, self._clock = plant, control, clock
@@ -240,7 +248,7 @@ class _Several:
     def tick(
         self, due: Sequence[DueLoop], together: int, seen: Circumstances | None = None
     ) -> list[LedgerEntry]:
-        """So many of them at a time. seen: None where it was seen too long ago."""
+        """Tick the loops, `together` at a time. seen: None when the data that was read is too old."""
         entries: list[LedgerEntry] = []
         for first in range(0, len(due), together):
             now = self._now + timedelta(seconds=self._clock() - self._began_seconds)
@@ -252,7 +260,7 @@ class _Several:
 
 
 class _Tick:
-    """Of some loops, on one snapshot. failed: what is done about an error of one of them."""
+    """A tick of some loops on one snapshot. failed: called for an error of one of them."""
 
     def __init__(
         self,
@@ -264,7 +272,9 @@ class _Tick:
         self._plant, self._seen, self._clock, self._failed = plant, seen, clock, failed
 
     def run(self, due: Sequence[DueLoop], control: redis.Redis) -> list[LedgerEntry]:
-        """The entries, each of a loop whose lease was to be had and that nobody ticked meanwhile."""
+        """Return the entries of the loops whose lease was available and that no other process ticked in
+        between.
+        """
         leases = LeaseGroup(control, {f"loop:{each.pk}": each.fence for each in due}, LEASE_SECONDS)
         with span("tick", loops=len(due)), leases as fences:
             loops = _read([each for each in due if f"loop:{each.pk}" in fences])
@@ -301,11 +311,16 @@ class _Tick:
                 return None
 
     def _record_decisions(self, found: list[Decided]) -> list[Decided]:
-        """Those that are written: together, or one by one where one of them can't be."""
+        """Record the decisions together, or one by one when one of them fails; return those that were
+        written.
+        """
         try:
             with span("record"):
                 return record(found, self._seen.now)
-        except (OperationalError, InterfaceError) as error:  # the database's, and so of all
+        except (
+            OperationalError,
+            InterfaceError,
+        ) as error:  # an error of the database, which affects all loops
             for each in found:
                 self._failed(each.loop, error)
             return []
@@ -335,20 +350,21 @@ class _Tick:
 
 
 def _read(due: Sequence[DueLoop]) -> list[Loop]:
-    """Under their leases: what was read before may be outdated, and whether it is still their turn."""
+    """Read the loops again under their leases, because they may have changed or no longer be due."""
     ticked_at = {each.pk: each.ticked_at for each in due}
     loops = Loop.objects.filter(pk__in=ticked_at).order_by("name")
     return [loop for loop in loops if loop.ticked_at == ticked_at[loop.pk]]
 
 
 def _is_next(each: Decided, passed: int | None) -> bool:
-    """Whether nobody has ticked the loop since it was read, and its number is the greatest."""
+    """Return whether no process has ticked the loop since it was read and its fencing number is the greatest."""
     return passed == each.before < each.fence
 
 
 def record(found: Sequence[Decided], now: datetime) -> list[Decided]:
-    """Write their entries and states, in one transaction; give back those that were written. A tick that lost
-    its lease on the way, or read before another had written, leaves no trace.
+    """Write entries and states in one transaction and return those that were written.
+
+    A tick that lost its lease, or read before another tick wrote, leaves no trace.
     """
     if not found:
         return []

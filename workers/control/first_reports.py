@@ -1,9 +1,9 @@
-"""The first report of a loop at another's plant: what its advice would have saved in the first hour.
+"""First reports of loops at attached plants: what the loop's advice would have saved in the first hour.
 
-A loop that sets tasks of a registered plant begins in advise. An hour after its first advice its ledger says
-what there was and what it advised, and `controllers.parallelism.advice_value` what that comes to. Where less
-than LEAST_SECONDS of the hour were measured (the plant was silent, or others steered it), the report says so,
-and the next hour is reported in its place.
+A loop that sets tasks of a registered plant starts in advise. One hour after its first advice,
+`controllers.parallelism.advice_value` compares the measured tasks in its ledger with the advised ones. Where
+less than LEAST_SECONDS of the hour were measured (the plant was silent, or others controlled it), the report
+says so, and the next hour is reported instead.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ from workers.steering.scope import active_loops
 
 HOUR = timedelta(hours=1)
 LEAST_SECONDS = 600.0
-# A tick stands until the next, where none was missed.
+# A tick's values apply until the next tick, unless a tick was missed.
 LONGEST_INTERVALS = 3.0
 
 
 def write_due(now: datetime) -> list[FirstReport]:
-    """Those that are due, each from its loop's ledger."""
+    """Write the reports that are due, each from its loop's ledger."""
     reports = []
     for loop in _list_loops_without_report():
         since = _find_report_start(loop)
@@ -35,18 +35,18 @@ def write_due(now: datetime) -> list[FirstReport]:
 
 
 def begin_anew(loop: Loop, now: datetime) -> None:
-    """Its plant is another one now: what was reported is of the one before, and its hour begins here."""
+    """Restart the report for a loop whose plant was replaced: earlier reports describe the previous plant."""
     FirstReport.objects.update_or_create(loop=loop, defaults={"since": now, "until": now, "figures": None})
 
 
 def _list_loops_without_report() -> list[Loop]:
-    """Loops in advise at others' plants that have no report with figures."""
+    """List the loops in advise at attached plants that have no report with figures."""
     loops = active_loops().filter(law__in=OWNERS, mode=Loop.Mode.ADVISE, target__has_key="plant")
     return list(loops.exclude(first_report__figures__isnull=False))
 
 
 def _find_report_start(loop: Loop) -> datetime | None:
-    """When the hour began that is to be reported: with the first advice, or where the last report ended."""
+    """Return the start of the hour to report: the first advice, or the end of the last report."""
     report = FirstReport.objects.filter(loop=loop).first()
     if report is not None:
         return report.until
@@ -74,7 +74,7 @@ def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
 
 
 def _tick(entry: LedgerEntry) -> AdvisedTick:
-    """What the loop observed and advised then; nothing where it had no valid measurement."""
+    """Return what the loop observed and advised at this tick; nothing without a valid measurement."""
     observed: Mapping[str, Any] = entry.observation or {}
     rows: Mapping[str, Mapping[str, Any]] = observed.get("operators") or {}
     advised = (entry.action or {}).get("tasks", {})
@@ -94,7 +94,7 @@ def _tick(entry: LedgerEntry) -> AdvisedTick:
 
 
 def _rate(row: Mapping[str, Any]) -> float | None:
-    """Events that come to the operator in a second: as one law observes it, or the other."""
+    """Return the arrival rate of the operator, in the form that either law records."""
     if row.get("service_seconds") is None:
         return None
     interval = row.get("arrival_interval_seconds")

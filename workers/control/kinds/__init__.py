@@ -1,1 +1,1 @@
-"""One kind of loop a module: what it observes, what it sets, and which targets have one."""
+"""The kinds of loops, one module each: what a loop observes and sets, and which targets have one."""

@@ -1,4 +1,4 @@
-"""What share of the events each replica of the pipeline gets: by their response times."""
+"""The share of events of each replica of the pipeline, by response times."""
 
 from collections.abc import Mapping
 from math import hypot
@@ -18,22 +18,25 @@ from workers.pipeline.status.status import WINDOW_SECONDS
 from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 5
-# A difference of means is chance up to so many of its standard errors.
+# A difference of means within this many standard errors counts as chance.
 CHANCE_ERRORS = 2.0
-# Of the mean: batches begin and are scheduled as it comes, so much do even like replicas differ. Shares that
-# followed it would wander to the end of their range.
+# A fraction of the mean: batches start and are scheduled at random, so even equal replicas differ this much.
+# Shares that followed such differences would drift to the end of their range.
 CHANCE_SHARE = 0.5
-# Of an equal share: with less, and less than a batch of its own in the status' window, a replica is silent
-# for its share.
+# A fraction of an equal share. A replica with less than this, and with less than one batch of its own in the
+# status window, is silent because of its share.
 STARVED_SHARE = 0.5
 
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{response_times_seconds, shares, events_per_second, utilisation} of the replicas that have a share;
-    `incomparable` where one is not heard of, or they may differ by chance; and `starved` where its share is
-    why it is not. Whether the load is enough to compare them is the law's to say, by its parameters.
+    """Return {response_times_seconds, shares, events_per_second, utilisation} of the replicas that have a
+    share.
+
+    It also has `incomparable` where a replica reports nothing or the differences may be chance, and `starved`
+    where a replica's small share is the reason. The law decides by its parameters whether the load is high
+    enough for a comparison.
     """
     rows = _replicas(target, snapshot)
     found = application(target, snapshot)
@@ -64,8 +67,9 @@ def _incomparable(rows: Mapping[str, ReplicaStatus]) -> str | None:
 
 
 def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second: float | None) -> str | None:
-    """A dispatch leaves no piece for so small a share: the replica gets a whole one now and then, and is
-    silent for longer than the status goes back.
+    """List the replicas whose share is too small for a part of every dispatch.
+
+    Such a replica receives a whole piece occasionally and is silent for longer than the status window.
     """
     whole = sum(row.share for row in rows.values())
     for name, row in rows.items():
@@ -77,8 +81,10 @@ def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second:
 
 
 def _is_chance(rows: list[ReplicaStatus]) -> bool:
-    """Whether the slowest and the quickest differ by less than like replicas do, or than their batches say
-    for certain: one slow batch moves a mean, and its error with it.
+    """Return whether the slowest and the fastest replica differ by less than chance explains.
+
+    Chance is what equal replicas differ by, or the error of their means: one slow batch changes a mean and
+    its error.
     """
     ordered = sorted(rows, key=lambda row: row.response_seconds or 0.0)
     times = [row.response_seconds or 0.0 for row in ordered]
@@ -88,7 +94,7 @@ def _is_chance(rows: list[ReplicaStatus]) -> bool:
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """What shares are judged by."""
+    """Return the readings by which the effect of shares is judged."""
     rows = _replicas(target, snapshot).values()
     times = [row.response_seconds for row in rows if row.response_seconds is not None]
     spread = max(times) - min(times) if times else None
@@ -96,12 +102,12 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
 
 
 def share(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Give each replica the entry's share of the events."""
+    """Give each replica the share of events in the entry."""
     plant.steer_pipeline(loop.target["application"], {"shares": entry.action["shares"]})
 
 
 def targets(present: Present) -> Targets:
-    """Each application at work."""
+    """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 
 
@@ -114,7 +120,7 @@ KIND = LoopKind(
     interval_seconds=INTERVAL_SECONDS,
     parameters={"interval_seconds": float(INTERVAL_SECONDS)},
     display=Display(
-        # Its setpoint is the mean of what it measures, and moves with it.
+        # The setpoint is the mean of the measured values and moves with it.
         Lanes("Slowest less quickest response, s", "Share moved, %", "moved", has_reference=False),
         of_each="application",
         purpose=("Shares the pipeline's events among its replicas so that all respond equally fast."),

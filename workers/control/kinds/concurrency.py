@@ -1,9 +1,9 @@
-"""How many processes each worker host that handles events has, and each pool of an attached plant that says
-its completions (a worker of a Celery app).
+"""The number of processes of each worker host that handles events, and of each pool of an attached plant that
+reports its completions (a worker of a Celery app).
 
-Its loops begin in advise. An exploration takes workers away before it adds any, at a time nobody chose, and
-each process takes memory of its host: that is for people to allow, pool by pool, in a range that they know.
-Until then the loop measures at the size there is.
+These loops start in advise. An exploration removes workers before it adds any, at a time that no person
+chose, and each process uses memory of its host. People therefore enable the loops pool by pool, within a
+range that they know. Until then a loop measures at the current size.
 """
 
 from collections.abc import Mapping
@@ -24,23 +24,25 @@ from workers.plants.foreign.kind import AdapterKind
 from workers.plants.plant import Plant
 
 ROLE = "jobs"
-# A process of a worker takes some 50 MB of its own. Who calls slow services may want more, and says so.
+# A worker process uses about 50 MB by itself. Handlers that call slow services may want more processes and
+# set that.
 MOST_PROCESSES = 32
 INTERVAL_SECONDS = 5
-# Shortly before an order of fewer counts as missed, the pool is taken to be as small as it gets.
+# Shortly before an unfulfilled reduction counts as missed, the pool is taken to have reached its smallest
+# possible size.
 PATIENT_SHARE = 0.9
 Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """{threads, interdeparture_seconds, seconds} of the pool since the observation before, and where they are
-    known {`epoch`, `mean_threads`, `trouble`}.
+    """Return {threads, interdeparture_seconds, seconds} of the pool since the last observation and, where
+    known, {`epoch`, `mean_threads`, `trouble`}.
 
-    The times are of events, completed while all processes had work (`workers.pool.departures`); `seconds` is
-    how long that was. They are numbered, so that none is taken twice; of another life of the pool (another
-    pid of its host, another count of it) all are new. `epoch` is the newest exploration of the other hosts of
-    the role: they have nodes and services in common. `mean_threads` is of all of them that are steered. Pools
-    of attached plants explore each by itself.
+    The times are of events that completed while all processes were busy (`workers.pool.departures`);
+    `seconds` is how long they were. Samples are numbered, so that none is used twice; after a restart of the
+    pool (another pid of its host, another count) all are new. `epoch` is the newest exploration of the other
+    hosts of the role, which share nodes and services. `mean_threads` is the mean over all controlled hosts.
+    Pools of attached plants explore independently.
     """
     if "plant" in target:
         return _observe_attached(target, snapshot, before, now_seconds)
@@ -56,7 +58,7 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
             trouble=(row.trouble or None) if row else None,
         ),
     }
-    # Of a host that is silent for a time nothing is new when it is heard again: its samples were taken.
+    # A host that was silent has no new samples when it reports again: its samples were used already.
     kept = _counters(done, {"pid": row.pid}) if row else dict(before or {})
     return Sensed(observation, check_measurement(target, snapshot, row, now_seconds), kept)
 
@@ -92,8 +94,10 @@ def _counters(done: PoolWork, life: Document) -> dict[str, float]:
 
 
 def _select_samples(before: Counters | None, done: PoolWork, life: Document) -> dict[str, Any]:
-    """The samples since, as far as they are of the present size of the pool and not too many to be kept.
-    life: what has another value where the pool is another one."""
+    """Return the new samples of the pool's current size, up to the maximum kept.
+
+    life: identifies the pool; it has another value after a restart.
+    """
     seq, full_seconds, recent = done.seq or 0, done.full_seconds or 0.0, done.recent_seconds
     first, seconds_before = 0.0, 0.0
     if before is not None and all(before.get(key) == value for key, value in life.items()):
@@ -106,14 +110,14 @@ def _select_samples(before: Counters | None, done: PoolWork, life: Document) -> 
 
 
 def _newest(loops: list[LoopStatus], target: Document) -> int | None:
-    """The newest exploration of another host that is steered, too."""
+    """Return the newest exploration of another host that is controlled, too."""
     others = [loop for loop in loops if not _is_of(loop, target) and loop.mode == Loop.Mode.AUTO]
     epochs = [loop.terms.get("epoch") for loop in others]
     return max((epoch for epoch in epochs if epoch is not None), default=None)
 
 
 def _mean_threads(loops: list[LoopStatus], target: Document, snapshot: Snapshot) -> float | None:
-    """What steered hosts have on average, this one among them; None where it is the only one."""
+    """Return the mean size of the controlled hosts including this one; None where it is the only one."""
     steered = {loop.target.get("host", "") for loop in loops if loop.mode == Loop.Mode.AUTO}
     rows = [snapshot.hosts[host] for host in steered if host in snapshot.hosts]
     has_others = len(rows) > 1 and target.get("host") in steered
@@ -129,7 +133,7 @@ def _list_optional_inputs(**values: Any) -> dict[str, Any]:
 
 
 def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
-    """What a pool's size is judged by."""
+    """Return the readings by which the effect of a pool's size is judged."""
     if "plant" in target:
         return _readings_elsewhere(target, snapshot)
     row = snapshot.hosts.get(target.get("host", ""))
@@ -151,7 +155,7 @@ def _readings_elsewhere(target: Document, snapshot: Snapshot) -> dict[str, Any] 
 def check_measurement(
     target: Document, snapshot: Snapshot, row: HostStatus | None, now_seconds: float
 ) -> Measured:
-    """The age of the host's report; and why it is invalid."""
+    """Return the age of the host's report, and why the measurement is invalid."""
     at_seconds, host = snapshot.at, target.get("host")
     age = None if at_seconds is None else abs(now_seconds - at_seconds)
     if row is None or row.age_seconds is None or age is None:
@@ -162,8 +166,10 @@ def check_measurement(
 
 
 def set_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Ask the host for the entry's processes. It lapses unless it is kept: a loop that dies in the middle of
-    an exploration leaves no pool at a size that was only to be tried. What is set at an attached plant stays.
+    """Request the entry's number of processes from the host.
+
+    The request expires unless it is kept alive, so that a loop that dies during an exploration does not leave
+    the pool at a trial size. A value that is set at an attached plant stays.
     """
     threads = int(entry.action["threads"])
     if "plant" in loop.target:
@@ -173,7 +179,7 @@ def set_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """The loop is alive, and stands behind what it asked for."""
+    """Keep the request alive while the loop runs."""
     if "plant" in loop.target:
         keep_plant(entry, loop, plant)
     else:
@@ -181,8 +187,9 @@ def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def targets(present: Present) -> Targets:
-    """Each worker host of role jobs that reports, and each pool of an attached plant that says completions,
-    from the size that it has."""
+    """Return each reporting worker host of role jobs and each pool of an attached plant that reports
+    completions, starting at its current size.
+    """
     starts = {
         f"{LAW.name}/{name}": _start(name, report.slots)
         for name, report in present.hosts.items()
@@ -202,7 +209,9 @@ def _start(host: str, slots: int) -> LoopStart:
 
 
 def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Present) -> LoopStart:
-    """In the range that all loops of such a plant begin with."""
+    """Return the start of a loop at an attached plant, in the range that all loops of such a plant start
+    with.
+    """
     pool = attached_pools.pool_of(plant, operator, present)
     usual_most = kind.pace.maximum if kind.pace else MOST_PROCESSES
     values = _values(pool.tasks if pool else 1, *attached_pools.limits(pool, usual_most))
@@ -229,13 +238,13 @@ KIND = LoopKind(
     targets=targets,
     interval_seconds=INTERVAL_SECONDS,
     mode=Loop.Mode.ADVISE,
-    unit_hours=lambda target, snapshot, values: 1.0,  # a process of the pool, for an hour
-    # A sample is the mean of several completions (`workers.pool.departures`): fewer of them say as much.
-    # Points that are known to 2 % show a step's 14 % well, and a pool is not at a size that is only tried for
-    # longer.
-    # A step more is tried each minute at first: what the workers call may have grown.
+    unit_hours=lambda target, snapshot, values: 1.0,  # one process of the pool for one hour
+    # A sample is the mean of several completions (`workers.pool.departures`), so fewer samples suffice.
+    # Points known to 2 % resolve a step's 14 % well, and the pool spends little time at a trial size. At
+    # first one more step is tried each minute, because the services that the workers call may have been
+    # scaled.
     parameters={"method": "explorer", "initial_samples": 16, "probe_error": 0.02, "trial_seconds": 60.0},
-    # Hosts report each second, and what they report is checked each second.
+    # Hosts report each second, and their reports are checked each second.
     guard={"stale_seconds": 5.0},
     display=Display(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),

@@ -1,4 +1,4 @@
-"""How many events the pipeline admits: by the room of the result queue."""
+"""The number of events that the pipeline admits, by the free space of the result queue."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,12 +25,12 @@ from workers.pipeline.declaration.controls import Controls
 from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 2
-# Longer than REST_SECONDS: while the loop is at rest its last limit lasts on.
+# Longer than REST_SECONDS: while the loop is at rest, its last limit stays in force.
 LASTING_INTERVALS = 12.0
-LEAST_INTERVALS = 0.25  # of which what was admitted says something of one; as long as a limit lasts at most
-# The result queue fills by what is admitted and empties by itself: it keeps all of its free space (a = 1) but
-# for about 100 bytes an event, which is felt a sample late: an event is a second on its way, and the status
-# another one old. The combiner's batches make a saw's teeth of it, of which nothing may be learnt.
+LEAST_INTERVALS = 0.25  # the time for which admitted events are representative of an interval; the maximum time that a limit stays in force
+# The result queue fills by admission and empties on its own. It keeps all of its free space (a = 1) except
+# for about 100 bytes per event, which is measured one sample late: an event takes a second to pass, and the
+# status is another second old. The combiner's batches add a sawtooth that must not be learned.
 MODEL = placement.Model(1.0, -100.0, 1)
 POLES = (0.6, 0.6, 0.2)
 RESOLUTION = 0.05
@@ -41,7 +41,7 @@ GAINS = placement.place(MODEL, POLES)
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{measured: free bytes of the result queue, applied: events dispatched in one interval, lately}."""
+    """Return {measured: free bytes of the result queue, applied: events dispatched per interval recently}."""
     row = application(target, snapshot)
     admitted, said_at = row.admitted_events if row else None, _read_status_time(snapshot)
     counters: dict[str, float] = {}
@@ -57,14 +57,16 @@ def sensor(
 
 
 def _read_status_time(snapshot: Snapshot) -> float | None:
-    """When the pipeline said what the snapshot has of it, s since 1970."""
+    """Return when the pipeline reported the snapshot's values, in s since 1970."""
     age_seconds = snapshot.pipeline.age_seconds
     return None if snapshot.at is None or age_seconds is None else snapshot.at - age_seconds
 
 
 def _compute_admitted(before: Counters, now: Counters) -> float | None:
-    """Events of an interval, out of those since the observation before, however long ago that was: a tick may
-    be left out, or come early. None where the pipeline has said nothing new, or was not heard for long.
+    """Return the admitted events per interval, from those since the last observation.
+
+    Ticks may be left out or come early, so the elapsed time is taken into account. None where the pipeline
+    has reported nothing new, or was silent for long.
     """
     if "said_at" not in before or "said_at" not in now:
         return None
@@ -75,7 +77,7 @@ def _compute_admitted(before: Counters, now: Counters) -> float | None:
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """What an admission is judged by."""
+    """Return the readings by which the effect of admission is judged."""
     row = application(target, snapshot)
     if row is None:
         return None
@@ -83,8 +85,9 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
 
 
 def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Admit the entry's events per interval, as a rate, and leave the setpoint free meanwhile. Both end by
-    themselves: should the loop die, the pipeline is not held back for ever.
+    """Admit the entry's events per interval, as a rate, and reserve the setpoint for that time.
+
+    Both expire, so a loop that dies does not throttle the pipeline permanently.
     """
     rate = entry.action["admit"] / loop.interval_seconds
     changes = {"admit_events_per_second": rate, "reserve_bytes": float(entry.parameters["setpoint"])}
@@ -92,8 +95,9 @@ def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def keep_admission(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """On hold, and while another limit cools down, the one in force lasts on. One of which nothing is known
-    ends: it must hold nobody back.
+    """Extend the limit in force on hold and during a cool-down.
+
+    A limit that is unknown to the loop expires: it must not throttle the pipeline.
     """
     law = (entry.state_before or {}).get("law") or {}
     if entry.limited_by in guard.UNASKED or law.get("limit") is None:
@@ -106,12 +110,12 @@ def _is_latched(entry: LedgerEntry, loop: Loop) -> dict[str, float]:
 
 
 def targets(present: Present) -> Targets:
-    """Each application at work."""
+    """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 
 
 def load(observed: Sequence[Observed]) -> Floats:
-    """The free bytes of the result queue and what was admitted, sample by sample."""
+    """Return the free bytes of the result queue and the admitted events, sample by sample."""
     known = [(at, each) for at, each in observed if each["applied"] is not None]
     return recorded_queue.samples(
         [at for at, _ in known],
@@ -129,8 +133,8 @@ KIND = LoopKind(
     targets=targets,
     at_rest=is_idle,
     interval_seconds=INTERVAL_SECONDS,
-    # Half of the result queue is kept free. A block is always admitted: event time goes on with what comes,
-    # and what waits for it would never leave the queue.
+    # Half of the result queue is kept free. One block is always admitted: event time advances with arrivals,
+    # and results that wait for it would otherwise never leave the queue.
     parameters={
         "setpoint": Controls().result_bytes / 2,
         "minimum": float(BLOCK_EVENTS),
@@ -159,7 +163,7 @@ KIND = LoopKind(
             ("Adaptive tuning", ("tuning", "forgetting", "resolution")),
         ),
         title="flow control",
-        measured="terms.measured",  # an application that starts has none: its free space is not 0
+        measured="terms.measured",  # an application that starts has no status: its free space is not 0
         setpoints=("setpoint",),
         lasting=ADMIT,
         is_news=False,

@@ -1,16 +1,18 @@
-"""What a queue's ladder observes: whether its demand is met, and which remedies can do no more.
+"""The observation of a queue's remedy ladder: whether its demand is met, and which remedies are exhausted.
 
-    capacity = out/s                            a jobs queue that has fallen behind: it does what it can
-             = out/s / share of slots at work   one that keeps up
-             = in/s * FULL / utilisation        a pipeline queue; utilisation: what all that comes would take
-                                                of the operators' time, shed or not
+    capacity = out/s                            a jobs queue with a backlog: it works at its limit
+             = out/s / share of busy slots      a jobs queue that keeps up
+             = in/s * FULL / utilisation        a pipeline queue; utilisation: the share of the operators'
+             time
+                                                that all arrivals would take, shed or not
 
-Capacity follows from what comes: what producers hold back takes nobody's time. A replica that is behind shows
-in what waits: most of its time is Spark's own, whatever the load. While those who publish over HTTP are asked
-to wait, they offer what comes of them over the share of time that they are not.
+Capacity is computed from arrivals: events that producers hold back take no processing time. A replica that
+falls behind shows in the backlog, because most of its time is Spark's own, whatever the load. While
+publishers over HTTP are throttled, the offered load is the arrivals divided by the share of time without
+throttling.
 
-It advises until a person trusts it: its upper levels cost delay, events. At an attached plant it only advises
-(`workers.control.parts.plant_ladder`).
+The ladder advises until a person trusts it, because its upper levels cost delay and events. At an attached
+plant it only advises (`workers.control.parts.plant_ladder`).
 """
 
 from collections.abc import Callable, Mapping
@@ -38,10 +40,10 @@ from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
 from workers.steering import ladder_level, ownership, stopped
 
-# Beyond it a batch, or a worker, waits for the one before it longer than it takes.
+# Above this utilization, a batch or a worker waits for its predecessor for longer than it takes itself.
 FULL = 0.9
 LEAST_UTILISATION = 0.01
-# Who publishes over HTTP, and so can be asked to wait.
+# Publishers over HTTP, which can be throttled.
 THROTTLED_PRODUCER = "api"
 NOTHING_DONE = (None, "no action")
 UNKNOWN = QueueStatus()
@@ -49,7 +51,9 @@ Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """{demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
+    """Return {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one
+    queue.
+    """
     if "plant" in target:
         return plant_ladder.observe_plant(target, snapshot, now_seconds)
     name = str(target.get("queue"))
@@ -59,7 +63,7 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
     observation = {
         "demand_per_second": round(demand, 3),
         "came_per_second": round(came, 3),
-        # Where nothing comes nothing is measured: then what is offered is taken to be within capacity.
+        # Without arrivals nothing is measured; the offered load is then taken to be within capacity.
         "capacity_per_second": round(_capacity(name, row, came or demand, snapshot), 3),
         "backlog_seconds": _late_seconds(row),
         "saturated": find_exhausted_levels(name, row, snapshot),
@@ -69,7 +73,9 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
 
 
 def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
-    """What objectives leave to throttle this queue, and to shed of what it feeds."""
+    """Return the error budgets for throttling this queue and for shedding events of the applications that
+    read it.
+    """
     readers = {name for name, row in snapshot.pipeline.applications.items() if queue in row.queues}
     return observe_budgets(
         budgets("throttle", snapshot, {queue}, ()), budgets("shed", snapshot, {queue}, readers)
@@ -77,10 +83,10 @@ def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _compute_held_back(queue: str, snapshot: Snapshot) -> float:
-    """What those offer beyond what comes who were asked to wait lately, events/s; advice asks nobody."""
+    """Return the load held back by recent throttling, in events/s; advice throttles no one."""
     closed = ladder_level.compute_closed_share(queue, snapshot)
     if closed >= 1.0:
-        return 0.0  # a hand has closed it: what would come is not known
+        return 0.0  # a manual change has closed the queue, so its arrivals are unknown
     return _compute_http_rate(queue, snapshot) * closed / (1 - min(0.99, closed))
 
 
@@ -105,25 +111,29 @@ def _capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> f
 
 
 def _late_seconds(row: QueueStatus) -> float:
-    """How far behind: no longer than the oldest event has waited (a rate says little where little leaves),
-    nor than what waits takes at the present rate (one event may wait for its next try).
+    """Return how far behind the queue is.
+
+    This is at most the wait of the oldest event (rates are unreliable at a low output) and at most the time
+    to clear the backlog at the present rate (a single event may wait for its next attempt).
     """
     known = [seconds for seconds in (row.wait_seconds, row.clearing_seconds) if seconds is not None]
     return min(known, default=0.0)
 
 
 def applications(queue: str, snapshot: Snapshot) -> list[ApplicationStatus]:
-    """The applications that read a queue."""
+    """Return the applications that read a queue."""
     return [row for row in snapshot.pipeline.applications.values() if queue in row.queues]
 
 
 def find_exhausted_levels(name: str, row: QueueStatus, snapshot: Snapshot) -> dict[str, bool]:
-    """Level → whether its loops can do no more: nothing to move, all in use, or nobody lets them act."""
+    """Return, for each level, whether its loops are exhausted: nothing to move, all resources in use, or no
+    loop that may act.
+    """
     return {
         "rebalance": _are_all_idle("rebalance", snapshot),
         "workers": _explain_no_more_workers(name, row, snapshot),
         "nodes": _are_all_idle("nodes", snapshot) or _are_all_in_use(snapshot),
-        "throttle": not _compute_http_rate(name, snapshot),  # nobody there can be asked to wait
+        "throttle": not _compute_http_rate(name, snapshot),  # producers there cannot be throttled
         "shed": False,
     }
 
@@ -135,7 +145,7 @@ def _list_all_inputs(target: Document) -> bool:
 def _are_all_idle(
     level: str, snapshot: Snapshot, helps: Callable[[Document], bool] = _list_all_inputs
 ) -> bool:
-    """Whether the loops of a level have nothing to do; only those whose target helps."""
+    """Return whether the loops of a level have nothing to do; only loops whose target helps count."""
     rows = snapshot.loops.values()
     return all(_idle(row, snapshot) for row in rows if _is_of(row, level) and helps(row.target))
 
@@ -146,7 +156,7 @@ def _is_of(row: LoopStatus, level: str) -> bool:
 
 
 def _idle(row: LoopStatus, snapshot: Snapshot) -> bool:
-    """A loop that may not act, or that had nothing to do last and has nothing under way."""
+    """Return whether a loop may not act, or last had nothing to do and has no action in progress."""
     if row.mode != Loop.Mode.AUTO:
         return True
     remedy = catalog.remedy(row.law)
@@ -180,7 +190,7 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
     if (
         part := find_settling(snapshot.parts, [CONSUMERS[row.kind]] if row.kind in CONSUMERS else [])
     ) is not None:
-        # What waits since the start says nothing of the demand, and is worked off.
+        # A backlog from before the start says nothing about the demand and is cleared.
         return Measured(age, idle=f"{part} has just started")
     silent = [application for application in applications(name, snapshot) if application.state != "running"]
     if row.kind == "pipeline" and silent and silent[0].state == "stopped":
@@ -196,7 +206,7 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
 
 
 def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
-    """What a level is judged by: how far behind the queue is, or the plant."""
+    """Return the readings by which a level is judged: how far behind the queue or the plant is."""
     if "plant" in target:
         return plant_ladder.readings(target, snapshot)
     row = snapshot.queues.get(target.get("queue", ""))
@@ -206,16 +216,17 @@ def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
 
 
 def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Have producers wait for the entry's share of an interval, from the level that says so on; a hand that
-    sets the level has them wait all the time. What other levels may do is read from the loop's last entry
-    (`workers.steering.ladder_level`).
+    """Throttle producers for the entry's share of an interval, at the level that does so and above.
+
+    A level that is set manually throttles them all the time. The permissions of other levels are read from
+    the loop's last entry (`workers.steering.ladder_level`).
     """
     by_hand = 1.0 if entry.mode == Loop.Mode.MANUAL else 0.0
     _throttle(int(entry.action["rung"]), entry.action.get("closed_share", by_hand), loop, plant)
 
 
 def keep_throttling(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """While another level cools down the present one stays."""
+    """Keep the present level in force while another level cools down."""
     if entry.mode == Loop.Mode.AUTO and entry.limited_by == guard.COOL_DOWN:
         _throttle(int(entry.terms.get("rung", 0)), entry.terms.get("closed_share", 0.0), loop, plant)
 
@@ -228,7 +239,7 @@ def _throttle(rung: int, closed_share: float, loop: Loop, plant: Plant) -> None:
 
 
 def targets(present: Present) -> Targets:
-    """Each queue, and each attached plant."""
+    """Return one target for each queue and each attached plant."""
     topology = present.topology
     starts = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
     elsewhere = plant_ladder.starts(LAW.name, present)
@@ -258,7 +269,7 @@ KIND = LoopKind(
     targets=targets,
     interval_seconds=5,
     mode=Loop.Mode.ADVISE,
-    # A measured rate lags behind by some seconds: one check with less capacity than demand is no shortage.
+    # A measured rate lags by some seconds: a single check with less capacity than demand is no shortage.
     parameters={"unmet_decisions": 3},
     display=Display(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),

@@ -1,4 +1,4 @@
-"""Which nodes are used at all. One loop steers the whole plant; after an action the plant settles first."""
+"""The set of nodes in use. One loop controls the whole plant; after an action the plant settles first."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from workers.placement.plant_sensors import node_scaling, readings
 
 
 def targets(present: Present) -> Targets:
-    """The whole plant."""
+    """Return the whole plant as the only target."""
     return whole_plant(LAW.name)
 
 
@@ -36,13 +36,13 @@ KIND = LoopKind(
     recall=list_declined,
     targets=targets,
     interval_seconds=60,
-    # It advises until a person trusts it: a released node is a plan's work, and nobody waits for it.
+    # The loop advises until a person trusts it: releasing a node requires a plan, and it is not urgent.
     mode=Loop.Mode.ADVISE,
     parameters={"quiet_decisions": 10},
     guard={"cooldown_seconds": 600.0},
     seeded=True,
     display=Display(
-        # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.
+        # Its setpoint is a share of capacity and its measured value a number of nodes: they share no axis.
         Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
         of_each="plant",
         purpose=(

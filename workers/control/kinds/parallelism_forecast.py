@@ -1,5 +1,6 @@
-"""The cheapest way of one operator's tasks through the forecast: of each operator of each application. It
-advises until a person trusts it.
+"""The cheapest path of one operator's tasks through the forecast, for each operator of each application.
+
+The loops advise until a person trusts them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,8 +31,11 @@ TARGET_UTILISATION, MOST_DEVIATION = 0.85, 0.3
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """What one operator would miss in each forecast window with each number of tasks. A way that rests on
-    guesses is not decided on: the deviation may be `MOST_DEVIATION` of the forecast."""
+    """Return the events that one operator would miss in each forecast window with each number of tasks.
+
+    There is no decision on an unreliable forecast: its deviation may be at most `MOST_DEVIATION` of the
+    forecast.
+    """
     nothing = {"missed": [[0.0]], "current": 1}
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None or measured.invalid or measured.idle:
@@ -53,7 +57,7 @@ def _compute_missed(
     topology: MeasuredTopology,
     operator: MeasuredOperator,
 ) -> tuple[str, list[list[float]] | None]:
-    """Windows by tasks; or why there is nothing to decide on."""
+    """Return the missed events of each window by number of tasks, or why there is nothing to decide on."""
     rate = inputs.rate_per_second(operator, topology.window_seconds)
     service = inputs.service_seconds(operator)
     if rate is None or not service:
@@ -76,7 +80,7 @@ def _explain_no_forecast(target: Mapping[str, Any], snapshot: Snapshot) -> str:
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """What one operator's tasks are judged by."""
+    """Return the readings by which one operator's tasks are judged."""
     topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
     name = f"{target['application']}/{target['operator']}"
     if topology is None or name not in topology.operators:
@@ -96,7 +100,7 @@ def set_operator(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def targets(present: Present) -> Targets:
-    """Each operator of each application at work."""
+    """Return one target for each operator of each running application."""
     starts = {
         f"{LAW.name}/{name}/{operator}": LoopStart({"application": name, "operator": operator})
         for name in present.applications
@@ -106,7 +110,7 @@ def targets(present: Present) -> Targets:
 
 
 def _operators(name: str, present: Present) -> Iterable[str]:
-    """As the snapshot shows them; while it shows none, those that there were."""
+    """Return the operators in the snapshot; while it shows none, those of the existing loops."""
     row = application({"application": name}, present.snapshot)
     if row is not None and row.operators:
         return list(row.operators)
@@ -115,7 +119,7 @@ def _operators(name: str, present: Present) -> Iterable[str]:
 
 
 def _tasks(action: Mapping[str, Any]) -> str:
-    """Those of the next window; the path that they begin is on the loop's page."""
+    """Return the tasks of the next window; the loop's page shows the whole path."""
     return counted(action["tasks"], "task")
 
 
@@ -128,7 +132,7 @@ KIND = LoopKind(
     targets=targets,
     interval_seconds=INTERVAL_SECONDS,
     mode=Loop.Mode.ADVISE,
-    # An event missed costs as much as a task for a second.
+    # An event that is missed costs as much as one task for one second.
     parameters={"cost_task": WINDOW_SECONDS, "cost_change": WINDOW_SECONDS},
     guard=CALM,
     display=Display(

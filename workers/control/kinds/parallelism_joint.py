@@ -1,7 +1,7 @@
-"""The tasks of all operators together, ahead of what comes.
+"""The tasks of all operators together, ahead of the forecast arrivals.
 
-It steers the applications here from the first: its rescales cost them nothing, they happen between two
-batches. At plants that are not ours it advises until a person trusts it.
+The loop controls local applications from the start: rescaling costs them nothing, since it happens between
+two batches. At attached plants it advises until a person trusts it.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,9 @@ OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_M
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """See `controllers.parallelism.inputs`: all operators, and the forecast of what comes to them."""
+    """Return the observation of all operators and the forecast of their arrivals
+    (`controllers.parallelism.inputs`).
+    """
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:
         return Sensed({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
@@ -61,7 +63,7 @@ def sensor(
 
 
 def targets(present: Present) -> Targets:
-    """Applications, whose operators may have a task per core; registered plants."""
+    """Return the running applications, whose operators may have one task per core, and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
             {"application": name}, parameters=OWN, guard=CALM, interval_seconds=INTERVAL_SECONDS
@@ -81,7 +83,9 @@ def targets(present: Present) -> Targets:
 
 
 def _quick(pace: PlantPace) -> dict[str, Any]:
-    """Twice the bound is too late; decisions are as far apart as ticks, and look ahead as far."""
+    """Return settings for quick changes: twice the bound is too late, and both the interval of decisions and
+    the horizon are one tick.
+    """
     return {
         "bound_seconds": pace.bound_seconds,
         "maximum": pace.maximum,

@@ -1,5 +1,7 @@
-"""The fewest tasks that keep every path within its bound, for what comes now: of each application at work,
-and of each registered plant. It advises until a person trusts it.
+"""The minimum number of tasks that keeps every path within its bound at the current arrivals.
+
+There is one loop for each running application and each registered plant. The loops advise until a person
+trusts them.
 """
 
 from collections.abc import Mapping
@@ -33,13 +35,13 @@ from workers.plants.foreign.kind import PlantPace
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """See `controllers.parallelism.inputs`."""
+    """Return the observation of all operators (`controllers.parallelism.inputs`)."""
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     return Sensed(NOTHING if topology is None else inputs.queueing(topology), measured, {})
 
 
 def targets(present: Present) -> Targets:
-    """Applications, whose operators may have a task per core; registered plants."""
+    """Return the running applications, whose operators may have one task per core, and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
             {"application": name},

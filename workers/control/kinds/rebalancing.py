@@ -1,5 +1,5 @@
-"""Which node holds how many points of which queue. One loop steers the whole plant; after an action the plant
-settles first.
+"""The points of each queue on each node. One loop controls the whole plant; after an action the plant settles
+first.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from workers.placement.plant_sensors import observe_rebalancing, readings
 
 
 def targets(present: Present) -> Targets:
-    """The whole plant."""
+    """Return the whole plant as the only target."""
     return whole_plant(LAW.name)
 
 
@@ -26,7 +26,7 @@ def _list_moved_queues(action: Mapping[str, Any]) -> str:
 
 
 def _from_to(action: Mapping[str, Any]) -> str:
-    """Only how many points, and between which nodes."""
+    """Describe only how many points move between which nodes."""
     moves = action.get("moves", ())
     nodes = [", ".join(sorted({move[end] for move in moves})) for end in ("from", "to")]
     return f"{_points(action):,} points: {nodes[0]} → {nodes[1]}" if moves else ""

@@ -1,4 +1,4 @@
-"""Every kind of loop by its law's name, found in this folder: a module that says `KIND = LoopKind(…)`."""
+"""Registry of loop kinds by law name, found in this folder: modules that define `KIND = LoopKind(…)`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ UNKNOWN = Display(Lanes("Measured", "Actuator", "set"))
 
 
 def find_kinds() -> dict[str, LoopKind]:
-    """Law → kind, in the order of the laws. Raises ValueError where a law has two."""
+    """Return the kinds by law, in the order of the laws. Raises ValueError where a law has two."""
     found: dict[str, LoopKind] = {}
     for module in modules_of(kinds):
         if isinstance(kind := getattr(module, "KIND", None), LoopKind):
@@ -26,24 +26,25 @@ KINDS: Mapping[str, LoopKind] = find_kinds()
 
 
 def kind_of(law: str) -> LoopKind:
-    """The kind of a law's loops. Raises `BadInput`."""
+    """Return the kind of a law's loops. Raises `BadInput`."""
     if law not in KINDS:
         raise BadInput("law", f"{law} has no loops; those that have are {', '.join(KINDS)}")
     return KINDS[law]
 
 
 def list_seeded_laws() -> list[str]:
-    """The laws that have loops as soon as there is a topology."""
+    """List the laws whose loops exist as soon as there is a topology."""
     return [name for name, kind in KINDS.items() if kind.seeded]
 
 
 def rest_seconds(law: str) -> float:
-    """How long a loop of a law may write no entry, beyond its interval."""
+    """Return how long a loop of a law may write no entry, beyond its interval."""
     return KINDS[law].rest_seconds if law in KINDS else 0.0
 
 
 def display_of(law: str, target: Mapping[str, Any] | None = None) -> Display:
-    """How a law's loops are shown, or one on a target. Those of a law that is gone have plain words: their
-    ledger stays.
+    """Return how loops of a law, or a loop on a target, are displayed.
+
+    Loops of a law that no longer exists have a generic display, since their ledger stays.
     """
     return KINDS[law].display_of(target or {}) if law in KINDS else UNKNOWN

@@ -1,8 +1,9 @@
-"""What is shed of an application when nothing else helps.
+"""Shedding of an application's events when no other remedy helps.
 
-It may act by itself, since it does only where the ladder of every queue it reads has come to its last level.
-Seconds of work are given to the law as shares of what an operator can spend on its patterns
-(`OperatorLoad.available`): a utilisation of 1 is all of it, whatever else it does.
+The loop may act without approval, since it sheds only when the ladder of every queue that the application
+reads has reached its last level. The law receives seconds of work as shares of what an operator can spend on
+its patterns (`OperatorLoad.available`): a utilization of 1 is all of it, whatever other work the operator
+has.
 """
 
 from collections.abc import Mapping
@@ -23,14 +24,16 @@ from workers.plants.plant import Plant
 from workers.steering import ladder_level
 
 LASTING_INTERVALS = 10.0
-SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
+SIGNIFICANT = 4  # digits of a share; a change of the fifth digit is not worth a new table
 
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """The law's observation of one application; invalid while no pattern that may be shed worked lately, and
-    nothing to decide on while it is not known whether anything may be shed.
+    """Return the law's observation of one application.
+
+    It is invalid while no pattern that may be shed has worked recently. There is nothing to decide while it
+    is unknown whether anything may be shed.
     """
     row = application(target, snapshot)
     quality = check_measurement(target, snapshot, now_seconds)
@@ -70,8 +73,10 @@ def sensor(
 
 
 def _list_measured_patterns(work: OperatorLoad, may_shed: bool) -> list[str]:
-    """The patterns that a table is made of: those that have worked lately. To end shedding nothing has to be
-    measured: then, or when nothing comes at all, every one.
+    """List the patterns for a new table: those that have worked recently.
+
+    Ending shedding requires no measurement: then, and when nothing arrives at all, the list has every
+    pattern.
     """
     every = list(work.sheddable())
     found = [name for name in every if work.has_worked(name)]
@@ -83,8 +88,9 @@ def _pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, An
     operator, wanted = row.operator, work.compute_wanted(name)
     rates = work.rates(operator)
     takes = found.takes(wanted)
-    # The law knows one rate of a type at an operator; a pattern may want a part of it only. Given all alike,
-    # each match takes as much more of it, and each event costs as much less.
+    # The law knows one rate of a type at an operator, but a pattern may need only a part of it. If a pattern
+    # receives all events, each match consumes proportionally more of them and each event costs proportionally
+    # less.
     parts = {event_type: wanted[event_type] / rates[event_type] for event_type in wanted if rates[event_type]}
     whole = sum(rates[event_type] for event_type in wanted)
     part = sum(wanted.values()) / whole if whole else 1.0
@@ -107,7 +113,7 @@ def _pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, An
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """What a table is judged by: how long events take, and what is lost."""
+    """Return the readings by which a table is judged: latency and loss."""
     row = application(target, snapshot)
     if row is None:
         return None
@@ -123,8 +129,10 @@ def _short(value: float) -> float:
 
 
 def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Put the entry's table in place of the one in force; a share of 0 needs no row. By key where the law
-    counts what comes per match: so many matches are left as it keeps of their events.
+    """Replace the table in force with the entry's table; a share of 0 needs no row.
+
+    Events are shed by key where the law counts arrivals per match: the share of kept matches then equals the
+    share of kept events.
     """
     shares = {
         pattern: {name: share for name, share in types.items() if share > 0}
@@ -137,21 +145,23 @@ def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def keep_table(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """The loop has measured, and stands behind its table. One that is held, or sees nothing valid, does not:
-    its table lapses, since nobody knows whether anything has still to be dropped.
+    """Extend the table in force while the loop measures.
+
+    The table of a loop that is on hold or has no valid observation expires, because it is unknown whether
+    shedding is still needed.
     """
     if entry.mode == Loop.Mode.AUTO and entry.terms.get("work_shed"):
         plant.steer_pipeline(loop.target["application"], {"shed_until_seconds": _compute_end(entry, loop)})
 
 
 def _compute_end(entry: LedgerEntry, loop: Loop) -> float:
-    """The latency bound, but no sooner than some ticks may be missed."""
+    """Return the expiry: the latency bound, but at least some missed ticks."""
     bound = float(entry.parameters["latency_bound_seconds"])
     return entry.at.timestamp() + max(bound, LASTING_INTERVALS * loop.interval_seconds)
 
 
 def targets(present: Present) -> Targets:
-    """Each application at work."""
+    """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 
 
@@ -173,7 +183,7 @@ KIND = LoopKind(
     keeper=keep_table,
     targets=targets,
     interval_seconds=2,
-    # Patterns of an application have keys: an event serves its own, and none is too many.
+    # Patterns of an application have keys: an event serves its own key, and none is surplus.
     parameters={"latency_bound_seconds": 15.0, "needs": "measured"},
     display=Display(
         Lanes("Age of events when worked, p95, s", "Share of the work shed", "shed"),

@@ -1,6 +1,6 @@
-"""How many workers start at one container, so that its events are handled in time; and how many stand in
-each pool of an attached plant (`controllers.worker_rate.permanent_pool`), where it advises until a person
-trusts it.
+"""The number of workers started at each container, so that its events are handled in time, and the number of
+workers in each pool of an attached plant (`controllers.worker_rate.permanent_pool`), where the loop advises
+until a person trusts it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,8 @@ from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 from workers.steering.stopped import explain_all_drained
 
-# As often as there is a snapshot: at 2 s events waited twice as long (p99 at 20,000/s: 2.5, not 1.6 s).
+# As often as there is a snapshot: with 2 s, events waited much longer (p99 at 20,000/s: 2.5 s instead of 1.6
+# s).
 INTERVAL_SECONDS = 1
 CUMULATIVE = ("removed_events", "workers_started")
 
@@ -34,11 +35,10 @@ CUMULATIVE = ("removed_events", "workers_started")
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{queue_length, removed, started, waiting_to_run} of one container since the observation before; and,
-    where they are known, {running, oldest_seconds, node_state}: the law does without them.
+    """Return {queue_length, removed, started, waiting_to_run} of one container since the last observation
+    and, where known, {running, oldest_seconds, node_state}; the law works without the latter.
 
-    What is missing (an OFFLINE node, a container not yet measured) reads 0 and is invalid: the guard holds on
-    it.
+    Missing values (an OFFLINE node, a container not yet measured) are 0 and invalid: the guard holds.
     """
     if "plant" in target:
         return permanent_pools.observe_pool(LAW.name, target, snapshot, before, now_seconds)
@@ -60,7 +60,7 @@ def sensor(
 
 
 def _container(target: Mapping[str, Any], snapshot: Snapshot) -> ContainerStatus | None:
-    """The target's container in the snapshot, or None when it is not there."""
+    """Return the target's container in the snapshot, or None when it is missing."""
     queue = snapshot.queues.get(target.get("queue", ""))
     return queue.containers.get(target.get("node", "")) if queue else None
 
@@ -72,13 +72,15 @@ def _list_optional_inputs(**values: Any) -> dict[str, Any]:
 def _check_measurement(
     target: Mapping[str, Any], snapshot: Snapshot, row: ContainerStatus, now_seconds: float
 ) -> Measured:
-    """The age of what was measured: of the snapshot, plus that of the node's heartbeat in it; and why it is
-    invalid.
+    """Return the age of the measurement, and why it is invalid.
+
+    The age is that of the snapshot plus that of the node's heartbeat in it.
     """
     name = target.get("node", "")
     node = snapshot.nodes.get(name)
     at_seconds = snapshot.at
-    # A clock set back between snapshot and tick makes no measurement younger than it is: the distance counts.
+    # A clock set back between snapshot and tick must not make a measurement look younger, so the absolute
+    # difference counts.
     age = None if at_seconds is None else abs(now_seconds - at_seconds)
     if node is None:
         return Measured(age, f"node {name} is not in the snapshot")
@@ -91,13 +93,14 @@ def _check_measurement(
         return Measured(age, f"node {name} has missed two heartbeats")
     if row.waiting_events is None:
         return Measured(age, f"the container on {name} is not measured yet")
-    # What nobody takes expires, and its effect would be judged as none.
+    # A worker that no host takes expires, and its effect would be judged as none.
     return Measured(age, idle=explain_all_drained(snapshot) or None)
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """What an effect is judged by: the container's queue length and counters, and its node's state; of a pool
-    what waits, and its tasks.
+    """Return the readings by which an effect is judged.
+
+    For a container: its queue length and counters, and its node's state. For a pool: its backlog and tasks.
     """
     if "plant" in target:
         return permanent_pools.readings(target, snapshot)
@@ -114,8 +117,10 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
 
 
 def start_workers(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Submit the workers the entry says. Their ids come from it: submitted again, they are recognised. A pool
-    of an attached plant is given as many processes.
+    """Submit the entry's number of workers.
+
+    Their ids are derived from the entry, so that a repeated submission is recognized. A pool of an attached
+    plant is set to the entry's number of processes.
     """
     count = int(entry.action["start"])
     if "plant" in loop.target:
@@ -128,13 +133,13 @@ def start_workers(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def keep_plant_of(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """At an attached plant, its own controllers stand still; workers of a container need nobody."""
+    """Keep an attached plant's own controllers stopped; workers of a container need no keeping."""
     if "plant" in loop.target:
         keep_plant(entry, loop, plant)
 
 
 def targets(present: Present) -> Targets:
-    """Each container of the jobs queues, draining ones included; each pool of an attached plant."""
+    """Return each container of the jobs queues, draining ones included, and each pool of an attached plant."""
     topology = present.topology
     starts = {
         f"{LAW.name}/{queue.name}/{node}": LoopStart(
@@ -159,8 +164,10 @@ def targets(present: Present) -> Targets:
 
 
 def is_at_rest(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
-    """Whether nothing waits and nobody works at the container, on a node that is well; of a pool, whether
-    nothing comes or waits and it is as small as it gets.
+    """Return whether there is nothing to decide.
+
+    For a container: nothing waits and no worker runs, on a healthy node. For a pool: nothing arrives or
+    waits, and it has its minimum size.
     """
     if "plant" in target:
         return permanent_pools.is_at_rest(target, snapshot)
@@ -174,7 +181,7 @@ def _is_empty(row: ContainerStatus) -> bool:
 
 
 def load(observed: Sequence[Observed]) -> Floats:
-    """Events that came to the container in each second."""
+    """Return the events that arrived at the container in each second."""
     return recorded_container.arrivals(
         [at for at, _ in observed],
         [each["queue_length"] for _, each in observed],
@@ -183,8 +190,10 @@ def load(observed: Sequence[Observed]) -> Floats:
 
 
 def hours_of_a_run(target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]) -> float | None:
-    """Of a full worker, by what an event takes now: one that finds less ends sooner. A pool of others has no
-    price of ours.
+    """Return the hours of a full worker's run at the current time per event; a worker that finds less ends
+    sooner.
+
+    A pool of an attached plant has no price.
     """
     queue = snapshot.queues.get(target.get("queue", ""))
     if queue is None or queue.service_seconds is None:
@@ -193,7 +202,7 @@ def hours_of_a_run(target: Mapping[str, Any], snapshot: Snapshot, values: Mappin
 
 
 def compute_desired(observation: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, float]:
-    """What starts; of a pool the workers that are to stand there."""
+    """Return the workers to start; for a pool, the workers that it is to have."""
     permanent = {"start": float(observation["running"])} if is_permanent(observation) else {}
     return {**permanent, **amounts(observation, action)}
 
@@ -240,7 +249,7 @@ DISPLAY = Display(
     joint=" on ",
     measured="observation.queue_length",
     setpoints=("upper_limit",),
-    # What a manager forecasts, and what bounds it.
+    # parameters of the forecast and its bounds
     terms=(
         "method",
         "rate_per_second",
@@ -257,7 +266,7 @@ DISPLAY = Display(
     ),
     past=_words,
 )
-# Of a pool of an attached plant.
+# parameters of a pool of an attached plant
 ELSEWHERE = replace(
     DISPLAY,
     lanes=Lanes("Waiting, events", "Workers", "set", has_reference=False),
