@@ -193,8 +193,9 @@ def _list_resting_loops(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
 
 
 def _rest_of(pk: int, at: datetime) -> float:
-    """Return the number of the rest period. Each loop starts a new one at its own second, so that many loops
-    do not start one at once.
+    """Return the number of the rest period.
+
+    Each loop starts a new period at its own second, so that many loops do not start one at once.
     """
     return (at.timestamp() + pk) // REST_SECONDS
 
@@ -212,7 +213,7 @@ def least_seconds(interval_seconds: float) -> float:
 
 
 def _list_resumed_loops(seen: Circumstances) -> list[Loop]:
-    """List the loops whose hold has just ended, so that they are ticked at once instead of an interval later."""
+    """List the loops whose hold has just ended, so that they are ticked at once."""
     handed_over = Q(state__mode__in=Loop.HANDED_OVER) | Q(state__held=True)
     loops = [
         active_loop
@@ -357,7 +358,7 @@ def _read(due: Sequence[DueLoop]) -> list[Loop]:
 
 
 def _is_next(each: Decided, passed: int | None) -> bool:
-    """Return whether no process has ticked the loop since it was read and its fencing number is the greatest."""
+    """Return whether no process has ticked the loop since it was read and its number is the greatest."""
     return passed == each.before < each.fence
 
 

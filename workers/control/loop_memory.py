@@ -1,10 +1,10 @@
-"""What a loop remembers from one tick to the next: its law, its guard, its sensor's counters, and its mode.
+"""Memory of a loop from one tick to the next: its law, its guard, its sensor's counters, and its mode.
 
-Law and guard remember what is in force, and not what was proposed: a limit that nobody applied limits
-nothing, money that nobody spent is left, and a level of the remedy ladder that nobody enabled was not tried.
-So in advise, and after an action that failed, the law goes on as if nothing had been done; in hold and manual
-it stands still. When it begins to act, ceases to, or takes over again, it forgets what has lapsed meanwhile
-(`controllers.framework.law.Resuming`).
+Law and guard remember what is in force and not what was proposed: a limit that was not applied limits
+nothing, a budget that was not spent remains, and a level of the remedy ladder that was not enabled was not
+tried. In advise, and after an action that failed, the law therefore continues as if nothing had been done; in
+hold and manual its state does not change. When the law starts to act, stops acting, or takes over again, it
+forgets values that have expired (`controllers.framework.law.Resuming`).
 """
 
 import logging
@@ -27,18 +27,22 @@ State = dict[str, Any]
 
 
 def last_mode(stored: Mapping[str, Any] | None) -> str:
-    """The mode of the tick that stored this; an older Weir's says only whether the law had decided."""
+    """Return the mode of the tick that stored this memory; old versions stored only whether the law had
+    decided.
+    """
     stored = stored or {}
     return str(stored.get("mode") or (Mode.HOLD if stored.get("held") else Mode.AUTO))
 
 
 def resumes(last: str, mode: str) -> bool:
-    """Whether a law decides after a tick in another mode: what it remembers is of another time."""
+    """Return whether the law decides after a tick in another mode, so that its memory is outdated."""
     return last != mode and mode not in Loop.HANDED_OVER
 
 
 def load_memory(loop: Loop, law: Law, mode: str, parameters: Mapping[str, Any]) -> State:
-    """{"law", "guard", "sensor"} as stored, or the first; in another mode as the law resumes from it."""
+    """Return {"law", "guard", "sensor"} as stored, or the initial memory; after a change of mode as the law
+    resumes.
+    """
     stored = loop.state or {}
     law_state = _law_state(loop, law, parameters, stored.get("law"))
     guard_state = guard.read_state(stored.get("guard"))
@@ -52,13 +56,15 @@ def load_memory(loop: Loop, law: Law, mode: str, parameters: Mapping[str, Any]) 
 def merge_memory(
     law: Law, parameters: Mapping[str, Any], law_state: State, guard_state: State
 ) -> tuple[State, State]:
-    """What law and guard remember when the law decides again, without what has lapsed meanwhile."""
+    """Return the memory of law and guard when the law decides again, without expired values."""
     value = law.lapsed if isinstance(law, Lapsing) else guard_state["value"]
     return resumed(law, parameters, law_state), {**guard_state, "value": value}
 
 
 def _law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any) -> State:
-    """What the law remembers; a loop whose memory is of no use begins anew rather than never again."""
+    """Return the law's memory; a loop whose memory is unusable starts with a new one instead of failing
+    forever.
+    """
     try:
         return catalog.read_state(law, parameters, stored)
     except BadInput as error:
@@ -67,8 +73,10 @@ def _law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any)
 
 
 def build_memory(mode: str, before: State, guarded: Guarded, sensed: Sensed) -> State:
-    """What is stored. The sensor's counters go on in every mode, law and guard not in hold; in manual the law
-    stands still, too (`guard.decide`).
+    """Build the memory to store.
+
+    The sensor's counters advance in every mode, law and guard not in hold; in manual the law's state does not
+    change either (`guard.decide`).
     """
     counters = sensed.counters or None
     if mode == Mode.HOLD:
@@ -77,8 +85,9 @@ def build_memory(mode: str, before: State, guarded: Guarded, sensed: Sensed) -> 
 
 
 def undo(entry: LedgerEntry, loop: Loop) -> None:
-    """Have the law go on as if an entry's action, which failed, had not been decided. The guard does not:
-    nobody knows how much of it was done, and what it may have cost counts as spent.
+    """Reset the law's memory as if the entry's failed action had not been decided.
+
+    The guard's memory stays: it is unknown how much was done, and the possible cost counts as spent.
     """
     if not isinstance(catalog.law(loop.law), Supposing):
         return
@@ -89,6 +98,6 @@ def undo(entry: LedgerEntry, loop: Loop) -> None:
 
 
 def undone(entry: LedgerEntry) -> State:
-    """The state of the law after an entry whose action was not applied. Raises `BadInput`."""
+    """Return the law's state after an entry whose action was not applied. Raises `BadInput`."""
     state: State = request.decide_once(catalog.law(entry.loop.law), ledger.export(entry), applies=False).state
     return state

@@ -1,4 +1,4 @@
-"""Which loops there are: of each kind one for each of its targets."""
+"""The set of loops: each kind has one for each of its targets."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,11 +10,12 @@ from workers.models import Loop
 
 
 def ensure_loops(present: Present, laws: Iterable[str] | None = None) -> list[Loop]:
-    """Exactly the loops that the kinds of these laws (None: of all) want are active; gives those back.
+    """Activate exactly the loops that the kinds of these laws (None: all) require, and return them.
 
-    One whose target has vanished is retired (`Targets.gone` says why), not deleted: with its target it comes
-    back, with its state and whatever people have set. (A worker host's goes a month later, once its last
-    decision has: `workers.batch.jobs.retention`.) Raises `BadInput` for a law without loops.
+    A loop whose target has vanished is retired (`Targets.gone` says why) instead of deleted: it returns with
+    its target, with its state and the values that people have set. (Loops of a worker host are deleted a
+    month later, after their last decision: `workers.batch.jobs.retention`.) Raises `BadInput` for a law
+    without loops.
     """
     kinds = registry.KINDS.values() if laws is None else [registry.kind_of(law) for law in laws]
     return [loop for kind in kinds for loop in _ensure(kind, kind.targets(present))]

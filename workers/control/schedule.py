@@ -1,4 +1,4 @@
-"""The clock of the loops: rows of django-celery-beat, made so that calling twice changes nothing."""
+"""The schedule of the loops: rows of django-celery-beat, created idempotently."""
 
 from typing import Any, TypeVar
 
@@ -23,16 +23,20 @@ Schedule = TypeVar("Schedule", IntervalSchedule, CrontabSchedule)
 
 
 def schedule_row(kind: type[Schedule], **fields: Any) -> Schedule:
-    """The interval or the crontab of these fields. There may be two: nothing in the database forbids it, and
-    two processes may have made it at once.
+    """Return the interval or the crontab with these fields.
+
+    The database may have two, because nothing there forbids it and two processes may have created one at
+    once.
     """
     return kind.objects.filter(**fields).order_by("pk").first() or kind.objects.create(**fields)
 
 
 @transaction.atomic
 def ensure_schedule() -> int:
-    """Every periodic task is there; answers how many were missing. A row that an operator has edited or
-    disabled stays as it is. Those of an older Weir, a tick for each law, go.
+    """Create missing periodic tasks and return how many were missing.
+
+    A row that an operator has edited or disabled stays unchanged. Rows of old versions, one tick for each
+    law, are deleted.
     """
     made = 0
     PeriodicTask.objects.filter(task=TICK).exclude(name__in=[name for name, _, _ in ROWS]).delete()
@@ -42,7 +46,7 @@ def ensure_schedule() -> int:
             "task": task,
             "interval": interval,
             "queue": "control",
-            # A tick that waited longer than its interval is outdated: the next one is already there.
+            # A tick that waited longer than its interval is outdated: the next one is already queued.
             "expire_seconds": seconds,
         }
         made += PeriodicTask.objects.get_or_create(name=name, defaults=defaults)[1]

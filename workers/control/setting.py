@@ -1,4 +1,4 @@
-"""What is in force for a loop's tick: mode, parameters and guard, with people's values in their place."""
+"""The settings in force for a loop's tick: mode, parameters, and guard, with overrides applied."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,22 +15,22 @@ Mode = Loop.Mode
 
 @dataclass(frozen=True)
 class TickSetting:
-    """mode, parameters, guard; and in manual the person's value."""
+    """Settings of a tick: mode, parameters, guard, and in manual the person's value."""
 
     mode: str
     parameters: dict[str, Any]
     guard: dict[str, Any]
     manual: dict[str, Any] | None
-    conflict: str = ""  # why the overrides of parameters and guard are left out
-    stopped: str = ""  # what people have stopped that it steers
+    conflict: str = ""  # why the overrides of parameters and guard are ignored
+    stopped: str = ""  # the pauses and drains of what the loop controls
 
     def build_record(self) -> dict[str, Any]:
-        """As the ledger keeps it."""
+        """Build the record that the ledger stores."""
         manual = {} if self.manual is None else {"manual": self.manual}
         return {**self.parameters, "guard": self.guard, **manual}
 
     def reason(self, decided: str, in_force: list[Override], now: datetime) -> str:
-        """The decision's, and why it is not applied."""
+        """Return the decision's reason, and why the decision is not applied."""
         if self.conflict:
             decided = f"{decided} The overrides contradict each other and are left out: {self.conflict}."
         if self.mode == Mode.ADVISE:
@@ -43,17 +43,19 @@ class TickSetting:
 
 
 def resolve_setting(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime) -> TickSetting:
-    """Of a loop with these overrides; on hold while what it steers is stopped."""
+    """Return the settings of a loop with these overrides; the mode is hold while its target is paused or
+    drained.
+    """
     setting = effective(loop, in_force, now)
     why = stopped.explain_hold(loop.target, snapshot)
     return replace(setting, mode=Mode.HOLD, manual=None, stopped=why) if why else setting
 
 
 def effective(loop: Loop, in_force: list[Override], now: datetime) -> TickSetting:
-    """The loop's mode, parameters and guard with the overrides in force in their place.
+    """Return the loop's mode, parameters, and guard with the overrides in force applied.
 
-    Overrides that agreed may contradict each other once one of them has ended: then the loop's own values
-    hold, and `conflict` says why, rather than that the loop steers with what its law refuses.
+    Overrides that were consistent may conflict after one of them ends. The loop's own values then apply, and
+    `conflict` says why, so that the loop does not run with values that its law rejects.
     """
     law, conflict = catalog.law(loop.law), overrides.conflict(loop, in_force, now)
     mode, manual = overrides.mode_of(loop, in_force, now), None
@@ -71,7 +73,7 @@ def effective(loop: Loop, in_force: list[Override], now: datetime) -> TickSettin
 
 
 def _describe_revert(in_force: list[Override], now: datetime) -> str:
-    """When the mode reverts, in words; nothing where it does not."""
+    """Describe when the mode reverts; empty where it does not."""
     holding = [each for each in in_force if each.name == "mode" and overrides.holds(each, now)]
     if not holding or holding[-1].expires_at is None:
         return ""

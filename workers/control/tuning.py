@@ -1,14 +1,14 @@
-"""Learning from the ledger: a loop's parameters tuned on what it recorded, proposed where they prove better.
+"""Tuning from the ledger: a loop's parameters tuned on its record, and proposed where they perform better.
 
-1. The **record** is the ledger's observations of a loop: a few stretches of each day, drawn by a seed.
-2. The values are **searched** on the days of the first half (`controllers.design.tuning`), on a model of the
-   plant that answers to what is decided (`Rehearsal`, declared by the kind of loop).
-3. They are **proven** on the days of the second half, which the search has not seen, beside the values in
+1. The **record** is the ledger's observations of a loop: some parts of each day, chosen by a seed.
+2. Values are **searched** on the days of the first half (`controllers.design.tuning`), on a plant model that
+   responds to decisions (`Rehearsal`, declared by the kind of loop).
+3. They are **validated** on the days of the second half, which the search has not seen, against the values in
    force.
-4. What costs less by `LEAST_IMPROVEMENT`, with `LEAST_CONFIDENCE`, becomes a proposal with a hash of all that
-   it rests on. A person approves the hash; the values stand as overrides then, and revert by themselves.
+4. Values that cost less by `LEAST_IMPROVEMENT`, with `LEAST_CONFIDENCE`, become a proposal with a hash of all
+   its inputs. A person approves the hash; the values are then set as overrides that expire.
 
-Else nothing is proposed, and the answer says why.
+Otherwise nothing is proposed, and the result says why.
 """
 
 import hashlib
@@ -35,16 +35,16 @@ from workers.models import Loop, Tuning
 from workers.steering import overrides
 
 STRETCH_SECONDS, STRETCHES_A_DAY = 1_200, 3
-# Of a stretch, what has to be recorded; of each half, the days that have one.
+# The minimum recorded share of a part, and the minimum number of recorded days of each half.
 LEAST_RECORDED, LEAST_DAYS = 0.8, 3
-LONGEST_INTERVALS = 3.0  # between two entries; what lies in a longer gap is not recorded
+LONGEST_INTERVALS = 3.0  # between two entries; time in a longer gap is not recorded
 LEAST_IMPROVEMENT, LEAST_CONFIDENCE = 0.02, 0.95
 Checked = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class RecordedDay:
-    """A day of a loop, as stretches of what came in each second."""
+    """A day of a loop, as parts with the arrivals of each second."""
 
     day: date
     stretches: list[Floats]
@@ -52,7 +52,7 @@ class RecordedDay:
 
 @dataclass(frozen=True)
 class Learned:
-    """What the record of a loop speaks for, beside what is in force: nothing, and `why`, or values."""
+    """What a loop's record supports instead of the values in force: better values, or nothing and `why`."""
 
     loop: Loop
     why: str = ""
@@ -63,7 +63,7 @@ class Learned:
 
 
 def loops_with_a_record() -> list[Loop]:
-    """The loops of the kinds that can be tuned, by name."""
+    """Return the loops of kinds that can be tuned, by name."""
     laws = [name for name, kind in KINDS.items() if kind.rehearsal is not None]
     return list(Loop.objects.filter(law__in=laws).exclude(target__has_key="plant").order_by("name"))
 
@@ -71,10 +71,10 @@ def loops_with_a_record() -> list[Loop]:
 def learn(
     loop: Loop, now: datetime, days: int, check: Checked = lambda: None, evaluations: int = EVALUATIONS
 ) -> Learned:
-    """Search on `days` days and prove on the `days` after, the last of which is yesterday. Changes nothing.
+    """Search on `days` days and validate on the following `days` days, of which the last is yesterday.
 
-    `check` is called before each evaluation and may raise. Raises BadInput for a loop of a kind that is not
-    tuned.
+    This changes nothing. `check` is called before each evaluation and may raise. Raises BadInput for a loop
+    of a kind that cannot be tuned.
     """
     rehearsal = _rehearsal(loop)
     law = catalog.law(loop.law)
@@ -111,8 +111,9 @@ def learn(
 
 @transaction.atomic
 def propose(learned: Learned, now: datetime) -> Tuning | None:
-    """Put what was learned before a person, in the place of an older proposal for the loop; None where there
-    is nothing to propose.
+    """Propose the learned values to a person, replacing an older proposal for the loop.
+
+    Return None where there is nothing to propose.
     """
     if learned.improvement is None:
         return None
@@ -140,12 +141,14 @@ def propose(learned: Learned, now: datetime) -> Tuning | None:
 
 
 def open_tuning(loop: Loop) -> Tuning | None:
-    """The proposal that waits for somebody."""
+    """Return the proposal that waits for a decision."""
     return loop.tunings.filter(state=Tuning.State.PROPOSED).order_by("-pk").first()
 
 
 def drift(tuning: Tuning, now: datetime) -> str:
-    """Why it no longer holds: what it was compared with is not in force any more; "" where it is."""
+    """Return why the proposal is outdated: the values that it was compared with are no longer in force; else
+    "".
+    """
     loop = tuning.loop
     held = overrides.list_effective(loop, now)
     in_force = overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)
@@ -169,7 +172,7 @@ def _find_declared(law: Law, name: str) -> Any:
 def _load_recorded_days(
     loop: Loop, rehearsal: Rehearsal, now: datetime, days: int, back: int
 ) -> list[RecordedDay]:
-    """`days` days from `back` days ago on, those of which at least one stretch is recorded."""
+    """Load `days` days, starting `back` days ago, without days of which no part is recorded."""
     first = now.astimezone(UTC).date() - timedelta(days=back)
     found = (_day(loop, rehearsal, first + timedelta(days=number)) for number in range(days))
     return [each for each in found if each.stretches]
@@ -182,7 +185,7 @@ def _day(loop: Loop, rehearsal: Rehearsal, day: date) -> RecordedDay:
 
 
 def _sample_observations(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:
-    """What was observed in some stretches of a day, drawn anew for each day of each loop."""
+    """Return the observations in some parts of a day, chosen anew for each day of each loop."""
     longest_seconds = LONGEST_INTERVALS * loop.interval_seconds + rest_seconds(loop.law)
     for place in _draw_places(f"{loop.name} {midnight:%F}"):
         begin = midnight + timedelta(seconds=place * STRETCH_SECONDS)
@@ -196,7 +199,7 @@ def _sample_observations(loop: Loop, midnight: datetime) -> Iterator[list[Observ
 
 
 def _draw_places(words: str) -> list[int]:
-    """Places of a day's stretches: as even as they can be, begun where the words say."""
+    """Choose evenly spaced parts of a day, with an offset that depends on the words."""
     of_day = 86_400 // STRETCH_SECONDS
     offset = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4])
     return sorted((offset + number * of_day // STRETCHES_A_DAY) % of_day for number in range(STRETCHES_A_DAY))

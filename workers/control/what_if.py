@@ -1,12 +1,12 @@
-"""What if: the recorded observations of a loop, decided on once more with other parameters.
+"""What if: the recorded observations of a loop, decided again with other parameters.
 
-Each decision goes through the law and the guard as it did then (`controllers.request`), with the changed
-values in the place of those that held, and with the state that the re-run itself has come to. It is
-**open-loop**: what was observed does not answer to what would have been done. More workers would have emptied
-the queue; the record still shows it full. So it says how the law would have answered to the same signals,
-not what would have come.
+Each decision passes the law and the guard as it did then (`controllers.request`), with the changed values in
+place of the recorded ones and with the state that the re-run itself has reached. The re-run is **open-loop**:
+observations do not respond to its decisions. More workers would have emptied the queue, but the record still
+shows it full. The result says how the law would have responded to the same signals and not what would have
+happened.
 
-With nothing changed it decides, entry for entry, what was decided: that is what its tests hold it to.
+Without changes it makes the recorded decisions, entry for entry, which its tests verify.
 """
 
 import itertools
@@ -33,8 +33,9 @@ FIRST_DIFFERENCES = 20
 
 @dataclass(frozen=True)
 class RerunStep:
-    """One decision: the size of the action that was decided, and that which would have been (0: none); of
-    what stays as it was set, what was in force then, and what would have been.
+    """One decision: the size of the recorded action and of the new one (0: none).
+
+    For a value that stays in force, it has the recorded value and the new one instead.
     """
 
     at: datetime
@@ -43,13 +44,13 @@ class RerunStep:
     would: float
     did_reason: str
     would_reason: str
-    differs: bool  # the actions, not only their sizes
+    differs: bool  # the actions and not only their sizes
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one of the two came to: decisions with an action, the sum of their sizes, and Σ|change| from
-    decision to decision.
+    """Summary of one side: decisions with an action, the sum of their sizes, and Σ|change| from decision to
+    decision.
     """
 
     actions: int = 0
@@ -59,8 +60,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Rerun:
-    """All of it. `skipped`: entries that are no longer valid for the law. `left`: not reached in the time
-    there was.
+    """A whole re-run. `skipped`: entries that are no longer valid for the law. `left`: entries not reached in
+    time.
     """
 
     steps: tuple[RerunStep, ...] = ()
@@ -75,7 +76,7 @@ class Rerun:
         return [step for step in self.steps if step.differs]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain object, for the API."""
+        """Return a plain object for the API."""
         return {
             "open_loop": "The recorded observations do not answer to what would have been done.",
             "decisions": len(self.steps),
@@ -104,8 +105,10 @@ def rerun(
     monotonic: Callable[[], float],
     budget_seconds: float = BUDGET_SECONDS,
 ) -> Rerun:
-    """Decide on all entries of a loop in a time once more, `changed` ({parameter or guard.NAME: value}) in
-    place. Raises `BadInput` naming the field for a value that can't be, alone or with the loop's own.
+    """Decide again on all entries of a loop in a time range, with `changed` ({parameter or guard.NAME:
+    value}).
+
+    Raises `BadInput` naming the field of a value that is invalid by itself or with the loop's own values.
     """
     law = catalog.law(loop.law)
     checked = check(loop, law, changed)
@@ -130,7 +133,7 @@ def rerun(
 
 
 def check(loop: Loop, law: Law, changed: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, each in its range and all together with the loop's own. Raises `BadInput`."""
+    """Return the values after checking them and their combination with the loop's. Raises `BadInput`."""
     checked = {}
     for name, value in changed.items():
         if name == law.actuator:
@@ -146,7 +149,7 @@ def check(loop: Loop, law: Law, changed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _split(changed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The law's values, and the guard's."""
+    """Split the changes into the law's values and the guard's."""
     own = {name: value for name, value in changed.items() if not name.startswith("guard.")}
     of_guard = {name.removeprefix("guard."): value for name, value in changed.items() if name not in own}
     return own, of_guard
@@ -158,19 +161,19 @@ def _side(did: "_Line", values: Iterable[float]) -> Side:
 
 
 def _describe_limit(limited_by: str | None, terms: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Nothing where it cools down: the terms are of what was proposed then."""
+    """Describe the limit; empty during a cool-down, where the terms describe the proposal."""
     return {} if limited_by == guard.COOL_DOWN else terms
 
 
 class _Line:
-    """What is decided, one after the other: each size, and of what stays as it was set what is in force."""
+    """A sequence of decisions: the size of each and, for a value that stays in force, that value."""
 
     def __init__(self, law: Law, display: Display) -> None:
         self._law, self._display = law, display
         self.actions, self.total, self._stays = 0, 0.0, 0.0
 
     def take(self, action: Mapping[str, Any] | None, value: float | None, said: Mapping[str, Any]) -> float:
-        """value: of a law with one number, after the guard; said: the terms of any other."""
+        """Add a decision. value: of a law with one number, after the guard; said: terms of other laws."""
         size, lasts = self._display.size(action), bool(self._display.lasting)
         self.total += size
         self.actions += action is not None if lasts else size != 0
@@ -182,7 +185,7 @@ class _Line:
 
 
 class _Run:
-    """The re-run under way: the law's state and the guard's as it has come to them itself."""
+    """A re-run in progress, with the states of law and guard that it has reached."""
 
     def __init__(self, law: Law, changed: Mapping[str, Any], display: Display) -> None:
         self.law = law
@@ -195,7 +198,7 @@ class _Run:
         self._mode = ""
 
     def take(self, entry: LedgerEntry) -> None:
-        """One entry; one that is no longer valid for the law is skipped, and the next begins from its own."""
+        """Decide on one entry; an invalid one is skipped, and the next uses its recorded state."""
         try:
             guarded = self._decide_entry(entry)
         except BadInput as error:
@@ -214,7 +217,9 @@ class _Run:
         self.steps.append(RerunStep(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
 
     def _decide_entry(self, entry: LedgerEntry) -> Guarded:
-        """Law and guard remember what a tick did: nothing in advise, and of what failed the law does not."""
+        """Decide on an entry with the memory that a tick would have: nothing applied in advise, failed
+        actions undone.
+        """
         document = self._document(entry)
         guarded = request.decide_once(self.law, document, applies=entry.mode != Loop.Mode.ADVISE)
         if entry.applied or not entry.error or entry.mode not in Loop.ACTING:
@@ -234,7 +239,7 @@ class _Run:
         return document
 
     def _go_on(self, entry: LedgerEntry, guarded: Guarded) -> None:
-        """As a tick does: in hold law and guard stand still."""
+        """Advance the states like a tick: in hold, law and guard do not change."""
         before = entry.state_before or {}
         if entry.mode != Loop.Mode.HOLD:
             self._state = {"law": guarded.state, "guard": guarded.guard_state}

@@ -1,1 +1,1 @@
-"""What processes share: leases, connections, throttling, the freshness of data, paging by key."""
+"""Shared infrastructure: leases, connections, throttling, data freshness, keyset paging."""

@@ -1,7 +1,8 @@
-"""The beat's schedule, on a host whose clock may be set back: Celery's stands still until it has come up.
+"""The beat's schedule on a host whose clock may be set back, where Celery's schedule would stop until the
+clock has caught up.
 
-Celery asks the database at each of several ticks a second whether the schedule was changed; this one once a
-second. And it has the loops tick when what they go by has just been observed.
+Celery queries the database for schedule changes several times a second; this class does so once a second. It
+also aligns the loops' ticks with new observations.
 """
 
 import math
@@ -19,19 +20,19 @@ SECOND, NEVER = timedelta(seconds=1), timedelta(0)
 
 
 def _ticks_on_time(entry: Any) -> bool:
-    """Whether it is the loops', as it comes: somebody may have set it to a part of a second, or to hours."""
+    """Return whether the entry is the loops' tick at its shipped interval; a person may have changed it."""
     return entry.task == TICK and getattr(entry.schedule, "run_every", NEVER) >= SECOND
 
 
 class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no types
-    """What was last run in the future was run now: it is due again after its interval."""
+    """A schedule in which a last run in the future counts as now, so the task is due after its interval."""
 
-    # What a beat before has stored may lie ahead, too.
+    # A time that a previous beat stored may be in the future, too.
     _ticked_at = math.inf
     _asked_at = -math.inf
 
     def tick(self, *arguments: Any, **named: Any) -> float:
-        """Sends what is due; seconds until it is to be called again."""
+        """Send the due tasks; return the seconds until the next call."""
         now = time.time()
         if now < self._ticked_at:
             self._follow_the_clock()
@@ -41,20 +42,22 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
         return seconds
 
     def reserve(self, entry: Any) -> Any:
-        """The entry as it is from its run now on."""
+        """Return the entry after its present run."""
         following = super().reserve(entry)
         if _ticks_on_time(following):
             following.last_run_at -= timedelta(seconds=(time.time() - TICK_AT_SECONDS) % 1.0)
         return following
 
     def _compute_due_time(self, entry: Any, next_time_to_run: float, **named: Any) -> float:
-        """When the entry is to be asked whether it is due, in seconds since 1970; at no distance, now."""
+        """Return when to check whether the entry is due, in s since 1970; now, if the time is implausibly far
+        away.
+        """
         if not next_time_to_run or not _ticks_on_time(entry):
             return float(super()._when(entry, next_time_to_run, **named))
         return float(self.adjust(entry.last_run_at.timestamp() + entry.schedule.run_every.total_seconds()))
 
     def schedule_changed(self) -> bool:
-        """Whether the database has another schedule, as far as was asked."""
+        """Return whether the database has another schedule, as of the last query."""
         now = time.monotonic()
         if now - self._asked_at < CHANGES_SECONDS:
             return False
@@ -67,5 +70,5 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
             if entry.last_run_at > now:
                 entry.last_run_at = now
                 self._dirty.add(name)  # to be stored
-        # It is ordered by times of a clock that is no more: what comes first there would come first for ever.
+        # The heap is ordered by times of the old clock: its first entry would stay first forever.
         self._heap = None

@@ -13,10 +13,9 @@ TIMEOUT_SECONDS = 5.0
 
 @lru_cache(maxsize=64)
 def connection(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redis:
-    """A client that connects on first use (so no socket is shared over a fork) and repeats nothing by itself.
+    """Return a client that connects on first use, so no socket is shared over a fork, and that never retries.
 
-    A command whose reply was lost may have been done: whether it may be repeated is known only to who sent
-    it.
+    A command whose reply was lost may have been executed: only its sender knows whether it may be repeated.
     """
     return redis.Redis.from_url(
         add_login(url), socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds, retry=None
@@ -24,7 +23,7 @@ def connection(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redi
 
 
 def control_server(timeout_seconds: float = TIMEOUT_SECONDS, acknowledged: bool = True) -> redis.Redis:
-    """The control server of the settings, the same way; see `connect` for `acknowledged`."""
+    """Return a client of the configured control server; see `connect` for `acknowledged`."""
     return _control(settings.REDIS_URL, timeout_seconds, acknowledged)
 
 

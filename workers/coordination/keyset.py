@@ -1,6 +1,6 @@
-"""Pages of what only grows, newest first, by the id of the row beside them.
+"""Keyset pages of append-only data, newest first, by the id of the adjacent row.
 
-The thousandth page costs what the first does, and rows that come meanwhile move nobody's page.
+The thousandth page costs as much as the first, and new rows shift no page.
 """
 
 from collections.abc import Sized
@@ -17,17 +17,17 @@ class Listed(Protocol):
 
     @property
     def rows(self) -> Sized:
-        """Its rows."""
+        """Return its rows."""
 
     @property
     def alone(self) -> bool:
-        """Whether they are all there are."""
+        """Return whether the page has all rows."""
 
 
 @dataclass(frozen=True)
 class KeysetPage:
-    """Rows, newest first; `older` and `newer` are what to give as `before` and `after` for the pages beside
-    it, None at the ends. `alone`: these are all there are.
+    """Rows, newest first. older, newer: the values of `before` and `after` for the adjacent pages, None at
+    the ends. `alone`: the page has all rows.
     """
 
     rows: list[Any]
@@ -37,14 +37,14 @@ class KeysetPage:
 
 
 def page(chosen: QuerySet[Any], rows: int, before: int | None = None, after: int | None = None) -> KeysetPage:
-    """The rows older than `before`, or those just newer than `after`, or the newest.
+    """Return the rows older than `before`, those just newer than `after`, or the newest.
 
-    First their ids alone, which an index may know without any row, then the rows of these ids.
+    Ids are read first, which an index may have without any row, then the rows with these ids.
     """
     place = _place(chosen)
     if after is not None:
         row_ids = _ids(chosen.filter(**{f"{place}__gt": after}).order_by(place), rows + 1)
-        if len(row_ids) <= rows:  # the first page is filled to its end, as if it had been asked for
+        if len(row_ids) <= rows:  # the first page is filled completely, as if it had been requested
             return page(chosen, rows)
         kept = row_ids[:rows][::-1]
         return KeysetPage(_rows(chosen, kept), kept[-1], kept[0])
@@ -60,7 +60,9 @@ def page(chosen: QuerySet[Any], rows: int, before: int | None = None, after: int
 
 
 def _place(chosen: QuerySet[Any]) -> str:
-    """What says where a row stands: its id, or the same as another index has it, annotated as `place`."""
+    """Return the column that positions a row: its id, or the equivalent in another index, annotated as
+    `place`.
+    """
     return "place" if "place" in chosen.query.annotations else "pk"
 
 
@@ -72,12 +74,12 @@ def _rows(chosen: QuerySet[Any], ids: list[int]) -> list[Any]:
     rows = chosen.model._default_manager.all()
     rows.query.select_related = chosen.query.select_related
     by_id = rows.in_bulk(ids)
-    # One that was deleted meanwhile is not there any more.
+    # A row that was deleted in the meantime is missing.
     return [by_id[entry_id] for entry_id in ids if entry_id in by_id]
 
 
 def count_listed(chosen: QuerySet[Any], listed: Listed) -> int:
-    """How many there are, up to one more than MOST_COUNTED: nobody reads the difference beyond that."""
+    """Count the rows up to one more than MOST_COUNTED; larger numbers make no difference to a reader."""
     if listed.alone:
         return len(listed.rows)
     return len(_ids(chosen.order_by(), MOST_COUNTED + 1))

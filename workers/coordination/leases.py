@@ -1,8 +1,8 @@
-"""One at a time, wherever it runs: a lease on the control server, with a token and a fencing number.
+"""Mutual exclusion across hosts: a lease on the control server with a token and a fencing number.
 
-A lease alone can't stop a holder that was paused past its expiry and continues as if it still held it.
-The fencing number can: each acquisition gets a greater one, and what is written under it is refused once a
-greater was seen.
+A lease alone cannot stop a holder that was paused past its expiry and continues as if it still held the
+lease. The fencing number can: each acquisition gets a greater one, and a write under a number is rejected
+once a greater one was seen.
 """
 
 import secrets
@@ -17,11 +17,13 @@ import redis
 from queues import keys
 from queues.lua.script import script
 
-RENEWAL = "lease renewal"  # the name of a thread that renews
+RENEWAL = "lease renewal"  # name of the renewing threads
 
 
 class Lease:
-    """`weir:lease:{name}` for some seconds. As a context manager it gives the number, or None when taken."""
+    """A lease `weir:lease:{name}` of some seconds. As a context manager it gives the number, or None when it
+    is taken.
+    """
 
     def __init__(self, control: redis.Redis, name: str, seconds: float, at_least: int = 0) -> None:
         self.name = name
@@ -33,14 +35,16 @@ class Lease:
         self._token = secrets.token_hex(16)
 
     def acquire(self, at_least: int = 0) -> int | None:
-        """The fencing number, greater than all before, also those that the server has forgotten, and than
-        `at_least`; None while another holds the lease. Whoever holds it already, and may not have heard of
-        it, is given its number again.
+        """Acquire the lease and return its fencing number; None while another process holds it.
+
+        The number is greater than all before, including those that the server has lost, and greater than
+        `at_least`. A holder that already has the lease, and may not have received the reply, gets its number
+        again.
         """
         return self._parse_answer(self._ask(self._control, max(self._at_least, at_least)))
 
     def _ask(self, server: redis.Redis, passed: int) -> Any:
-        """Its number, or 0; of a pipeline the pipeline."""
+        """Request the number (0 if taken); a pipeline returns the pipeline."""
         places = (self._key, self._fence_key)
         return server.eval(script("lease/acquire"), 2, *places, self._token, self._milliseconds, passed)
 
@@ -49,17 +53,19 @@ class Lease:
         return self.fence
 
     def renew(self) -> bool:
-        """Hold it for its full time again; False when it was lost: stop what it protects."""
+        """Renew the lease for its full time; return False when it was lost and the work must stop."""
         return self._run_under_token(script("lease/renew"), self._milliseconds)
 
     @contextmanager
     def keep_renewed(
         self, beside: Callable[[], object] = lambda: None, every_seconds: float | None = None
     ) -> Iterator[None]:
-        """It is renewed meanwhile, for what may take longer than it lasts: an order to another's server.
-        Whoever is killed or frozen in it renews nothing, and the lease ends as ever. `beside` is called after
-        each renewal, in another thread: what is to last as long as the lease. `every_seconds`: the interval
-        between two renewals, a third of the lease by default.
+        """Renew the lease while inside, for work that may take longer than the lease, such as an order to
+        another server.
+
+        A process that is killed or frozen renews nothing, and the lease expires as usual. `beside` is called
+        after each renewal, in another thread, to extend whatever must last as long as the lease.
+        `every_seconds`: the interval between two renewals, a third of the lease by default.
         """
 
         def renew() -> bool:
@@ -72,7 +78,9 @@ class Lease:
             yield
 
     def release(self) -> bool:
-        """Give it up; False when it was no longer ours, and another's is never touched."""
+        """Release the lease; return False when it was no longer held. A lease of another process is never
+        touched.
+        """
         released = self._run_under_token(script("lease/release"))
         self.fence = None
         return released
@@ -93,17 +101,20 @@ class Lease:
 
 
 class LeaseGroup:
-    """Several leases of one length, each by itself: one that another holds keeps none back. Each step is one
-    round trip for all. As a context manager it gives their numbers by name, without those that are taken.
+    """Several independent leases of the same duration; one that another process holds does not block the
+    others.
+
+    Each step takes one round trip for all. As a context manager it gives the numbers by name, without leases
+    that are taken.
     """
 
     def __init__(self, control: redis.Redis, at_least: Mapping[str, int], seconds: float) -> None:
-        """at_least: name → what its number is to pass."""
+        """Initialize the leases. at_least: name → the number that its fencing number must exceed."""
         self._control, self._seconds = control, seconds
         self._leases = [Lease(control, name, seconds, passed) for name, passed in at_least.items()]
 
     def acquire(self) -> dict[str, int]:
-        """See `Lease.acquire`."""
+        """Acquire the leases; see `Lease.acquire`."""
         with self._control.pipeline(transaction=False) as pipeline:
             for lease in self._leases:
                 lease._ask(pipeline, lease._at_least)
@@ -112,7 +123,7 @@ class LeaseGroup:
         return {lease.name: lease.fence for lease in self._leases if lease.fence is not None}
 
     def renew(self) -> bool:
-        """Hold all that are held for their full time again; False when none is held any more."""
+        """Renew all held leases for their full time; return False when none is held any more."""
         held = [lease for lease in self._leases if lease.fence is not None]
         answers = self._say(held, "lease/renew", round(self._seconds * 1_000))
         for lease, answer in zip(held, answers, strict=True):
@@ -121,12 +132,12 @@ class LeaseGroup:
 
     @contextmanager
     def keep_renewed(self, every_seconds: float | None = None) -> Iterator[None]:
-        """They are renewed meanwhile; see `Lease.renewed`."""
+        """Renew the leases while inside; see `Lease.keep_renewed`."""
         with _again_and_again(self.renew, every_seconds or self._seconds / 3):
             yield
 
     def release(self) -> None:
-        """Give up all that are held."""
+        """Release all held leases."""
         held = [lease for lease in self._leases if lease.fence is not None]
         self._say(held, "lease/release")
         for lease in held:
@@ -149,7 +160,7 @@ class LeaseGroup:
 
 @contextmanager
 def _again_and_again(renew: Callable[[], bool], seconds: float) -> Iterator[None]:
-    """It is called every so often, in another thread, until it says False."""
+    """Call `renew` periodically in another thread until it returns False."""
     ended = threading.Event()
 
     def run() -> None:

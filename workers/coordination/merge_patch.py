@@ -1,7 +1,7 @@
-"""What changed between two snapshots, as a JSON merge patch (RFC 7396).
+"""Differences between two snapshots as a JSON merge patch (RFC 7396).
 
-In a merge patch null removes a key. So a value that became unknown is removed at the receiver; absent and
-null mean the same there: unknown. Lists are replaced whole.
+In a merge patch, null removes a key. A value that became unknown is therefore removed at the receiver, where
+absent and null both mean unknown. Lists are replaced whole.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ JsonObject = dict[str, Any]
 
 
 def difference(old: JsonObject, new: JsonObject) -> JsonObject:
-    """The patch that leads from old to new; empty when nothing changed. Values may be stored documents."""
+    """Return the patch from old to new; empty when nothing changed. Values may be stored documents."""
     patch: JsonObject = {name: None for name in old if name not in new and old[name] is not None}
     for name, value in new.items():
         _compare(patch, name, old.get(name), value)
@@ -22,7 +22,7 @@ def difference(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def document_difference(old: StoredDocument, new: StoredDocument) -> JsonObject:
-    """The same of two documents of one type."""
+    """Return the patch between two documents of one type."""
     patch: JsonObject = {}
     for name, before, value in zip(new.__struct_encode_fields__, astuple(old), astuple(new), strict=True):
         _compare(patch, name, before, value)
@@ -44,7 +44,7 @@ def _compare(patch: JsonObject, name: str, before: Any, value: Any) -> None:
 
 
 def apply_patch(target: Any, patch: Any) -> Any:
-    """The patched document (RFC 7396, section 2), as a receiver makes it."""
+    """Return the patched document (RFC 7396, section 2), as a receiver computes it."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}

@@ -1,7 +1,7 @@
-"""A column of JSON that is kept and read back whole, and never searched: packed, a fifth as long.
+"""A JSON column that is read and written whole and never searched, compressed to a fifth of its size.
 
-Every tick of every loop writes several such documents, and most of each is the same few names. Those are in
-DICTIONARY, which both sides know, so that only what differs is stored.
+Every tick of every loop writes several such documents, and most of each consists of the same few names. Those
+are in DICTIONARY, which both sides know, so that only the differences are stored.
 """
 
 import json
@@ -10,10 +10,10 @@ from typing import Any
 
 from django.db import models
 
-# A packed document begins with this byte; JSON text, which older rows hold, never does.
+# The first byte of a packed document; JSON text, which older rows have, never starts with it.
 MARK = b"\x01"
 LEVEL = 6
-# Rows are read by it: never change it. What is common comes last, where zlib finds it nearest.
+# Stored rows depend on it: never change it. The most common texts are last, where zlib finds them nearest.
 DICTIONARY = b"""
 {"moves":[{"queue":"from":"to":"points":"alert""process"{"nodes":[{"name":"capacity":"drained":"state":"OFFLINE"
 "IDLE""BUSY""TOOBUSY""queues":[{"rate":"containers":{"n1":333,"n2":333,"n3":334},"minimum_containers":2}
@@ -38,21 +38,21 @@ DICTIONARY = b"""
 
 
 def pack(document: Any) -> bytes:
-    """A document as it is stored."""
+    """Return a document in its stored form."""
     text = json.dumps(document, separators=(",", ":")).encode()
     packer = zlib.compressobj(LEVEL, zdict=DICTIONARY)
     return MARK + packer.compress(text) + packer.flush()
 
 
 def unpack(stored: bytes | str) -> Any:
-    """What was stored, packed or as JSON text."""
+    """Return the stored document, packed or JSON text."""
     if isinstance(stored, str) or bytes(stored[:1]) != MARK:
         return json.loads(stored)
     return json.loads(zlib.decompressobj(zdict=DICTIONARY).decompress(bytes(stored)[1:]))
 
 
 class PackedJSONField(models.BinaryField):  # type: ignore[type-arg] # a field takes no types as it runs
-    """JSON in, JSON out; None is null. It can't be filtered by, but for null."""
+    """A field of JSON documents; None is null. It supports no filter except for null."""
 
     def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
         stored = None if value is None else pack(value)

@@ -1,7 +1,7 @@
-"""The one clock of a plant, whatever the clocks of its hosts say: the control server's.
+"""The common clock of a plant, independent of its hosts' clocks: the control server's.
 
-What one host writes down and another judges by the time (a task's end, a worker's sign of life) is by it.
-Asked rarely, it goes on in between by the host's monotonic clock.
+Times that one host writes and another evaluates (a task's expiry, a worker's sign of life) use it. It is
+queried rarely and advances in between by the host's monotonic clock.
 """
 
 import time
@@ -14,13 +14,15 @@ import redis
 from workers.coordination.connections import control_server
 
 ASK_SECONDS = 10.0
-STEP_SECONDS = 0.5  # by so much the host's clock was set, and not kept right
-SLOW_SECONDS = 0.5  # an answer that takes longer says less than what is known
+STEP_SECONDS = 0.5  # a larger difference means that the host's clock was set
+SLOW_SECONDS = 0.5  # a slower answer is less accurate than the known value
 TIMEOUT_SECONDS = 2.0
 
 
 class PlantClock:
-    """ask: what the control server's clock shows, s since 1970; raises `redis.RedisError` while away."""
+    """The plant's clock. ask: returns the control server's time, s since 1970; raises `redis.RedisError`
+    while it is away.
+    """
 
     def __init__(
         self,
@@ -30,19 +32,19 @@ class PlantClock:
     ) -> None:
         self._ask, self._wall, self._monotonic = ask, wall, monotonic
         self._asked_at: float | None = None
-        self._stepped = 0.0  # the host's clock beside its monotonic one, when it was asked
-        self._behind = 0.0  # the host's monotonic clock behind the server's
+        self._stepped = 0.0  # the host's clock minus its monotonic clock at the query
+        self._behind = 0.0  # the server's clock minus the host's monotonic clock
         self._is_known = False  # whether the server has ever answered
 
     def now(self) -> float:
-        """Seconds since 1970. The host's own while the control server has never answered."""
+        """Return the seconds since 1970, from the host's clock before the control server's first answer."""
         wall, monotonic = self._wall(), self._monotonic()
         if self._is_due(wall, monotonic):
             self._follow(wall, monotonic)
         return self._monotonic() + self._behind
 
     def ahead_seconds(self) -> float:
-        """How far the host's clock is ahead of it."""
+        """Return how far the host's clock is ahead of the plant's."""
         return self._wall() - self.now()
 
     def _is_due(self, wall: float, monotonic: float) -> bool:
@@ -62,11 +64,11 @@ class PlantClock:
 
 @cache
 def plant_clock() -> PlantClock:
-    """This process's."""
+    """Return this process's plant clock."""
     return PlantClock(lambda: read_clock(control_server(TIMEOUT_SECONDS, acknowledged=False)))
 
 
 def read_clock(control: redis.Redis) -> float:
-    """What the clock of a server shows, s since 1970."""
+    """Return the time of a server's clock, s since 1970."""
     seconds, microseconds = control.time()
     return float(seconds + microseconds / 1e6)

@@ -1,7 +1,9 @@
-"""Ends a Celery worker whose threads are gone for want of memory, so that whoever runs it starts it anew.
+"""Watchdog that ends a Celery worker that lost its pool's threads to a lack of memory, so that it is
+restarted.
 
-A thread of a pool that finds no memory between two tasks is gone, and its pool counts it still. The process
-lives on then, and answers its broker, and nothing is worked. What it had taken comes again, as after a kill.
+A pool thread that finds no memory between two tasks ends, but its pool still counts it. The process then runs
+on and answers its broker, but no task is processed. The tasks that it had taken are delivered again, as after
+a kill.
 """
 
 from collections.abc import Callable
@@ -14,13 +16,15 @@ from celery.worker import state
 
 from queues.nodes.process_watchdog import STUCK_CHECKS, watch
 
-STOP_CHECKS = 12  # after as many seconds whoever stops it by a signal kills it
+STOP_CHECKS = 12  # a process that does not stop within this time after a signal is killed
 
 
 @dataclass(frozen=True)
 class PoolFigures:
-    """runs: the worker is not being stopped. taken: tasks that were taken from the broker and have not ended;
-    at_work: those of them that have begun; begun: tasks since the start.
+    """Figures of a pool.
+
+    runs: the worker is not being stopped. taken: tasks that were taken from the broker and have not ended;
+    at_work: those of them that have started; begun: tasks since the start.
     """
 
     runs: bool
@@ -31,12 +35,12 @@ class PoolFigures:
 
 
 class PoolWatchdog:
-    """Of a pool of threads."""
+    """Watchdog of a pool of threads."""
 
     def __init__(self, figures: Callable[[], PoolFigures]) -> None:
         self._figures = figures
         self._before = figures()
-        self._checks = 0  # at which all was as it is, and nothing went on
+        self._checks = 0  # since when the figures are unchanged without progress
 
     def detect_fault(self) -> str | None:
         before, self._before = self._before, self._figures()
@@ -53,8 +57,8 @@ class PoolWatchdog:
 
 
 def figures_of(worker: Any) -> Callable[[], PoolFigures]:
-    """What Celery counts in this process."""
-    running = cast(Any, bootsteps).RUN  # it brings no type of it
+    """Return Celery's figures of this process."""
+    running = cast(Any, bootsteps).RUN  # the package has no types
     return lambda: PoolFigures(
         runs=worker.blueprint.state == running,
         slots=worker.pool.limit,
@@ -65,11 +69,11 @@ def figures_of(worker: Any) -> Callable[[], PoolFigures]:
 
 
 def watch_pool(sender: Any, **_: Any) -> None:
-    """Of signal `worker_ready`. A pool of processes sees to those that end."""
+    """Handle the signal `worker_ready`. A pool of processes replaces processes that end."""
     if isinstance(sender.pool, TaskPool):
         watch(PoolWatchdog(figures_of(sender.controller)).detect_fault)
 
 
 def watch_child(**_: Any) -> None:
-    """Of signal `worker_process_init`: in each process of a pool."""
+    """Handle the signal `worker_process_init` in each process of a pool."""
     watch()

@@ -1,7 +1,7 @@
-"""When a Celery task is too old to be begun: by the plant's clock, on both ends.
+"""Expiry of Celery tasks by the plant's clock at both ends.
 
-Celery writes down the time by the sender's clock, and compares it with the worker's: a host whose clock is
-ahead would throw away all that it is sent, and take it from those that would have worked it.
+Celery writes the time by the sender's clock and compares it with the worker's: a host whose clock is ahead
+would discard all tasks that it receives instead of leaving them to other hosts.
 """
 
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from celery.worker.state import revoked
 
 from workers.coordination.plant_clock import plant_clock
 
-SYNCHRONISED_SECONDS = 0.5  # clocks that NTP keeps right differ by less
+SYNCHRONISED_SECONDS = 0.5  # clocks that NTP synchronizes differ by less
 
 
 def set_expiry(
     headers: dict[str, Any], ahead_seconds: Callable[[], float] = lambda: plant_clock().ahead_seconds()
 ) -> None:
-    """The `expires` of a task that is sent, which is by this host's clock."""
+    """Correct the `expires` of a task that is sent, which uses this host's clock."""
     if not isinstance(expires := headers.get("expires"), str):
         return
     ahead = ahead_seconds()
@@ -31,7 +31,7 @@ class TimedRequest(Request):
     """A task as a worker receives it."""
 
     def maybe_expire(self) -> Literal[True] | None:
-        """True where it is too old. It is revoked then: its sender sends another."""
+        """Return whether the task has expired. It is then revoked: its sender sends another."""
         if not self.expires or datetime.fromtimestamp(plant_clock().now(), UTC) <= self.expires:
             return None
         revoked.add(self.id)

@@ -1,5 +1,7 @@
-"""A queue that admits less for a while: key `weir:throttle:{queue}` on the control server, present as long as
-its publishers over HTTP are asked to wait (429; what is left of its time to live is when to try again).
+"""Temporary throttling of a queue.
+
+The key `weir:throttle:{queue}` on the control server exists while publishers over HTTP are asked to wait
+(429); its remaining time to live is when to try again.
 """
 
 import redis
@@ -10,7 +12,7 @@ LEAST_MS = 1
 
 
 def throttle(control: redis.Redis, queue: str, seconds: float) -> None:
-    """Admit nothing for so long, in place of what was said before; 0 admits at once."""
+    """Throttle the queue for this time, replacing any earlier throttling; 0 admits events at once."""
     if seconds > 0:
         control.set(keys.THROTTLE.build(queue), "1", px=max(LEAST_MS, round(1000 * seconds)))
     else:

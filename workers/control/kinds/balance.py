@@ -67,9 +67,10 @@ def _incomparable(rows: Mapping[str, ReplicaStatus]) -> str | None:
 
 
 def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second: float | None) -> str | None:
-    """List the replicas whose share is too small for a part of every dispatch.
+    """Return why a replica is silent because of its small share, or None.
 
-    Such a replica receives a whole piece occasionally and is silent for longer than the status window.
+    Where the share is too small for a piece of every dispatch, the replica receives a whole piece
+    occasionally and is silent for longer than the status window.
     """
     whole = sum(row.share for row in rows.values())
     for name, row in rows.items():

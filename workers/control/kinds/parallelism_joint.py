@@ -63,7 +63,7 @@ def sensor(
 
 
 def targets(present: Present) -> Targets:
-    """Return the running applications, whose operators may have one task per core, and the registered plants."""
+    """Return the running applications (at most one task per core) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
             {"application": name}, parameters=OWN, guard=CALM, interval_seconds=INTERVAL_SECONDS
@@ -83,8 +83,9 @@ def targets(present: Present) -> Targets:
 
 
 def _quick(pace: PlantPace) -> dict[str, Any]:
-    """Return settings for quick changes: twice the bound is too late, and both the interval of decisions and
-    the horizon are one tick.
+    """Return settings for quick changes.
+
+    Twice the bound is too late, and both the interval of decisions and the horizon are one tick.
     """
     return {
         "bound_seconds": pace.bound_seconds,

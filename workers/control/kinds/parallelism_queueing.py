@@ -41,7 +41,7 @@ def sensor(
 
 
 def targets(present: Present) -> Targets:
-    """Return the running applications, whose operators may have one task per core, and the registered plants."""
+    """Return the running applications (at most one task per core) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
             {"application": name},

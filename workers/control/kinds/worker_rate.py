@@ -139,7 +139,7 @@ def keep_plant_of(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def targets(present: Present) -> Targets:
-    """Return each container of the jobs queues, draining ones included, and each pool of an attached plant."""
+    """Return the containers of the jobs queues, including draining ones, and the attached plants' pools."""
     topology = present.topology
     starts = {
         f"{LAW.name}/{queue.name}/{node}": LoopStart(

@@ -1,1 +1,1 @@
-"""Every decision with all it was based on: written, judged, replayed, searched."""
+"""The ledger: every decision with its complete basis, written, judged, replayed, and searched."""

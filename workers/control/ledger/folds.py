@@ -1,14 +1,14 @@
-"""Runs of ticks that did nothing, folded: the last of a run stands for all, and has the others packed in it.
+"""Folding of ledger entries: the last entry of a run of ticks that did nothing stores all the others packed
+in it.
 
-A loop with nothing to do writes nearly the same thousands of times a day. A run is what one loop wrote in one
-`SLOT`, entry after entry, without an action, an error or a delay, in one mode and under one limit, if any;
-where these are others than before, the first stays by itself. Once all of it is older than `AFTER`, it
-becomes one entry: `folded_ticks` others, the first of them at `folded_since`. Whatever reads the newest hours
-(alerts' windows, pages, what a tick asks of the ledger) finds each entry by itself.
+An idle loop writes nearly the same entry thousands of times a day. A run consists of the consecutive entries
+that one loop wrote in one `SLOT` without an action, an error, or a delay, in one mode and under one limit, if
+any. When the mode or the limit changes, the first entry stays separate. Once a run is completely older than
+`AFTER`, it becomes one entry with `folded_ticks` others, the first of them at `folded_since`. Readers of the
+newest hours (alert windows, pages, a tick that reads the ledger) therefore find separate entries.
 
-Nothing is lost: `ticks` and `entry` give each back with its id, time, state and observation, to be shown,
-counted, and decided once more. Entries that follow each other differ in little, so packed together each takes
-a tenth of what it took.
+Nothing is lost: `ticks` and `entry` return each entry with its id, time, state, and observation, for display,
+counting, and replay. Consecutive entries differ little, so a packed entry takes a tenth of its former size.
 """
 
 import itertools
@@ -24,9 +24,9 @@ from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet, Su
 from workers.models import LedgerEntry, Loop
 
 SLOT, AFTER = timedelta(minutes=15), timedelta(hours=3)
-FEWEST = 4  # ticks of a run: of fewer nothing is gained
+FEWEST = 4  # ticks of a run; folding fewer saves nothing
 CHUNK = 500
-# What a tick has of its own; SAME is so in a run, and all else is empty.
+# Fields that differ from tick to tick; SAME is equal within a run, and all others are empty.
 FIELDS = (
     "id",
     "at",
@@ -43,13 +43,13 @@ FIELDS = (
 )
 SAME = ("mode", "limited_by")
 OF_A_FOLD = ("folded", "folded_ticks", "folded_since")
-# A megabyte holds a run many times over, and a packer of it needs some ten.
+# A megabyte fits a run many times over; a compressor with this window needs some ten megabytes.
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20}]
 Guarded = Callable[[], AbstractContextManager[None]]
 
 
 class _Tick(NamedTuple):
-    """is_plain: it did nothing, and nothing came of it."""
+    """One tick of the ledger. is_plain: it did nothing and had no effect."""
 
     pk: int
     mode: str
@@ -58,9 +58,9 @@ class _Tick(NamedTuple):
 
 
 def fold(loop: Loop, since: datetime, before: datetime, guarded: Guarded) -> Iterator[int]:
-    """Fold a loop's runs of whole slots in a time; after each, how many entries went into another.
+    """Fold a loop's runs of whole slots in a time range; after each, yield how many entries were folded.
 
-    A run is written in one transaction, inside `guarded`, if all of it is still there.
+    A run is written in one transaction, inside `guarded`, if all of its entries still exist.
     """
     entries = loop.entries.filter(folded_ticks=0, plan=None, at__lt=_slot(before))
     at = _slot(since)
@@ -72,16 +72,17 @@ def fold(loop: Loop, since: datetime, before: datetime, guarded: Guarded) -> Ite
         for run in _runs(ticks_of_slot, before_it):
             for part in _on_time(run):
                 yield _write(part, guarded)
-        if ticks_of_slot:  # retention may have been there meanwhile
+        if ticks_of_slot:  # retention may have deleted entries in the meantime
             before_it = (ticks_of_slot[-1].mode, ticks_of_slot[-1].limited_by)
 
 
 def ticks(
     entries: QuerySet[LedgerEntry], since: datetime, until: datetime, only: Sequence[str] = ()
 ) -> Iterator[LedgerEntry]:
-    """Each tick of these entries in since ≤ at < until, folded ones unfolded; of each loop in its order.
+    """Yield each tick of these entries in since ≤ at < until, with folded ticks unfolded, in order for each
+    loop.
 
-    entries: not cut by time; only: the fields that are read.
+    entries: not filtered by time; only: the fields that are read.
     """
     in_time = Q(at__gte=since, at__lt=until)
     beyond = Q(at__gte=until, at__lt=until + SLOT, folded_ticks__gt=0)
@@ -93,7 +94,7 @@ def ticks(
 
 
 def count(entries: QuerySet[LedgerEntry], since: datetime, until: datetime) -> int:
-    """How many `ticks` gives; no more than those at both ends are read for it."""
+    """Count the ticks that `ticks` would yield; only entries at both ends of the range are unfolded."""
     inner = entries.filter(at__gte=since + SLOT, at__lt=until)
     of_inner = inner.aggregate(ticks=Sum(F("folded_ticks") + 1))["ticks"] or 0
     at_ends = Q(at__gte=since, at__lt=min(until, since + SLOT)) | Q(at__gte=until, at__lt=until + SLOT)
@@ -102,14 +103,14 @@ def count(entries: QuerySet[LedgerEntry], since: datetime, until: datetime) -> i
 
 
 def unfold(entry: LedgerEntry) -> Iterator[LedgerEntry]:
-    """The ticks that an entry stands for, itself the last."""
+    """Return the ticks that an entry represents, with the entry itself as the last."""
     if entry.folded:
         yield from (_tick(entry, row) for row in json.loads(lzma.decompress(bytes(entry.folded))))
     yield entry
 
 
 def entry(number: int) -> LedgerEntry | None:
-    """The tick with this id, be it folded into another."""
+    """Return the tick with this id, even where it is folded into another."""
     entries = LedgerEntry.objects.select_related("loop")
     if (found := entries.filter(pk=number).first()) is not None:
         return found
@@ -122,12 +123,12 @@ def entry(number: int) -> LedgerEntry | None:
 
 
 def _slot(at: datetime) -> datetime:
-    """When the slot began that a time is in."""
+    """Return the start of the slot that contains a time."""
     return at - timedelta(seconds=at.timestamp() % SLOT.total_seconds())
 
 
 def _read(entries: QuerySet[LedgerEntry]) -> list[_Tick]:
-    """Without what is wide: most of a busy loop's ticks act, and are none of a run."""
+    """Read entries without wide columns: most ticks of a busy loop act and belong to no run."""
     does_nothing = Q(verdict=LedgerEntry.Verdict.NO_ACTION, acted=False, error="", outcome__isnull=True)
     is_plain = ExpressionWrapper(does_nothing, output_field=BooleanField())
     rows = entries.annotate(is_plain=is_plain).order_by("pk").values_list("pk", *SAME, "is_plain")
@@ -135,8 +136,10 @@ def _read(entries: QuerySet[LedgerEntry]) -> list[_Tick]:
 
 
 def _runs(several: Sequence[_Tick], before: tuple[str, str | None] | None) -> Iterator[list[int]]:
-    """The ids of ticks side by side that did nothing, in one mode and under one limit; of others than before
-    not the first. before: mode and limit of the tick before these.
+    """Yield the ids of adjacent ticks that did nothing, in one mode and under one limit.
+
+    The first tick after a change of mode or limit is left out. before: mode and limit of the tick before
+    these.
     """
     for (mode, limited_by, is_plain), those in itertools.groupby(several, lambda tick: tick[1:]):
         run = [tick.pk for tick in those]
@@ -147,7 +150,7 @@ def _runs(several: Sequence[_Tick], before: tuple[str, str | None] | None) -> It
 
 
 def _on_time(run: Sequence[int]) -> Iterator[list[LedgerEntry]]:
-    """Its entries, those that came late left out, and the run cut there."""
+    """Yield the run's entries without late ones, split at each late entry."""
     entries = LedgerEntry.objects.filter(pk__in=run).order_by("pk")
     for is_late, those in itertools.groupby(entries, _is_late):
         part = list(those)
@@ -165,7 +168,7 @@ def _write(run: Sequence[LedgerEntry], guarded: Guarded) -> int:
     with guarded():
         present = LedgerEntry.objects.filter(pk__in=[tick.pk for tick in run]).count()
         if present < len(run):
-            return 0  # retention was there meanwhile
+            return 0  # retention deleted it in the meantime
         LedgerEntry.objects.filter(pk__in=[other.pk for other in others]).delete()
         LedgerEntry.objects.filter(pk=last.pk).update(
             folded=folded, folded_ticks=len(others), folded_since=others[0].at

@@ -1,13 +1,13 @@
-"""The ledger: one entry per tick of a loop, whether it acted or not, and later whether it helped.
+"""The ledger: one entry per tick of a loop, whether it acted or not, and later the effect of its action.
 
-An entry is written **before** the plant is touched, as an intent. A tick that dies in between leaves an
-*open* entry: an action that should have been applied, and nobody knows whether it was. The next tick finds it
-and applies it again under the same worker ids, which start at most once (`workers.plants.plant`): so an
-action is neither lost nor applied twice.
+An entry is written as an intent **before** the plant is changed. A tick that dies in between leaves an *open*
+entry: an action that should have been applied and may or may not have been. The next tick finds it and
+applies it again under the same worker ids, which start at most once (`workers.plants.plant`), so an action is
+neither lost nor applied twice.
 
-What a replay needs besides the law's own columns stands beside them: `parameters["guard"]` (settings) and, in
-manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the observation's `age_seconds`,
-`invalid` and `idle`.
+The data that a replay needs besides the law's own columns is stored with them: `parameters["guard"]`
+(settings) and, in manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the
+observation's `age_seconds`, `invalid`, and `idle`.
 """
 
 import logging
@@ -31,13 +31,14 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 
 logger = logging.getLogger(__name__)
-LATE_SECONDS = 60.0  # after which what is measured says nothing of an effect
+LATE_SECONDS = 60.0  # afterwards, measurements say nothing about an effect
 Verdict = LedgerEntry.Verdict
 APPLYING_MODES = (Loop.Mode.AUTO, Loop.Mode.MANUAL)
-# At least this share of what was expected counts as effective; as much the other way is harmful.
+# An action with at least this share of the expected effect is effective; with as much in the other direction
+# it is harmful.
 EFFECTIVE_SHARE = 0.5
 MEASURED_KEYS = ("age_seconds", "unfit", "idle")
-# Of the tick, not of what it observed (`workers.control.parts.quality`).
+# Properties of the tick rather than of the observation (`workers.control.parts.quality`).
 TICK_KEYS = ("late_seconds", "cause", "unit_cost")
 JUDGED_BY = ("at", "expected", "outcome", "verdict", "loop__law", "loop__target")
 _NOTE_VERDICT = (
@@ -59,7 +60,9 @@ def entry_of(
     reason: str,
     baseline: Mapping[str, Any] | None,
 ) -> LedgerEntry:
-    """One entry, not stored yet. An action that is to be applied is checked later against this baseline."""
+    """Build an entry that is not stored yet. The effect of an applied action is later compared with this
+    baseline.
+    """
     decision = guarded.decision
     acts = decision.action is not None and mode in APPLYING_MODES
     expected = decision.expected.to_json() if decision.expected is not None else None
@@ -74,7 +77,7 @@ def entry_of(
         action=None if decision.action is None else dict(decision.action),
         raw=decision.raw,
         guarded=guarded.value,
-        reason=storable(reason),  # it may quote another plant
+        reason=storable(reason),  # the text may quote another plant
         terms=dict(decision.terms),
         limited_by=decision.limited_by,
         expected=expected,
@@ -85,7 +88,10 @@ def entry_of(
 
 
 def confirm(*entries: LedgerEntry) -> None:
-    """The plant took their actions. Where a later tick had given one up meanwhile, it says that, too."""
+    """Record that the plant accepted these actions.
+
+    Where a later tick has given an action up in the meantime, the entry says that, too.
+    """
     rows = LedgerEntry.objects.filter(pk__in=[entry.pk for entry in entries])
     for entry in entries:
         entry.applied = True
@@ -99,30 +105,35 @@ def confirm(*entries: LedgerEntry) -> None:
 
 
 def ours(entries: Iterable[LedgerEntry]) -> set[int]:
-    """The ids of those after which no later tick was there: who was paused may find one."""
+    """Return the ids of the entries after which no later tick ran; a process that was paused may find one."""
     rows = LedgerEntry.objects.filter(pk__in=[entry.pk for entry in entries], error="")
     return set(rows.filter(loop__fence=F("fence")).values_list("pk", flat=True))
 
 
 def fail(entry: LedgerEntry, error: str) -> None:
-    """The action was not applied, or its outcome can't be known any more: the entry says why."""
+    """Record why the action was not applied or why its outcome is unknown."""
     entry.error, entry.verdict = storable(error), Verdict.NO_ACTION
     LedgerEntry.objects.filter(pk=entry.pk).update(error=entry.error, verdict=Verdict.NO_ACTION)
 
 
 def last_entry(loop: Loop) -> LedgerEntry | None:
-    """What it decided last: of when it did, since once a clock was set back the latest is an older one."""
+    """Return the last entry of the loop that decided.
+
+    It is chosen by id: after a clock was set back, the entry with the latest time may be an older one.
+    """
     return _find_last_decision(loop).first()
 
 
 def last_entry_ids() -> QuerySet[LedgerEntry, Any]:
-    """The id of `last_entry`, to be a subquery of loops; an index finds it, however long the ledger is."""
+    """Return a subquery of loops with the id of `last_entry`, which an index finds."""
     of_loop = LedgerEntry.objects.filter(loop=OuterRef("pk"), at=OuterRef("decided_at"))
     return of_loop.order_by("-pk").values("pk")[:1]
 
 
 def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
-    """{loop's id: its last entry}, where that is an action neither confirmed nor failed, as its tick died."""
+    """Return {loop id: last entry} where the last entry is an action neither confirmed nor failed because its
+    tick died.
+    """
     last = Loop.objects.filter(pk__in=loops).annotate(last=Subquery(last_entry_ids())).values("last")
     rows = LedgerEntry.objects.filter(pk__in=last, mode__in=APPLYING_MODES, applied=False, error="")
     return {entry.loop_id: entry for entry in rows.filter(action__isnull=False)}
@@ -135,15 +146,16 @@ def _find_last_decision(loop: Loop) -> QuerySet[LedgerEntry]:
 
 
 def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
-    """Compare expected with actual for each entry whose settling time is over; give back those judged.
+    """Compare expected with actual effects for each entry whose settling time is over; return the judged
+    entries.
 
-    effective: at least half of what was expected came. harmful: as much came the other way, or the node is
-    TOOBUSY since. Else ineffective. An entry whose target has vanished meanwhile, whose counters were reset,
-    or which nobody judged in time (LATE_SECONDS), is ineffective, and the outcome says why. One that can't be
-    judged stops no other.
+    effective: at least half of the expected effect occurred. harmful: as much occurred in the other
+    direction, or the node has become TOOBUSY. Otherwise ineffective. An entry is also ineffective, with an
+    outcome that says why, when its target has vanished, its counters were reset, or it was not judged in time
+    (LATE_SECONDS). An entry that cannot be judged stops no other.
     """
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
-    # Each tick asks; what a verdict does not need is wide.
+    # Every tick runs this query; columns that a verdict does not need are wide.
     rows = checking.select_related("loop").only(*JUDGED_BY)
     due = [entry for entry in rows if _settle_entry(entry, now)]
     for entry in due:
@@ -158,8 +170,10 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
 
 
 def _note_verdicts(judged: Sequence[LedgerEntry]) -> None:
-    """Of two that judge at once the first has the say. One short statement for each, sent together: Django's
-    `bulk_update` builds a case of each row and field, which took a third of a tick of many loops.
+    """Store the verdicts; of two processes that judge at once, the first wins.
+
+    One short statement for each entry, sent together: Django's `bulk_update` builds a CASE for each row and
+    field, which took a third of a tick with many loops.
     """
     outcome = LedgerEntry._meta.get_field("outcome")
     rows = [
@@ -203,7 +217,7 @@ def _verdict(gained: float, enough: float) -> str:
 
 
 def export(entry: LedgerEntry) -> dict[str, Any]:
-    """The entry as `manage.py decide` takes it: piped in again, it gives the same decision."""
+    """Return the entry in the format of `manage.py decide`, which gives the same decision."""
     law = catalog.law(entry.loop.law)
     state = entry.state_before or {}
     observed = entry.observation or {}
@@ -230,10 +244,11 @@ def export(entry: LedgerEntry) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Replay:
-    """A decision taken once more from its record.
+    """A decision computed again from its record.
 
-    `differences`: {field: (recorded, replayed)}; empty means the same. `code`: of the replay, `recorded_code`
-    of the record ("" where it is older than that note). `error`: why it could not be replayed, else "".
+    `differences`: {field: (recorded, replayed)}; empty means equal. `code`: the code version of the replay;
+    `recorded_code`: that of the record ("" for records from before code versions were stored). `error`: why
+    the decision could not be replayed, else "".
     """
 
     decision: Decision | None
@@ -244,16 +259,18 @@ class Replay:
 
     @property
     def same(self) -> bool | None:
-        """Whether the same was decided; None when it could not be replayed."""
+        """Return whether the decisions are equal; None when it could not be replayed."""
         return None if self.decision is None else not self.differences
 
     @property
     def same_code(self) -> bool:
-        """Whether the code that decided is the code of now: then a difference is a fault, not a change."""
+        """Return whether the recorded code is the current code: then a difference is a defect and not a
+        change.
+        """
         return self.recorded_code == self.code
 
     def to_json(self) -> dict[str, Any]:
-        """A plain object, for the API."""
+        """Return a plain object for the API."""
         return {
             "same": self.same,
             "differences": {
@@ -268,7 +285,9 @@ class Replay:
 
 
 def replay(entry: LedgerEntry) -> Replay:
-    """The decision taken once more from the record; one that is no longer valid for its law says why."""
+    """Compute the decision again from its record; a record that is no longer valid for its law gives an
+    error.
+    """
     try:
         decision = request.decide_once(catalog.law(entry.loop.law), export(entry)).decision
     except BadInput as error:

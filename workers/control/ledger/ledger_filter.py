@@ -1,4 +1,4 @@
-"""Which entries of the ledger are wanted: one filter for page, API, export and command line."""
+"""Filter of ledger entries, shared by page, API, export, and command line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ INDEXED = ("loop_id", "verdict", "at")
 
 @dataclass(frozen=True)
 class LedgerFilter:
-    """Each field narrows; empty chooses all.
+    """Filter of ledger entries: each field narrows the selection, an empty field selects all.
 
     loop: id or name. law, queue, node: of the loop's target. acted: whether an action was decided.
-    limited_by: what limited it, or `any`. text: words of the reason or the
-    error, beside each other, the last one by its beginning. since ≤ at < until.
+    limited_by: what limited it, or `any`. text: adjacent words of the reason or the error, the last one by
+    its prefix. since ≤ at < until.
     """
 
     loop: str = ""
@@ -40,7 +40,7 @@ class LedgerFilter:
     until: datetime | None = None
 
     def check(self) -> "LedgerFilter":
-        """Itself. Raises `BadInput` naming the field that takes something else."""
+        """Return the filter itself. Raises `BadInput` naming a field with an invalid value."""
         _one_of("verdict", self.verdict, LedgerEntry.Verdict.values)
         _one_of("mode", self.mode, Loop.Mode.values)
         if len(self.text) > MAXIMUM_TEXT:
@@ -50,10 +50,11 @@ class LedgerFilter:
         return self
 
     def choose(self, entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
-        """The entries wanted, for `workers.coordination.keyset`.
+        """Filter the entries for `workers.coordination.keyset`.
 
-        All but the words is answered by one index (`ledger_filters`), which is read along its ids. Columns
-        that have an index of their own are written so that it isn't taken instead: it would have to sort.
+        All filters but the text use one index (`ledger_filters`), which is read in order of ids. Columns that
+        have an index of their own are written so that the database does not choose it, since it would then
+        have to sort.
         """
         loops = self._loops()
         exact = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
@@ -87,7 +88,9 @@ class LedgerFilter:
         return ledger_search.find_by_words(entries, self.text, known, *self._ids_in_time())
 
     def _ids_in_time(self) -> tuple[int | None, int | None]:
-        """The least id from `since` on, and the greatest until `until`: beyond them nothing need be read."""
+        """Return the minimum id from `since` on and the maximum id before `until`, which bound the rows to
+        read.
+        """
         first = last = None
         if self.since:
             first = LedgerEntry.objects.filter(at__gte=self.since).aggregate(id=Min("pk"))["id"] or 2**62
@@ -96,7 +99,7 @@ class LedgerFilter:
         return first, last
 
     def _loops(self) -> list[int] | None:
-        """The loops wanted, None for all: they are few, entries are many, so they are found first."""
+        """Return the selected loops, None for all. Loops are few, so they are found before entries."""
         if not (self.loop or self.law or self.queue or self.node):
             return None
         loops = Loop.objects.all()
@@ -109,12 +112,12 @@ class LedgerFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it chooses every entry."""
+        """Return whether the filter selects every entry."""
         return replace(self) == LedgerFilter()
 
 
 def _scan_by_id(entries: QuerySet[LedgerEntry], lookup: str, value: Any) -> QuerySet[LedgerEntry]:
-    """Filtered by a column's value and not by its own index."""
+    """Filter by a column's value without the column's own index."""
     name, _, how = lookup.partition("__")
     if name not in INDEXED:
         return entries.filter(**{lookup: value})

@@ -1,10 +1,10 @@
-"""Words in the ledger: an index over what its entries say, beside what the other filters ask for.
+"""Full-text search of the ledger: an index over the words of its entries, combined with the other filters.
 
-SQLite: an FTS5 table over the entries' words and their few-valued columns, kept by triggers. A filter with
-words is one query of it, so that a common word and a rare verdict together cost no walk over all entries.
-PostgreSQL: an index of the words alone, which its planner joins with the others. A word is found by its
-beginning when it is the last; case does not count, nor do accents on SQLite. To PostgreSQL a number, an
-address and a path are one word each (3.3, 10.0.0.1, events/s), and it finds them by their beginning.
+SQLite: an FTS5 table over the entries' words and low-cardinality columns, maintained by triggers. A filter
+with words is one query of it, so a common word combined with a rare verdict does not scan all entries.
+PostgreSQL: an index of the words alone, which the planner joins with the others. The last word of a query
+matches as a prefix. Case is ignored, and so are accents on SQLite. PostgreSQL treats a number, an address,
+and a path as one word each (3.3, 10.0.0.1, events/s) and matches them by prefix.
 """
 
 import re
@@ -20,7 +20,7 @@ WORD = re.compile(r"\w+")
 
 
 def _values(row: str) -> str:
-    """The indexed values of a row of the table, `new` or `old` in a trigger."""
+    """Return the indexed values of a row of the table, which is `new` or `old` in a trigger."""
     plain = {"limited": f"({row}.limited_by IS NOT NULL)"}
     return ", ".join(plain.get(name, f"{row}.{name}") for name in COLUMNS.split(", "))
 
@@ -48,33 +48,32 @@ _SQLITE_BACK = (
     f"DROP VIEW {SOURCE}",
 )
 _WORDS = "to_tsvector('simple', reason || ' ' || error)"
-# Each word by itself; or as PostgreSQL takes the text apart, which is how it has made the index. A text of
-# which it makes nothing adds nothing.
+# Each word separately, or the text as PostgreSQL parses it, which is how it built the index. A text without
+# any parsed word adds nothing.
 _PHRASE = "coalesce(nullif(phraseto_tsquery('simple', %s)::text, '') || ':*', '')::tsquery"
 _MATCH = f"{_WORDS} @@ (to_tsquery('simple', %s) || {_PHRASE})"
 
 
 def build(vendor: str) -> tuple[str, ...]:
-    """The statements that make the index and keep it. KeyError for a database they are not written for."""
+    """Return the statements that create the index. Raises KeyError for an unsupported database."""
     return {"sqlite": _SQLITE, "postgresql": (f"CREATE INDEX {INDEX} ON {TABLE} USING gin ({_WORDS})",)}[
         vendor
     ]
 
 
 def remove(vendor: str) -> tuple[str, ...]:
-    """The statements that take it back."""
+    """Return the statements that remove the index."""
     return {"sqlite": _SQLITE_BACK, "postgresql": (f"DROP INDEX {INDEX}",)}[vendor]
 
 
 def find_by_words(
     entries: QuerySet[Any], text: str, facets: dict[str, str], first: int | None, last: int | None
 ) -> QuerySet[Any]:
-    """The entries whose reason or error has the words of `text` beside each other, for
-    `workers.coordination.keyset`.
+    """Filter entries whose reason or error has the words of `text` adjacent to each other.
 
-    `facets` ({column: value}, several values with | between) are conditions that the entries fulfil anyway,
-    as no id is below `first` or above `last`: the index leaves out what they leave out. A text without any
-    word finds nothing.
+    The result is for `workers.coordination.keyset`. `facets` ({column: value}, several values separated by |)
+    are conditions that the entries meet anyway, just as their ids are between `first` and `last`: they let
+    the index skip entries. A text without any word finds nothing.
     """
     words = WORD.findall(text)
     if not words:
@@ -86,7 +85,7 @@ def find_by_words(
 
 
 def _scan_index(entries: QuerySet[Any], match: str, first: int | None, last: int | None) -> QuerySet[Any]:
-    """Read along the index's ids, which is how it knows where to go on, and need not sort."""
+    """Scan the index in order of its ids, so that it can continue from an id and need not sort."""
     joined: QuerySet[Any] = entries.extra(
         tables=[INDEX], where=[f"{INDEX}.rowid = {TABLE}.id", f"{INDEX} MATCH %s"], params=[match]
     ).annotate(place=RawSQL(f"{INDEX}.rowid", [], output_field=BigIntegerField()))
@@ -96,12 +95,12 @@ def _scan_index(entries: QuerySet[Any], match: str, first: int | None, last: int
 
 
 def _match(words: list[str], facets: dict[str, str]) -> str:
-    """The query of FTS5. Words hold no quotes: `WORD` leaves none."""
+    """Return the FTS5 query. Words contain no quotes: `WORD` excludes them."""
     parts = [f'{{reason error}} : ("{" ".join(words)}" *)']
     parts += [f"{column} : ({_phrases(value)})" for column, value in facets.items()]
     return " AND ".join(parts)
 
 
 def _phrases(value: str) -> str:
-    """One of several values, separated by |."""
+    """Return a query for one of several values, separated by |."""
     return " OR ".join(f'"{" ".join(WORD.findall(part))}"' for part in value.split("|"))

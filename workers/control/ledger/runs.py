@@ -1,14 +1,14 @@
-"""The ledger as people read it: what changed line by line, and between it how often nothing did.
+"""The ledger as people read it: a line for each notable decision, and counts of the ticks in between.
 
-Most ticks do nothing, and some laws set their actuator at every tick. A line is a decision that is news:
+Most ticks do nothing, and some laws set their actuator at every tick. A line is a notable decision:
 
 - it acted, and its law does not act at every tick (`Display.is_news`);
 - it was judged harmful;
-- its mode is another than at the tick before of the same loop, or something limits it that did not then.
+- its mode differs from the previous tick of the same loop, or it is limited and the previous one was not.
 
-All others between two lines are one run: counted, with the time of its first and its last. What is read for
-it is in one index (`ledger_filters`), at most `MOST_READ` entries a page, so a page costs the same on a busy
-plant.
+All other ticks between two lines form one run with a count, a first time, and a last time. One index
+(`ledger_filters`) has all columns for this, and a page reads at most `MOST_READ` entries, so its cost does
+not grow with the plant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,14 @@ from workers.control.parts import quality
 from workers.models import LedgerEntry, Loop
 
 MOST_READ, MOST_OF_A_LOOP = 10_000, 500
-MOST_SEARCHED = 200_000  # entries among which acts are sought
+MOST_SEARCHED = 200_000  # entries that are searched for actions
 COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at", "folded_ticks", "folded_since")
 
 
 class Tick(NamedTuple):
-    """What the index has of an entry; folded_ticks others are folded into it, the first at folded_since."""
+    """Columns of an entry that the index has; folded_ticks others are folded into it, the first at
+    folded_since.
+    """
 
     pk: int
     loop: int
@@ -43,8 +45,10 @@ class Tick(NamedTuple):
 
 @dataclass
 class TickRun:
-    """Ticks side by side that are no news. routine: those that set what their law sets at every tick; late:
-    how many came late, and late_seconds by how much at most.
+    """Adjacent ticks that are not notable.
+
+    routine: ticks that set what their law sets at every tick; late: the number of late ticks, and
+    late_seconds the maximum delay.
     """
 
     newest: int
@@ -59,21 +63,21 @@ class TickRun:
 
     @property
     def count(self) -> int:
-        """Its ticks."""
+        """Return the number of ticks."""
         return self.no_action + self.routine
 
     @property
     def is_short(self) -> bool:
-        """Whether all of it lies in one minute."""
+        """Return whether the run lies within one minute."""
         return self.since.replace(second=0, microsecond=0) == self.until.replace(second=0, microsecond=0)
 
     @property
     def end(self) -> datetime:
-        """The first whole second after it, for an address that asks for its ticks."""
+        """Return the first whole second after the run, for a link to its ticks."""
         return self.until.replace(microsecond=0) + timedelta(seconds=1)
 
     def add(self, tick: Tick, late_seconds: float) -> None:
-        """One more, older than all before."""
+        """Add a tick that is older than all before."""
         self.oldest, self.since = tick.pk, tick.folded_since or tick.at
         self.no_action += (not tick.acted) * (1 + tick.folded_ticks)
         self.routine += tick.acted
@@ -84,21 +88,19 @@ class TickRun:
 
 @dataclass(frozen=True)
 class TickRunPage:
-    """Lines, newest first: entries and runs. older, newer: what to give as `before` and `after`, None at the
+    """Lines, newest first: entries and runs. older, newer: the values for `before` and `after`, None at the
     ends.
     """
 
     rows: list[LedgerEntry | TickRun]
     older: int | None
     newer: int | None
-    alone: bool = False  # these are all there are
+    alone: bool = False  # the page has all lines
 
 
 @dataclass(frozen=True)
 class _Loops:
-    """Of all loops: how often each ticks (s), how long it may write nothing beyond that, and which act at
-    every tick.
-    """
+    """Intervals (s), permitted additional pauses (s), and laws that act at every tick, of all loops."""
 
     intervals: Mapping[int, tuple[float, float]]
     routine: frozenset[int]
@@ -107,7 +109,7 @@ class _Loops:
 def page(
     chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
 ) -> TickRunPage:
-    """The newest lines; or those older than the id `before`; or those that end above the id `after`."""
+    """Return the newest lines, those older than the id `before`, or those that end above the id `after`."""
     if after is not None and (above := _list_lines_above(chosen, lines, after)) is not None:
         return above
     older = chosen if before is None else chosen.filter(pk__lt=before)
@@ -119,11 +121,14 @@ def page(
 
 
 def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> TickRunPage | None:
-    """The lines that end above an id, as who came down saw them; None where the newest page has them all."""
+    """Return the lines that end above an id, as a reader who paged down saw them.
+
+    None where the newest page has them all.
+    """
     found = chosen.filter(pk__gt=after).order_by("pk").values_list(*COLUMNS)
     read = [Tick(*row) for row in found[: MOST_READ + 1]]
     ticks, left = read[:MOST_READ][::-1], len(read) > MOST_READ
-    # What a tick has changed is seen beside the one before, which may be on the older page.
+    # A change is detected by comparison with the previous tick, which may be on the older page.
     below = chosen.filter(pk__lte=after).order_by("-pk").values_list(*COLUMNS)[:MOST_OF_A_LOOP]
     earlier = [Tick(*row) for row in below]
     rows, _ = _fold_lines(ticks, len(ticks), earlier)
@@ -136,13 +141,13 @@ def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> 
 
 
 def latest(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
-    """The newest lines of one loop."""
+    """Return the newest lines of one loop."""
     read = loop.entries.order_by("-at", "-pk").values_list(*COLUMNS)[:MOST_OF_A_LOOP]
     return entries_of(_fold_lines([Tick(*row) for row in read], lines)[0])
 
 
 def news(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
-    """The newest acts until an instant, and above them one run of what has ticked since."""
+    """Return the newest actions until an instant, above them one run of the ticks since."""
     newest = (
         LedgerEntry.objects.filter(at__lte=until).order_by("-at").values_list("pk", flat=True).first() or 0
     )
@@ -160,19 +165,19 @@ def news(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
 
 
 def late_by(interval_seconds: float, rest_seconds: float, at: datetime, before: datetime | None) -> float:
-    """By how many seconds a tick came late after the one before; 0: it did not, or nobody knows."""
+    """Return how many seconds late a tick came after the previous one; 0 if on time or unknown."""
     since = None if before is None else (at - before).total_seconds()
     return quality.late_seconds(since, interval_seconds, rest_seconds)
 
 
 def add_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
-    """With `before_at`, the time of the tick before of the same loop, for `lateness_of`."""
+    """Annotate `before_at`, the time of the previous tick of the same loop, for `lateness_of`."""
     earlier = LedgerEntry.objects.filter(loop=OuterRef("loop"), at__lt=OuterRef("at")).order_by("-at")
     return entries.annotate(before_at=Subquery(earlier.values("at")[:1]))
 
 
 def lateness_of(entry: LedgerEntry) -> float:
-    """`late_by` of an entry that was read `with_lateness`; 0 for others."""
+    """Return `late_by` of an entry that was read with `add_lateness`; 0 for others."""
     loop, begin = entry.loop, entry.folded_since or entry.at
     return late_by(loop.interval_seconds, rest_seconds(loop.law), begin, getattr(entry, "before_at", None))
 
@@ -180,8 +185,9 @@ def lateness_of(entry: LedgerEntry) -> float:
 def _fold_lines(
     ticks: Sequence[Tick], lines: int, earlier: Sequence[Tick] = ()
 ) -> tuple[list[int | TickRun], int | None]:
-    """The first so many lines of ticks, newest first: entries' ids and runs; and the last id in them.
-    earlier: ticks that came before these.
+    """Return the first lines of the ticks, newest first, as entry ids and runs, and the last id in them.
+
+    earlier: ticks that precede these.
     """
     rows: list[int | TickRun] = []
     last, loops = None, _loops()
@@ -204,7 +210,9 @@ def _fold_lines(
 
 
 def _is_news(tick: Tick, before: Tick | None, loops: _Loops) -> bool:
-    """Whether a tick is a line of its own. before: the tick before of the same loop, None: not known."""
+    """Return whether a tick is a line of its own. before: the previous tick of the same loop, None if
+    unknown.
+    """
     if tick.verdict == LedgerEntry.Verdict.HARMFUL or (tick.acted and tick.loop not in loops.routine):
         return True
     if before is None:
@@ -214,7 +222,7 @@ def _is_news(tick: Tick, before: Tick | None, loops: _Loops) -> bool:
 
 
 def _ticks_before(ticks: Sequence[Tick]) -> list[Tick | None]:
-    """Of each tick, the one before of the same loop."""
+    """Return the previous tick of the same loop for each tick."""
     found: list[Tick | None] = []
     latest: dict[int, Tick] = {}
     for tick in reversed(ticks):
@@ -230,7 +238,7 @@ def _loops() -> _Loops:
 
 
 def entries_of(rows: Sequence[int | TickRun]) -> list[LedgerEntry | TickRun]:
-    """The same, each id as its entry; one that was deleted meanwhile is left out."""
+    """Return the rows with each id replaced by its entry, without entries that were deleted meanwhile."""
     ids = [row for row in rows if isinstance(row, int)]
     by_id = add_lateness(LedgerEntry.objects.select_related("loop").defer("folded")).in_bulk(ids)
     entries = [row if isinstance(row, TickRun) else by_id.get(row) for row in rows]

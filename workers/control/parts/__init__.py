@@ -1,1 +1,1 @@
-"""What kinds of loops are made of: their declaration, and what several of them observe or do alike."""
+"""Building blocks of loop kinds: their declaration, and common observations and actions."""

@@ -1,4 +1,4 @@
-"""An action as a number and in words, for kinds that have none of their own."""
+"""Default descriptions of an action, as a number and in words, for kinds that have none of their own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,17 +7,17 @@ Document = Mapping[str, Any]
 
 
 def total(action: Document) -> float:
-    """The sum of all numbers in it."""
+    """Return the sum of all numbers in the action."""
     return sum(_amount(value) for value in action.values())
 
 
 def amounts(observation: Document, action: Document) -> dict[str, float]:
-    """How much an action does, by what it is called; nothing where there is none."""
+    """Return the size of the action's parts by name; nothing where it has none."""
     return {name: _amount(value) for name, value in action.items()}
 
 
 def tasks_in_force(observation: Document, action: Document) -> dict[str, float]:
-    """The tasks of each operator once the action is carried out; those it leaves alone as they are."""
+    """Return the tasks of each operator after the action; operators that it does not change keep theirs."""
     now = {name: row["tasks"] for name, row in observation.get("operators", {}).items()}
     return {**now, **action.get("tasks", {})}
 
@@ -29,7 +29,7 @@ def _amount(value: Any) -> float:
 
 
 def were_set(action: Document) -> str:
-    """Its values in the past tense: "set admit 412.3"."""
+    """Describe the action's values in the past tense: "set admit 412.3"."""
     values = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in action.items())
     return f"set {values}"
 
@@ -43,5 +43,5 @@ def _short(value: Any) -> str:
 
 
 def describe_nothing(action: Document) -> str:
-    """None: its values speak for themselves."""
+    """Return no description: the action's values are sufficient."""
     return ""

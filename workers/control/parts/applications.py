@@ -1,5 +1,5 @@
-"""What the kinds that steer an application of the pipeline have in common: its part of the snapshot, and how
-good that is.
+"""Observations of an application of the pipeline, shared by the kinds that control one: its part of the
+snapshot and the quality of that part.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 
 PIPELINE_STALE_SECONDS = 5.0
-# Of an idle application's result queue at least so many times as much is free as is in use.
+# An idle application's result queue has at least this many times as much free space as used space.
 LEAST_ROOM = 10
 
 
 def application(target: Mapping[str, Any], snapshot: Snapshot) -> ApplicationStatus | None:
-    """The target's application in the snapshot, or None when it is not there."""
+    """Return the target's application in the snapshot, or None when it is missing."""
     return snapshot.pipeline.applications.get(target.get("application", ""))
 
 
 def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float) -> Measured:
-    """The age of what the pipeline says; and why it is invalid."""
+    """Return the age of the pipeline's status, and why it is invalid."""
     at_seconds, said = snapshot.at, snapshot.pipeline.age_seconds
     if at_seconds is None or said is None:
         return Measured(None, "the pipeline has not reported yet")
@@ -40,7 +40,9 @@ def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds
 
 
 def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
-    """Whether so little comes and waits that no limit could hold it back: a block is always admitted."""
+    """Return whether arrivals and backlog are too small for any limit to matter: one block is always
+    admitted.
+    """
     row = application(target, snapshot)
     if row is None or row.state != "running" or row.in_per_second is None or row.waiting_events is None:
         return False
@@ -50,6 +52,6 @@ def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
 
 
 def list_application_targets(law: str, present: Present) -> Targets:
-    """A loop for each application at work."""
+    """List a target for each running application."""
     found = {f"{law}/{name}": LoopStart({"application": name}) for name in present.applications}
     return Targets(found, "its application is not at work")

@@ -1,10 +1,10 @@
-"""What the kinds that size one pool of an attached plant observe and do alike: a target {"plant",
+"""Observations and actions of the kinds that size one pool of an attached plant: a target {"plant",
 "operator"}.
 
-A loop of a pool holds while the plant is not seen, while somebody else steers it, after an order that took no
-effect, and, where it is to act, while another loop acts on the same tasks: that of the whole plant, or of the
-law whose name comes first. Such two are never both let act (`workers.steering.ownership`); this is for what
-was not asked for, as a pool that comes back.
+A loop of a pool holds while the plant is not visible, while another controller sets its tasks, after an order
+that had no effect, and, where the loop is to act, while another loop acts on the same tasks: that of the
+whole plant, or the one whose law comes first by name. Two such loops are never both allowed to act
+(`workers.steering.ownership`); this check is for unrequested changes, such as a pool that reappears.
 """
 
 import hashlib
@@ -31,15 +31,15 @@ from workers.steering.ownership import meet
 from workers.steering.scope import active_loops
 
 GONE = "its pool is gone, or can't be set"
-# Of a loop's name, in which the names of plants and workers may be longer.
+# The maximum length of a loop's name; names of plants and workers may be longer.
 LONGEST_NAME, DIGEST_CHARACTERS = 120, 8
 Target = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class SeenPool:
-    """The operator of a target as a snapshot has it: with its measures over `window_seconds`, how long what
-    comes to it waits (None: not known), and its plant's row.
+    """The operator of a target in a snapshot, with its measures over `window_seconds`, the wait of its
+    arrivals (None: unknown), and its plant's row.
     """
 
     operator: MeasuredOperator
@@ -53,35 +53,36 @@ class SeenPool:
 
     @property
     def coming(self) -> int:
-        """The tasks that there are, or more that were ordered and are still to come."""
+        """Return the current number of tasks, or the larger ordered number."""
         order = self.row.orders.get(self.operator.name)
         return max(self.tasks, order.tasks if order is not None and order.state == PENDING else 0)
 
     @property
     def rate_per_second(self) -> float | None:
-        """What comes to it."""
+        """Return the operator's arrival rate."""
         return inputs.rate_per_second(self.operator, self.window_seconds)
 
     @property
     def service_seconds(self) -> float | None:
-        """What one event takes one task."""
+        """Return the time that one task takes for one event."""
         return inputs.service_seconds(self.operator)
 
     @property
     def waiting_events(self) -> float:
-        """What waits in front of it."""
+        """Return the number of events that wait for the operator."""
         return inputs.waiting_events(self.operator, self.window_seconds, self.wait_seconds)
 
     @property
     def ends_idle(self) -> bool:
-        """Whether only idle tasks end."""
+        """Return whether only idle tasks are stopped."""
         kind = kinds().get(self.row.kind)
         return kind is not None and kind.ends_idle
 
 
 def find_pool(target: Target, snapshot: Snapshot) -> SeenPool | None:
-    """None where it is not seen. Of a topology of hundreds of pools only this one is read: the observer has
-    checked it whole.
+    """Return the pool, or None where it is not visible.
+
+    Only this pool of a topology of possibly hundreds is parsed: the observer has validated all of it.
     """
     row = snapshot.plants.get(target.get("plant", ""))
     if row is None or row.topology is None or row.state != "seen":
@@ -97,7 +98,7 @@ def find_pool(target: Target, snapshot: Snapshot) -> SeenPool | None:
 
 
 def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -> Measured:
-    """The age of what was seen, and why a loop of this law can't decide on it."""
+    """Return the age of the observation, and why a loop of this law cannot use it."""
     if snapshot.at is None:
         return Measured(None, "there is no snapshot yet")
     age, name = abs(now_seconds - snapshot.at), str(target.get("plant"))
@@ -114,15 +115,16 @@ def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds:
 
 
 def _others(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:
-    """Who else steers these tasks, in a sentence."""
+    """Return a sentence about another controller of these tasks, "" without one."""
     topology = row.topology or {}
     there = PlantHolder(holder=topology.get("holder"), until=topology.get("held_until"))
     return holder_of(target, snapshot, there) or _owner(law, target, snapshot)
 
 
 def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
-    """The loop that acts on these tasks before the one of this law does, in a sentence. One that only advises
-    has none before it.
+    """Return a sentence about the loop that acts on these tasks with precedence over this law's loop.
+
+    A loop that only advises has no other before it.
     """
     own = snapshot.loops.get(name_of(law, target["plant"], target["operator"]))
     if own is None or own.mode not in Loop.ACTING:
@@ -137,8 +139,10 @@ def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
 def pools(
     law: str, present: Present, of_kind: Callable[[AdapterKind], bool]
 ) -> Iterator[tuple[str, str, str, AdapterKind]]:
-    """(loop's name, plant, operator, kind) of the pools of such plants that can be set, MOST_POOLS of each
-    plant; while a plant is not seen, those that had a loop.
+    """Return (loop name, plant, operator, kind) of the adjustable pools of such plants, up to MOST_POOLS per
+    plant.
+
+    For a plant that is not visible, the pools that had a loop are returned.
     """
     for plant, kind in present.plants.items():
         if of_kind(kind):
@@ -156,12 +160,12 @@ def _operators(law: str, plant: str, snapshot: Snapshot) -> list[str]:
 
 
 def pool_of(plant: str, operator: str, present: Present) -> SeenPool | None:
-    """None where it is not seen now."""
+    """Return the pool, or None where it is not visible now."""
     return find_pool({"plant": plant, "operator": operator}, present.snapshot)
 
 
 def name_of(law: str, plant: str, operator: str) -> str:
-    """Of the loop; a name that is too long ends with a digest of all of it."""
+    """Return the loop's name; a name that is too long ends with a digest of the whole."""
     name = f"{law}/plant:{plant}/{operator}"
     if len(name) <= LONGEST_NAME:
         return name
@@ -170,13 +174,15 @@ def name_of(law: str, plant: str, operator: str) -> str:
 
 
 def start_of(plant: str, operator: str, **more: Any) -> LoopStart:
-    """The loop of one pool: it advises."""
+    """Return the start of one pool's loop, in advise."""
     return LoopStart({"plant": plant, "operator": operator}, Loop.Mode.ADVISE, **more)
 
 
 def limits(pool: SeenPool | None, usual_most: int) -> tuple[int, int]:
-    """The fewest and most tasks that a loop of the pool begins with: within what the plant takes, no fewer
-    than one, and no more than is usual there but for those that there are.
+    """Return the minimum and maximum tasks that a loop of the pool starts with.
+
+    They are within the plant's range. The minimum is at least one, and the maximum is the usual one or the
+    current number of tasks, if that is larger.
     """
     if pool is None:
         return 1, usual_most
@@ -185,6 +191,6 @@ def limits(pool: SeenPool | None, usual_most: int) -> tuple[int, int]:
 
 
 def set_pool(tasks: int, loop: Loop, plant: Plant) -> None:
-    """Give the pool so many tasks."""
+    """Set the pool's number of tasks."""
     with elastic_of(loop, plant) as elastic:
         elastic.set_parallelism({loop.target["operator"]: tasks})

@@ -1,4 +1,4 @@
-"""The error budgets that a loop spends, from the snapshot (`controllers.shedding.budgets`)."""
+"""Error budgets that a loop may spend, from the snapshot (`controllers.shedding.budgets`)."""
 
 from collections.abc import Collection
 from typing import Any
@@ -10,7 +10,9 @@ from workers.documents.snapshot import Snapshot
 def budgets(
     level: str, snapshot: Snapshot, queues: Collection[str], applications: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Of objectives that pay for a level and are about these queues or applications, or the whole plant."""
+    """Return the budgets of objectives that pay for a level and concern these queues or applications, or the
+    whole plant.
+    """
     subjects = {"queue": queues, "application": applications}
     return [
         {"level": level, "name": name, "left": row.left, "share": row.left_share}
@@ -20,11 +22,11 @@ def budgets(
 
 
 def _is_relevant(row: ObjectiveStatus, names: Collection[str] | None) -> bool:
-    """One about each of a kind is about all of them together."""
+    """Return whether an objective is relevant; one without a subject concerns all of its kind together."""
     return names is None or (row.subject in names if row.subject else bool(names))
 
 
 def observe_budgets(*rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The part of an observation. None where no budget pays: then it is as it was before there were any."""
+    """Return the budgets as a part of an observation; None where no budget pays."""
     found = [row for each in rows for row in each]
     return {"budgets": found} if found else {}

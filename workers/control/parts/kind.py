@@ -1,7 +1,7 @@
-"""A kind of loop: a law with all that binds it to the plant.
+"""Declaration of a kind of loop: a law with all that connects it to the plant.
 
-Each module of `workers.control.kinds` declares one as `KIND`. The engine, the schedule, the snapshot and the
-pages take what they need to know of a law from there.
+Each module of `workers.control.kinds` declares one as `KIND`. The engine, the schedule, the snapshot, and the
+pages read their facts about a law from there.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,26 +20,27 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
-# A loop with nothing to decide writes one entry in so long.
+# the interval at which a loop with nothing to decide writes an entry
 REST_SECONDS = 20.0
 
-MEBIBYTES = 2.0**-20  # scale of a lane whose measured values are bytes
+MEBIBYTES = 2.0**-20  # scale of a chart lane whose measured values are bytes
 Document = Mapping[str, Any]
-# target, snapshot, what the sensor counted at the observation before, now (1970, s)
+# target, snapshot, the sensor's counters at the last observation, now (1970, s)
 Sensor = Callable[[Document, Snapshot, Counters | None, float], Sensed]
-# target, snapshot; None where the target is not there
+# target, snapshot; None where the target is missing
 Readings = Callable[[Document, Snapshot], dict[str, Any] | None]
 Actuator = Callable[[LedgerEntry, Loop, Plant], None]
 Keeper = Callable[[LedgerEntry, Loop, Plant], None]
-# the loop, what its sensor has observed → what of earlier proposals the law is to know too
+# the loop and its sensor's observation → the outcome of earlier proposals for the law
 Recall = Callable[[Loop, Document], dict[str, Any]]
 Proposer = Callable[[LedgerEntry, Snapshot, datetime], Any]
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """The words of a loop's chart: titles with their units; `scale` turns what is measured into the title's
-    unit. done: what the actuator's value is, in a word."""
+    """Texts of a loop's chart: titles with their units. scale: converts the measured value to the title's
+    unit. done: a word for the actuator's value.
+    """
 
     measured: str
     actuator: str
@@ -49,34 +50,34 @@ class Lanes:
 
     @property
     def unit(self) -> str:
-        """The unit of what is measured."""
+        """Return the unit of the measured value."""
         return self.measured.rpartition(", ")[2] if ", " in self.measured else ""
 
     @property
     def format(self) -> str:
-        """The name of the format of a measured value, in that unit (`console.display.formats`)."""
+        """Return the name of the format of a measured value in that unit (`console.display.formats`)."""
         return {100.0: "percent", MEBIBYTES: "mebibytes"}.get(self.scale, "number")
 
 
 @dataclass(frozen=True)
 class Display:
-    """How the loops of a kind are shown, in the snapshot and on pages.
+    """How the loops of a kind are displayed, in the snapshot and on pages.
 
-    measured: where a ledger entry has what was measured, "observation.NAME" or "terms.NAME"; "": nowhere.
-    setpoints: parameters; the first that is there is the setpoint.
-    terms: of a decision's, those that a page follows each second.
-    lasting: of a law that sets a value which stays, the name under which it is observed, said by each
-    decision, or else set; "" where nothing done is 0.
-    is_news: False where the actuator is set at each tick, whatever happens: that it was is no news.
-    amount: how much an action does, as one number.
-    past: an action in the past tense. brief: an action in a few words; "" leaves its values to speak.
-    title: what the law is called in a sentence; "": its name, in words. joint: between the parts of a target.
-    about: what the law does, in a few words, beside those that set the same.
-    of_each: what there is one loop for each of.
-    purpose: what its loops are for, as a sentence. formula: what it computes, in its parameters' names.
-    main: the parameters that people turn most, five at most. topics: the others, by titles; what is in none
-    stands under one of its own.
-    engaged: of a loop's row in the snapshot whose actuator is not 0, what it has in force, in words.
+    measured: where a ledger entry has the measured value, "observation.NAME" or "terms.NAME"; "": nowhere.
+    setpoints: parameters; the first that exists is the setpoint.
+    terms: the terms of a decision that a page shows each second.
+    lasting: for a law whose value stays in force, the name under which it is observed, said by each decision,
+    or else set; "" where no action means 0.
+    is_news: False where the actuator is set at each tick, so that setting it is not notable.
+    amount: the size of an action as one number.
+    past: an action in the past tense. brief: an action in a few words; "" shows its values instead.
+    title: the law's name in a sentence; "": its name, in words. joint: separator of the parts of a target.
+    about: what the law does, in a few words, in contrast to others that set the same.
+    of_each: the things that have one loop each.
+    purpose: the purpose of its loops, as a sentence. formula: what it computes, with the parameters' names.
+    main: the parameters that people change most, five at most. topics: the others, by titles; parameters in
+    no topic have a topic of their own.
+    engaged: from a loop's row in the snapshot with a nonzero actuator, what it has in force, in words.
     """
 
     lanes: Lanes
@@ -99,13 +100,13 @@ class Display:
     engaged: Callable[[LoopStatus], str] | None = None
 
     def size(self, action: Document | None) -> float:
-        """`amount` of an action; 0 for none."""
+        """Return `amount` of an action; 0 for none."""
         return float(self.amount(action)) if action else 0.0
 
 
 @dataclass(frozen=True)
 class PromisedResponse:
-    """How a law with these parameters would come to rest on its model: the title of the chart, and the
+    """The settling response of a law with these parameters on its model: the title of the chart and the
     response, None while no model is set.
     """
 
@@ -115,10 +116,10 @@ class PromisedResponse:
 
 @dataclass(frozen=True)
 class LoopStart:
-    """How the loop of one target begins, beside what all of its kind begin with.
+    """How the loop of one target starts, in addition to the defaults of its kind.
 
-    Afterwards people have the say, but of the target and of what `follows` the plant: those parameters are
-    kept as they are here. interval_seconds: between its ticks, no less than between those of its kind.
+    Later changes are made by people, except for the target and the parameters in `follows`, which follow the
+    plant and are kept as given here. interval_seconds: the time between its ticks, at least that of its kind.
     """
 
     target: Document
@@ -131,7 +132,7 @@ class LoopStart:
 
 @dataclass(frozen=True)
 class Targets:
-    """The loops that there are to be, by name; `gone`: why one that is not among them is retired."""
+    """The loops that are required, by name. gone: why a loop that is not among them is retired."""
 
     loops: Mapping[str, LoopStart]
     gone: str
@@ -141,23 +142,23 @@ class Targets:
 class LoopKind:
     """A law bound to what it observes, what it sets, and the targets that have a loop.
 
-    readings: what the effect of an action is judged by; `cumulative` names those of them that only rise.
-    keeper: of an actuator that lapses, called at each tick that sets nothing.
-    proposer: puts a loop's advice before a person; None where advice is only recorded. Raises WeirError.
-    of_mode: what a law observes of the mode in force; a snapshot may be of before it was set.
-    recall: of a loop that advises, what became of what it has proposed, as a part of its observation.
-    mode, parameters, guard: what its loops begin with. followed: parameters that a `LoopStart` has follow the
-    plant, and what each follows; nobody sets them for good.
-    promise: of parameters that are not in force yet; None where the law has no model.
-    seeded: whether a topology alone has loops of it; others come with what they steer.
-    scenario: of the lab, the one in which the law is tried against its rivals; None where there is none.
-    desired: of an entry's observation and action ({} for none), what is to be in force, as numbers.
-    rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: not from a record.
-    replay: how its recorded load is worked by its rivals (`workers.control.costs`); None: none is replayed.
-    unit_hours: worker-hours of one unit of the actuator (in an hour, where it stays); None while that is not
-    known, or for an actuator that has no price.
-    at_rest: whether there is nothing to decide at a target; None: there always may be.
-    elsewhere: how its loops at plants of others are shown; None: as all.
+    readings: values by which the effect of an action is judged; `cumulative` names those that only increase.
+    keeper: for an actuator that expires, called at each tick that sets nothing.
+    proposer: proposes a loop's advice to a person; None where advice is only recorded. Raises WeirError.
+    of_mode: the part of a law's observation about the mode in force; a snapshot may be older than the mode.
+    recall: for a loop that advises, the outcome of its proposals, as a part of its observation.
+    mode, parameters, guard: the initial values of its loops. followed: parameters that a `LoopStart` keeps
+    equal to a value of the plant, and that value; people cannot set them permanently.
+    promise: the response of parameters that are not in force yet; None where the law has no model.
+    seeded: whether its loops exist as soon as there is a topology; others are created with their targets.
+    scenario: the lab scenario in which the law is compared with its baselines; None where there is none.
+    desired: from an entry's observation and action ({} for none), the desired values as numbers.
+    rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: they are not.
+    replay: how its baselines process the recorded load (`workers.control.costs`); None: they do not.
+    unit_hours: worker-hours of one unit of the actuator (per hour, where it stays); None while that is
+    unknown, or for an actuator without a price.
+    at_rest: whether there is nothing to decide at a target; None: there may always be something.
+    elsewhere: how its loops at attached plants are displayed; None: like all.
     """
 
     law: Law
@@ -188,28 +189,30 @@ class LoopKind:
 
     @property
     def name(self) -> str:
-        """The law's."""
+        """Return the law's name."""
         return self.law.name
 
     @property
     def rest_seconds(self) -> float:
-        """How long a loop may go without an entry, beyond its interval."""
+        """Return how long a loop may go without an entry, beyond its interval."""
         return 0.0 if self.at_rest is None else REST_SECONDS
 
     def display_of(self, target: Document) -> Display:
-        """How a loop on this target is shown."""
+        """Return how a loop on this target is displayed."""
         return self.elsewhere if self.elsewhere is not None and "plant" in target else self.display
 
     def rehearsal_of(self, target: Document) -> Rehearsal | None:
-        """How a loop on this target is tuned; None at a plant of others, which no model here is of."""
+        """Return how a loop on this target is tuned; None at an attached plant, which has no model."""
         return None if "plant" in target else self.rehearsal
 
     def replay_of(self, target: Document) -> LoadReplay | None:
-        """How its recorded load is worked by its rivals; None there, likewise."""
+        """Return how baselines process its recorded load; None at an attached plant, for which there is no
+        model.
+        """
         return None if "plant" in target else self.replay
 
     def begin(self, start: LoopStart) -> dict[str, Any]:
-        """The fields of a new loop."""
+        """Return the fields of a new loop."""
         return {
             "law": self.name,
             "target": dict(start.target),

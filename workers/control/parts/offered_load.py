@@ -1,8 +1,8 @@
-"""What the pipeline's operators are offered, and what that takes of their time: from one snapshot.
+"""Load offered to the pipeline's operators, and the share of their time that it takes, from one snapshot.
 
-An overloaded operator counts what it manages, not what is meant for it (Röger, VIII). So what is worked is
-taken as a sample, and scaled by what producers put into the application's queues, with what waits to be
-worked off within DRAIN_SECONDS. Rates are those of patterns before anything is shed.
+An overloaded operator counts the events that it processes and not those meant for it (Röger, VIII). Processed
+events are therefore treated as a sample and scaled by what producers put into the application's queues plus
+the backlog, cleared within DRAIN_SECONDS. Rates are those of patterns before shedding.
 """
 
 from collections.abc import Iterator
@@ -11,33 +11,38 @@ from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 
 DRAIN_SECONDS = 5.0
-# However much other work there is, an operator has this much of its time: a table has to come out.
+# However much other work there is, an operator has this share of its time for patterns, so that a table can
+# be computed.
 LEAST_AVAILABLE = 0.05
 
 
 class OperatorLoad:
-    """Of one application: `row`, its part of the snapshot."""
+    """The operator load of one application. row: its part of the snapshot."""
 
     def __init__(self, row: ApplicationStatus, snapshot: Snapshot) -> None:
         self.row, self._snapshot = row, snapshot
         self.scale = self._scale()
 
     def _scale(self) -> float:
-        """Offered over worked events; 1 where one is not known."""
+        """Return offered events divided by processed events; 1 where one is unknown."""
         worked, offered = self.row.in_per_second, self._compute_offered_per_second()
         if not worked or offered is None:
             return 1.0
         return max(0.0, (offered + self._count_waiting_events() / DRAIN_SECONDS) / worked)
 
     def _compute_offered_per_second(self) -> float | None:
-        """What producers put into the application's queues; None where that of one is not known."""
+        """Return the rate at which producers fill the application's queues; None where that of one is
+        unknown.
+        """
         queues = self._snapshot.queues
         rates = [queues[name].in_per_second if name in queues else None for name in self.row.queues]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if len(known) == len(rates) else None
 
     def _count_waiting_events(self) -> float:
-        """In the containers and in the result queue, beyond what is on its way through anyway."""
+        """Return the events in the containers and the result queue, beyond those that are normally in
+        transit.
+        """
         result, passes = self.row.result_queue, self.elsewhere_seconds + 2 * self.batch_seconds + 1.0
         held = result.used_bytes / max(1.0, result.bytes_per_event)
         usual = (self.row.in_per_second or 0.0) * passes
@@ -45,22 +50,24 @@ class OperatorLoad:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing comes and nothing waits: then nothing is offered, however little was measured."""
+        """Return whether nothing arrives and nothing waits: then the offered load is 0, however little was
+        measured.
+        """
         return self._compute_offered_per_second() == 0 and not self.row.waiting_events
 
     @property
     def batch_seconds(self) -> float:
-        """What a batch takes beside its work."""
+        """Return the time that a batch takes in addition to its events' work."""
         return float(self.row.batch_overhead_seconds or 0.0)
 
     @property
     def elsewhere_seconds(self) -> float:
-        """Before the operators: the replicas' answer, and the wait for late events."""
+        """Return the time before the operators: the replicas' response and the wait for late events."""
         answers = [replica.response_seconds or 0.0 for replica in self.row.replicas.values()]
         return float(self.row.controls.lateness_seconds + max(answers, default=0.0))
 
     def compute_wanted(self, pattern: str) -> dict[str, float]:
-        """Type → events/s that the pattern could use, were none shed and all worked."""
+        """Return type → events/s that the pattern could use without shedding and with sufficient capacity."""
         found = self.row.patterns[pattern]
         types = {**found.types, **found.shed_per_second}
         return {
@@ -69,7 +76,7 @@ class OperatorLoad:
         }
 
     def rates(self, operator: str) -> dict[str, float]:
-        """Type → events/s of it that come to an operator: what the pattern that wants most of it wants."""
+        """Return type → events/s at an operator: the demand of the pattern that needs most of the type."""
         rates_by_type: dict[str, float] = {}
         for pattern in self.row.operators[operator].patterns:
             for name, rate in self.compute_wanted(pattern).items():
@@ -77,7 +84,7 @@ class OperatorLoad:
         return rates_by_type
 
     def arrivals(self) -> dict[str, dict[str, float]]:
-        """Operator → type → events/s, of what no pattern that may be shed emits."""
+        """Return operator → type → events/s, without types that patterns which may be shed emit."""
         inside = {pattern.emits for pattern in self.row.patterns.values() if pattern.sheddable}
         return {
             operator: {name: rate for name, rate in self.rates(operator).items() if name not in inside}
@@ -85,13 +92,15 @@ class OperatorLoad:
         }
 
     def work(self, pattern: str) -> float:
-        """Seconds of work per second that a pattern would be."""
+        """Return the pattern's work in seconds per second."""
         seconds = self.row.patterns[pattern].seconds or 0.0
         return float(seconds * sum(self.compute_wanted(pattern).values()))
 
     def available(self, operator: str) -> float:
-        """The share of an operator's time that patterns which may be shed can have: without its work beside
-        its patterns, those that can't be shed, and the operators that are worked before and after it.
+        """Return the share of an operator's time that is available to patterns that may be shed.
+
+        It excludes the operator's other work, patterns that must not be shed, and the operators that run
+        before and after it.
         """
         row = self.row.operators[operator]
         beside = (row.overhead_seconds or 0.0) * (row.in_per_second or 0.0) * self.scale
@@ -103,9 +112,7 @@ class OperatorLoad:
         return int(self.row.operators[operator].tasks or 1)
 
     def utilisation(self) -> float:
-        """What all that is offered would take of the time of the operators, which are worked one after the
-        other.
-        """
+        """Return the share of time that the whole offered load takes; operators run one after the other."""
         return sum(self._whole(name) for name in self.row.operators)
 
     def _whole(self, operator: str) -> float:
@@ -114,11 +121,11 @@ class OperatorLoad:
         return (beside + sum(self.work(name) for name in row.patterns)) / self.tasks(operator)
 
     def sheddable(self) -> Iterator[str]:
-        """The patterns that may be shed."""
+        """Return the patterns that may be shed."""
         return (name for name in self.row.patterns if self._sheddable(name))
 
     def has_worked(self, pattern: str) -> bool:
-        """Whether it has worked anything lately."""
+        """Return whether the pattern has processed anything recently."""
         return bool(self.row.patterns[pattern].seconds) and any(self.compute_wanted(pattern).values())
 
     def _sheddable(self, pattern: str) -> bool:

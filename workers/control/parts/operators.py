@@ -1,9 +1,8 @@
-"""What the kinds that set tasks observe and do alike: the topology of an application, or of a registered
-plant.
+"""Observations and actions of the kinds that set tasks: the topology of an application or a registered plant.
 
-A plant whose tasks somebody steers through the control API gives no valid measurement to the loops here: they
-hold, and say who. And of the loops of one target only one acts: `OWNERS` in their order, so that who puts
-another law on auto has it steer, and the law that does so by default steps back until it is no more.
+A plant whose tasks are set through the control API gives no valid measurement to the loops here: they hold,
+and name the controller. Only one loop acts on each target: the order of `OWNERS` decides, so that a law that
+a person sets to auto takes precedence, and the law that acts by default steps back until the other stops.
 """
 
 import os
@@ -28,14 +27,15 @@ from workers.plants.plant import Elastic, Plant, PlantSilent
 from workers.plants.registry import LOCAL, UnknownPlant, explain_unseen, find_topology
 from workers.plants.topology import build_application_topology, topology_of
 
-# Who acts before whom; the last does so by default.
+# Precedence of the laws that act; the last one acts by default.
 OWNERS = catalog.ranked()
-# More tasks than cores only wait for one another.
+# More tasks than cores would only wait for each other.
 CORES = max(2, len(os.sched_getaffinity(0)))
 BOUND_SECONDS, OTHERS_MAXIMUM = 15.0, 4
-# Of a loop, and of the clock of its kind: a plant may ask for quicker ticks.
+# Settings of a loop and the clock of its kind: a plant may request faster ticks.
 INTERVAL_SECONDS, CLOCK_SECONDS = 5, 2
-# Of an application: nothing stops for a change, so what is left is not to turn round with every batch.
+# Settings for an application: a change stops nothing, so the remaining concern is not to reverse direction
+# with every batch.
 CALM: Mapping[str, Any] = {"cooldown_seconds": 30.0}
 HOLD_INTERVALS = 6.0
 GONE = "it is not at work"
@@ -45,8 +45,11 @@ NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 def ahead(
     target: Mapping[str, Any], snapshot: Snapshot, now_per_second: float
 ) -> tuple[list[float], list[float]] | None:
-    """The forecast of arrivals at the application's queues, or at the plant, as many times as what comes
-    there now: what rules keep, and what an operator emits, goes with it."""
+    """Return the forecast of arrivals at the application's queues or the plant, relative to the present
+    arrivals.
+
+    The events that rules keep and that operators emit scale with it.
+    """
     row, offered = forecast_of(target, snapshot), _compute_offered(target, snapshot)
     if row is None or not row.mean_per_second or not offered:
         return None
@@ -56,14 +59,16 @@ def ahead(
 
 
 def forecast_of(target: Mapping[str, Any], snapshot: Snapshot) -> LoadForecast | None:
-    """Of what will be offered to the application, or to the registered plant."""
+    """Return the forecast of the load offered to the application or the registered plant."""
     name = PLANT + target["plant"] if "plant" in target else target.get("application", "")
     return snapshot.forecasts.get(name)
 
 
 def decides_ahead(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
-    """Whether the joint law plans for the windows of a forecast: for all but plants of quick changes, where
-    the next tick is soon enough."""
+    """Return whether the joint law plans for the windows of a forecast.
+
+    It does so except at plants with quick changes, where the next tick is soon enough.
+    """
     plant = snapshot.plants.get(target.get("plant", ""))
     kind = kinds().get(plant.kind) if plant else None
     return kind is None or kind.pace is None
@@ -80,8 +85,9 @@ def _compute_offered(target: Mapping[str, Any], snapshot: Snapshot) -> float:
 def topology_inputs(
     target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float, law: str | None = None
 ) -> tuple[MeasuredTopology | None, Measured]:
-    """What there is to decide on, and how good it is for a law. Idle while others steer the tasks: nothing is
-    wrong with what was measured.
+    """Return the topology to decide on, and its quality for a law.
+
+    The observation is idle while other controllers set the tasks: the measurement itself is valid.
     """
     if "plant" in target:
         topology, measured = _observe_plant(target["plant"], snapshot, now_seconds)
@@ -100,7 +106,9 @@ def topology_inputs(
 
 
 def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder) -> str | None:
-    """Who else steers the tasks, in a sentence: through this console, or (`there`) at the plant itself."""
+    """Return a sentence about another controller of the tasks: through this console or, with `there`, at the
+    plant.
+    """
     plant = snapshot.plants.get(target.get("plant", ""))
     holder = plant.steered_by if plant and plant.steered_by else there
     if holder.holder is None:
@@ -111,7 +119,7 @@ def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder)
 
 
 def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
-    """The loop that acts on this target before one of this law, in a sentence."""
+    """Return a sentence about the loop that acts on this target with precedence over this law's loop."""
     before = OWNERS[: OWNERS.index(law)] if law in OWNERS else ()
     for name, loop in sorted(snapshot.loops.items()):
         is_same = all(loop.target.get(key) == target.get(key) for key in ("application", "plant"))
@@ -121,7 +129,9 @@ def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """What tasks are judged by: their number, what waits for them, and the slowest path's latency."""
+    """Return the readings by which tasks are judged: their number, their backlog, and the slowest path's
+    latency.
+    """
     topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
     if topology is None:
         return None
@@ -137,7 +147,7 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
 
 
 def _capacity_per_second(topology: MeasuredTopology) -> float | None:
-    """What the narrowest operator lets through of what comes from the source, as it is measured now."""
+    """Return the rate of source events that the bottleneck operator can process, as measured now."""
     source, passes = inputs.source_per_second(topology), []
     for operator in inputs.steered(topology):
         rate = inputs.rate_per_second(operator, topology.window_seconds)
@@ -161,7 +171,7 @@ def _observe_plant(
     row = snapshot.plants.get(name)
     if row is not None and row.error:
         return topology, Measured(age, explain_unseen(name, row))
-    # A plant is observed each 2 s; what was seen within that time is what it is now.
+    # A plant is observed every 2 s; an observation within that time is current.
     return topology, Measured(age)
 
 
@@ -179,15 +189,16 @@ def _observe_application(
 
 
 def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Give the operators the entry's tasks; at another plant, and keep its own controllers off them."""
+    """Set the operators' tasks; at an attached plant, also keep its own controllers stopped."""
     with elastic_of(loop, plant) as elastic:
         elastic.set_parallelism(entry.action["tasks"])
 
 
 def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """The loop is alive, and goes on steering the other plant's tasks: its own controllers stand still. Where
-    another has taken it, the next observation says so. A plant that has none, or gave no valid measurement,
-    is not asked: it may be silent, and other loops wait.
+    """Keep an attached plant's own controllers stopped while the loop controls its tasks.
+
+    If another controller has taken over, the next observation says so. A plant without controllers, or
+    without a valid measurement, is not called: it may be silent, and other loops wait.
     """
     if (entry.observation or {}).get("unfit"):
         return
@@ -197,5 +208,5 @@ def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def elastic_of(loop: Loop, plant: Plant) -> AbstractContextManager[Elastic]:
-    """Whose tasks the loop sets: ours, or those of a registered plant."""
+    """Return the object whose tasks the loop sets: a local application or a registered plant."""
     return plant_named(loop.target.get("plant", LOCAL), plant, f"loop {loop.name}", by_loop=True)

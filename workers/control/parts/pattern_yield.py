@@ -1,9 +1,10 @@
-"""How many events come for each match of a pattern, and what each event takes, measured as time goes on.
+"""Arrivals per match and time per event of a pattern, measured over time.
 
-Running sums with a half-life, of the events and of what was emitted. While a pattern is shed they go on with
-its control keys only: what is missing to the others would make each match seem dearer than it is. Those are
-few, so they move slowly what was learnt from all. Likewise of its time: a batch costs something however
-little is left of it, and a pattern that is nearly all shed would seem too dear to come back.
+The measures are running sums with a half-life, of arrivals and emitted events. While a pattern is shed, the
+sums continue with its control keys only: the events missing from other keys would make each match seem more
+expensive than it is. Control keys are few, so they change slowly what was learned from all keys. The same
+applies to time: a batch has a fixed cost, so a pattern that is nearly completely shed would seem too
+expensive to restore.
 """
 
 from collections.abc import Mapping
@@ -15,13 +16,13 @@ from queues.errors import BadInput
 from workers.documents.pipeline import ControlKeys, PatternStatus
 
 HALF_LIFE_SECONDS = 60.0
-# A pattern that has emitted nothing yet is taken to be about to.
+# A pattern that has emitted nothing yet is taken to have its first match next.
 PRIOR_MATCHES = 0.5
-MOST_SECONDS = 10.0  # of one step: rates say no more than of their window
+MOST_SECONDS = 10.0  # maximum length of a step: rates only describe their window
 
 
 class PatternYield:
-    """The sums of one pattern, kept among a sensor's counters."""
+    """The sums of one pattern, stored among a sensor's counters."""
 
     def __init__(self, name: str, before: Counters | None) -> None:
         self._name = name
@@ -32,7 +33,7 @@ class PatternYield:
         self._events = kept
 
     def add(self, row: PatternStatus, seconds: float) -> None:
-        """What the pattern was given and made for some more seconds. row: its part of the status."""
+        """Add the pattern's input and output of some more seconds. row: its part of the status."""
         seconds = min(max(0.0, seconds), MOST_SECONDS)  # a clock may have been set back
         fade = 0.5 ** (seconds / HALF_LIFE_SECONDS)
         given = sum(row.types.values()) * seconds
@@ -45,22 +46,23 @@ class PatternYield:
 
     @property
     def seconds(self) -> float:
-        """Of its operator's time, for one event."""
+        """Return the operator time for one event."""
         return self._seconds / self._worked if self._worked > 0 else 0.0
 
     def takes(self, rates: Mapping[str, float]) -> dict[str, float]:
-        """Type → how many of its events come for each match, at these rates; nothing while none was seen.
+        """Return type → events per match at these rates; nothing while none was seen.
 
-        What is learnt is one number, matches per event of any type: what comes at a time is kept or dropped
-        alike, since a type that comes more often than it did is no surplus of its pattern's.
+        One number is learned, matches per event of any type: all events of a time are kept or dropped alike,
+        since a type that has become more frequent is not surplus for its pattern.
         """
         events = sum(self._events.values())
         matches = sum(rates.values()) * (self._made + PRIOR_MATCHES) / events if events > 0 else 0.0
         return {name: rate / matches for name, rate in sorted(rates.items()) if rate > 0 and matches > 0}
 
     def correction(self, expression: str) -> float:
-        """Emitted over what the expression's selectivity says of these events (ERRATA E24); 1 while that is
-        not known, as where its symbols are conditions rather than types.
+        """Return emitted matches divided by the expression's selectivity (ERRATA E24).
+
+        The result is 1 while that is unknown, for example where its symbols are conditions rather than types.
         """
         try:
             needs = needs_of(expression)

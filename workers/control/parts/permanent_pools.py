@@ -1,9 +1,9 @@
-"""A pool of an attached plant as the worker rate's law sees it: workers that stay
+"""A pool of an attached plant as the worker rate law sees it: permanent workers
 (`controllers.worker_rate.permanent_pool`).
 
-There what comes is a rate, and what waits follows from how long it does (Little's law): nothing counts what
-leaves from one observation to the next. So what was removed is what came at that rate in an interval, less
-what the queue grew by.
+Arrivals are known as a rate there, and the backlog follows from its wait (Little's law); departures between
+two observations are not counted. The removed events are therefore the arrivals at that rate in an interval,
+less the growth of the queue.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from workers.control.parts.operators import BOUND_SECONDS, OTHERS_MAXIMUM
 from workers.documents.snapshot import Snapshot
 from workers.plants.foreign.kind import PlantPace
 
-# As often as a pool of Celery forks.
+# the interval at which a pool of Celery forks
 INTERVAL_SECONDS = 5.0
-# Where a change stops the plant.
+# for plants that a change stops
 RARE_CHANGES: Mapping[str, Any] = {"cooldown_seconds": 60.0}
 NOTHING: Mapping[str, Any] = {"queue_length": 0, "removed": 0}
 Target = Mapping[str, Any]
@@ -28,8 +28,10 @@ Target = Mapping[str, Any]
 def observe_pool(
     law: str, target: Target, snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{queue_length, removed, running} of one pool, and where they are known {service_seconds,
-    oldest_seconds}. running: processes that are there, or ordered and still to come.
+    """Return {queue_length, removed, running} of one pool and, where known, {service_seconds,
+    oldest_seconds}.
+
+    running: processes that exist or were ordered and are still to start.
     """
     pool = attached_pools.find_pool(target, snapshot)
     measured = attached_pools.check_measurement(law, target, snapshot, now_seconds)
@@ -53,12 +55,14 @@ def observe_pool(
 
 
 def is_permanent(observation: Mapping[str, Any]) -> bool:
-    """Whether it is of a pool: of workers of a container those that wait to run are counted."""
+    """Return whether the observation is of a pool: for a container's workers, those that wait to run are
+    counted.
+    """
     return "running" in observation and "waiting_to_run" not in observation
 
 
 def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
-    """What waits, and the tasks."""
+    """Return the backlog and the tasks."""
     pool = attached_pools.find_pool(target, snapshot)
     if pool is None:
         return None
@@ -66,7 +70,7 @@ def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
 
 
 def is_at_rest(target: Target, snapshot: Snapshot) -> bool:
-    """Whether nothing comes or waits, and the pool is as small as it gets."""
+    """Return whether nothing arrives or waits and the pool has its minimum size."""
     pool = attached_pools.find_pool(target, snapshot)
     if pool is None or pool.coming > max(1, pool.operator.minimum):
         return False
@@ -74,9 +78,11 @@ def is_at_rest(target: Target, snapshot: Snapshot) -> bool:
 
 
 def values(pace: PlantPace | None, pool: attached_pools.SeenPool | None) -> dict[str, Any]:
-    """Parameters and guard that the loop of a pool begins with. A worker counts as full nearly empty, since
-    the pool stays. What comes is expected to go on as it does: its rate is measured over some time already, a
-    trend of it would overshoot, and nothing is taken off.
+    """Return the parameters and guard that the loop of a pool starts with.
+
+    A worker counts as full when nearly empty, since the pool is permanent. Arrivals are expected to continue
+    at their rate: it is already an average over some time, a trend of it would overshoot, and no correction
+    is subtracted.
     """
     bound = BOUND_SECONDS if pace is None else pace.bound_seconds
     least, most = attached_pools.limits(pool, OTHERS_MAXIMUM if pace is None else pace.maximum)

@@ -1,13 +1,13 @@
-"""The remedy ladder at an attached plant: what there is to do against an overload there, as advice.
+"""The remedy ladder at an attached plant: remedies for an overload there, as advice.
 
-    workers     more tasks, by a loop of the plant or a person; it can do no more where each operator that is
-                short has its most
-    throttle    a less important queue is paused, where people can do that at the plant; not with fewer than
-                two queues
+    workers     more tasks, set by a loop of the plant or a person; exhausted where each overloaded operator
+                has its maximum
+    throttle    pausing a less important queue, where people can do that at the plant; requires at least two
+                queues
 
-Points, nodes and events of others are not ours to move, add or drop: the other levels can do no more. Which
-queue is less important nobody has said here, so a person chooses; the ladder applies nothing. Where neither
-is left there is nothing to advise.
+Points, nodes, and events of attached plants cannot be moved, added, or dropped from here: the other levels
+are exhausted. A person chooses the less important queue, since Weir does not know it; the ladder applies
+nothing. When both levels are exhausted there is nothing to advise.
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ from workers.models import Loop
 from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.kind import AdapterKind
 
-PAUSE = "pause"  # of an adapter's interventions
+PAUSE = "pause"  # name of an adapter's intervention
 INTERVAL_SECONDS = 5.0
-# A bound of waiting is kept by the loops of the plant; what waits so many times longer is an overload.
+# The plant's loops keep the bound of waiting; a wait this many times longer is an overload.
 BACKLOG_BOUNDS, LEAST_BACKLOG_SECONDS = 2.0, 10.0
 NOTHING_LEFT = "what is short has the most tasks it may, and no queue can be paused"
 NOTHING: Mapping[str, Any] = {"demand_per_second": 0.0, "capacity_per_second": 0.0}
@@ -35,7 +35,9 @@ Target = Mapping[str, Any]
 
 
 def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Sensed:
-    """{demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one plant."""
+    """Return {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one
+    plant.
+    """
     topology, measured = topology_inputs(target, snapshot, now_seconds)
     if topology is None or measured.invalid or measured.idle:
         return Sensed(dict(NOTHING), measured, {})
@@ -67,7 +69,7 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Sen
 
 
 def _passes(topology: MeasuredTopology) -> dict[str, float]:
-    """Operator → how much of what comes from the sources it lets through a second."""
+    """Return operator → source events/s that it can process."""
     source, passes = inputs.source_per_second(topology), {}
     for operator in inputs.steered(topology):
         rate = inputs.rate_per_second(operator, topology.window_seconds)
@@ -78,14 +80,16 @@ def _passes(topology: MeasuredTopology) -> dict[str, float]:
 
 
 def backlog_seconds(topology: MeasuredTopology) -> float:
-    """How long what waits longest waits, before any operator that can be set."""
+    """Return the longest wait before any adjustable operator."""
     steered = {operator.name for operator in inputs.steered(topology)}
     waits = [link.latency_seconds for link in topology.links if link.target in steered]
     return max((wait for wait in waits if wait is not None), default=0.0)
 
 
 def _is_at_most(operator: MeasuredOperator, kind: AdapterKind | None) -> bool:
-    """As many tasks as the plant takes, or as its loops begin with at most."""
+    """Return whether the operator has its maximum tasks: those that the plant accepts, or its loops' initial
+    maximum.
+    """
     usual = operator.maximum if kind is None or kind.pace is None else kind.pace.maximum
     return operator.parallelism >= min(operator.maximum, usual)
 
@@ -96,7 +100,7 @@ def _can_pause(topology: MeasuredTopology, kind: AdapterKind | None) -> bool:
 
 
 def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
-    """How far behind the plant is."""
+    """Return how far behind the plant is."""
     topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
     if topology is None:
         return None
@@ -104,7 +108,7 @@ def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
 
 
 def starts(law: str, present: Present) -> dict[str, LoopStart]:
-    """One of each plant of which something can be set."""
+    """Return a start for each plant with anything adjustable."""
     return {
         f"{law}/plant:{name}": LoopStart(
             {"plant": name},

@@ -1,4 +1,4 @@
-"""What kinds that place containers do alike: their decisions become plans."""
+"""Actions of the kinds that place containers: their decisions become plans."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from workers.plants.plant import Plant
 
 
 def move_points(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Make the entry's plan, approved by the loop; it is executed within about a second.
+    """Create the entry's plan, approved by the loop; it starts within about a second.
 
     An entry has one plan, however often it is applied.
     """
@@ -18,10 +18,10 @@ def move_points(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def propose(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> Plan | None:
-    """Put the entry's plan before a person. Raises WeirError: the plant has changed since the snapshot."""
+    """Return the entry's plan, proposed to a person. Raises WeirError where the plant has changed."""
     return proposals.from_decision(entry, snapshot, now, approved=False)
 
 
 def whole_plant(law: str) -> Targets:
-    """One loop, with the law's name, and always there."""
+    """Return one target with the law's name that always exists."""
     return Targets({law: LoopStart({})}, gone="the plant has none")

@@ -1,4 +1,4 @@
-"""What there is now that loops can be made for: the topology, and what reports itself at work."""
+"""The existing things that loops can be created for: the topology, and the running parts that report."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -15,7 +15,7 @@ from workers.pool.reports import host_reports
 
 
 class Present:
-    """Each part is read when a kind first asks for it, and once."""
+    """The existing things. Each part is read once, when a kind first requests it."""
 
     def __init__(self, topology: Topology, control: redis.Redis, snapshot: Snapshot | None = None) -> None:
         self.topology = topology
@@ -24,15 +24,15 @@ class Present:
 
     @cached_property
     def applications(self) -> Sequence[str]:
-        """Names of the pipeline's applications at work."""
+        """Return the names of the running pipeline applications."""
         return list(Declarations(self._control).load_running())
 
     @cached_property
     def hosts(self) -> Mapping[str, ReportedHost]:
-        """Worker hosts that report, and what."""
+        """Return the worker hosts that report, with their reports."""
         return host_reports(self._control)
 
     @cached_property
     def plants(self) -> Mapping[str, AdapterKind]:
-        """Registered plants of which something can be set, by name."""
+        """Return the registered plants with anything adjustable, by name."""
         return {plant.name: kind_named(plant.kind) for plant in list_steerable_adapters()}

@@ -1,10 +1,10 @@
-"""How good a tick's observation is, beyond what its sensor says: whether a part that it needs is still
-starting, how late the tick is, and what is the cause where there is no valid measurement.
+"""Quality of a tick's observation, beyond what its sensor says: whether a required part is still starting,
+how late the tick is, and the cause of an invalid measurement.
 
-A loop whose part is starting has nothing to decide: that is no failure of the loop. The cause of an invalid
-measurement is one word, the same for all loops that suffer from it, so that alerts can be grouped by it:
+A loop whose part is starting has nothing to decide; that is not a failure of the loop. The cause of an
+invalid measurement is one word, the same for all loops that it affects, so that alerts can be grouped by it:
 
-    host        the tick or the snapshot is late, or most nodes are: this host has no time for its processes
+    host        the tick or the snapshot is late, or most nodes are: this host's processes lack CPU time
     node NAME   the node is silent
     pipeline, workers.jobs, workers.control   the part is silent or has failed
 """
@@ -17,14 +17,14 @@ from controllers.framework.guard import STALE_SECONDS, Measured
 from workers.documents import parts
 from workers.documents.snapshot import Snapshot
 
-# A tick counts as late from so much of its interval on, and so many seconds.
+# A tick counts as late from this fraction of its interval and this many seconds.
 LATE_SHARE, LATE_SECONDS = 1.0, 2.0
 HOST = "host"
 Target = Mapping[str, Any]
 
 
 def list_needed_parts(target: Target, snapshot: Snapshot) -> Iterator[str]:
-    """The parts that a loop on this target needs."""
+    """List the parts that a loop on this target requires."""
     if "application" in target:
         yield parts.CONSUMERS["pipeline"]
     if "host" in target:
@@ -41,19 +41,20 @@ def list_needed_parts(target: Target, snapshot: Snapshot) -> Iterator[str]:
 
 
 def excuse_start(measured: Measured, target: Target, snapshot: Snapshot, now: float) -> Measured:
-    """The same; idle where it is invalid because a part is still starting."""
+    """Return the measurement, marked as idle where it is invalid because a part is still starting."""
     if measured.invalid is None and measured.age_seconds is not None:
         return measured
     name = parts.find_starting(snapshot.parts, list_needed_parts(target, snapshot))
     if name is None or snapshot.at is None:
         return measured
-    age = round(abs(now - snapshot.at), 3)  # of what says that it is starting
+    age = round(abs(now - snapshot.at), 3)  # of the part that is starting
     return replace(measured, age_seconds=age, invalid=None, idle=f"{name} is starting")
 
 
 def late_seconds(since_last: float | None, interval_seconds: float, rest_seconds: float = 0.0) -> float:
-    """How much later a tick comes than it should; 0 for what is usual, and for the first. rest_seconds: how
-    long it may have been at rest since the last that is known.
+    """Return how much later than due a tick is; 0 for a usual delay and for the first tick.
+
+    rest_seconds: how long the loop may have been at rest since its last known tick.
     """
     if since_last is None:
         return 0.0
@@ -64,7 +65,7 @@ def late_seconds(since_last: float | None, interval_seconds: float, rest_seconds
 def cause(
     measured: Measured, stale_seconds: float, late: float, target: Target, snapshot: Snapshot, now: float
 ) -> str | None:
-    """Why there is no valid measurement; None where there is one, or nobody knows."""
+    """Return the cause of an invalid measurement; None where it is valid, or the cause is unknown."""
     is_old = measured.age_seconds is None or measured.age_seconds > stale_seconds
     if measured.invalid is None and (measured.idle is not None or not is_old):
         return None
@@ -75,7 +76,9 @@ def cause(
 
 
 def most_nodes_are_late(snapshot: Snapshot) -> bool:
-    """More than one, and more than half: that is rather this host than the nodes."""
+    """Return whether more than one and more than half of the nodes are late, which points to this host
+    instead.
+    """
     stale = sum(row.stale for row in snapshot.nodes.values())
     return stale > 1 and 2 * stale > len(snapshot.nodes)
 

@@ -1,4 +1,4 @@
-"""What a kind of loop needs to be tuned on its record: its load as it was, and a model of what that costs."""
+"""What a kind of loop needs to be tuned on its record: the recorded load and a model of its cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from controllers.framework.law import Values
 
 Floats = npt.NDArray[np.float64]
 Seconds = npt.NDArray[np.bool_]
-# When (s since 1970), and what was observed.
+# Time (s since 1970) and observation.
 Observed = tuple[float, Mapping[str, Any]]
 
 
 class WorkedLoad(Protocol):
-    """What a load came to: runs of workers, and seconds in which the oldest event waited too long."""
+    """The result of a load: runs of workers, and seconds in which the oldest event waited too long."""
 
     @property
     def runs(self) -> float: ...
@@ -26,12 +26,12 @@ class WorkedLoad(Protocol):
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """A loop's recorded load, worked once more by its law on a model of the plant that answers to it.
+    """A loop's recorded load, processed again by its law on a plant model that responds to the decisions.
 
-    tuned: the parameters that are searched; what people want (limits, deadlines) is not among them.
-    load: of what was observed, in order of time, what came: a row each second, or each sample. Empty where it
-    says nothing.
-    cost: of all parameters and some stretches of load, without a unit; less is better.
+    tuned: the parameters that are searched; requirements of people (limits, deadlines) are not among them.
+    load: from observations in order of time, the arrivals: a row for each second or each sample. Empty where
+    the observations have none.
+    cost: from all parameters and some parts of the load, a number without a unit; less is better.
     """
 
     tuned: tuple[str, ...]
@@ -41,11 +41,11 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class LoadReplay:
-    """A loop's recorded load beside its rivals (`workers.control.costs`).
+    """A loop's recorded load processed by its baselines (`workers.control.costs`).
 
-    load: as a `Rehearsal` has it, a row each second. worked: it, by the law (under its name) or by a rival,
-    with the seconds in which nobody decides, if any. rivals: by name, in words. reads: what an observation
-    must have for it; older versions recorded less.
+    load: as in a `Rehearsal`, a row for each second. worked: the result for the law (under its name) or a
+    baseline, with the seconds without decisions, if any. rivals: descriptions by name. reads: fields that an
+    observation must have; older versions recorded fewer.
     """
 
     reads: frozenset[str]
