@@ -1,1 +1,1 @@
-"""An application as people write it, checked; and the controls that it begins with."""
+"""The declaration of an application, validated, and the initial values of its controls."""

@@ -1,8 +1,7 @@
-"""What may be steered of an application while it runs: key `weir:pipeline:controls:{app}` on the control
-server, JSON.
+"""The controls of a running application: key `weir:pipeline:controls:{app}` on the control server, JSON.
 
-They are frozen into every dispatch and into the offsets of both tiers, which are checkpointed: a batch that
-is replayed after a crash uses the controls it was planned with.
+The controls are frozen into every dispatch and into the offsets of both tiers, which are checkpointed. A
+batch that is replayed after a crash therefore uses the controls that it was planned with.
 """
 
 import json
@@ -14,12 +13,14 @@ from queues.stored_document import convert, plain, replace_fields
 from workers.documents.controls import ControlValues, CriterionHold
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
-# Of the result queue.
+# Maximum share of the result queue that can be reserved.
 MOST_RESERVED = 0.75
 
 
 class Controls(ControlValues, frozen=True, kw_only=True):
-    """The values, checked where they are read, and what they come to."""
+    """The control values of an application, validated when they are read, and the values derived from
+    them.
+    """
 
     @property
     def lateness_us(self) -> int:
@@ -30,12 +31,14 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         return round(self.ahead_seconds * 1_000_000)
 
     def get_admitted_per_second(self, now_seconds: float) -> float | None:
-        """The limit that is in force now, or None."""
+        """Return the admission limit that is in force now, or None."""
         return self.admit_events_per_second if self._admission_lasts(now_seconds) else None
 
     def get_reserved_bytes(self, now_seconds: float) -> float:
-        """Of the result queue, that is to stay free now: of one that was made smaller than the loop knows, a
-        part only.
+        """Return the bytes of the result queue to keep free now.
+
+        The value is capped at a share of the result queue, in case the queue was made smaller than the loop
+        knows.
         """
         most = MOST_RESERVED * self.result_bytes
         return min(self.reserve_bytes, most) if self._admission_lasts(now_seconds) else 0.0
@@ -44,7 +47,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         return self.admit_until_seconds is None or now_seconds < self.admit_until_seconds
 
     def list_held_criteria(self, now_seconds: float) -> dict[str, CriterionHold]:
-        """The criteria that a person holds now."""
+        """Return the criteria that a person overrides now."""
         return {
             name: held
             for name, held in self.held_criteria.items()
@@ -52,8 +55,9 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         }
 
     def freeze(self, now_seconds: float) -> "Controls":
-        """As a dispatch of now freezes them: what a person holds is in the criteria, and a table that has
-        lapsed is none.
+        """Return the controls as a dispatch freezes them now.
+
+        Overridden criteria replace the others, and an expired shedding table is left out.
         """
         held = {name: each.value for name, each in self.list_held_criteria(now_seconds).items()}
         lapsed = self.shed_until_seconds is not None and now_seconds >= self.shed_until_seconds
@@ -69,7 +73,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         return self.tasks.get(operator, self.parallelism)
 
     def shares_of(self, replicas: tuple[str, ...]) -> dict[str, float]:
-        """Their sum is 1; equal where nothing usable is given."""
+        """Return the share of each replica. The sum is 1; the shares are equal if no usable share is set."""
         given = {name: max(0.0, self.shares.get(name, 1.0 / len(replicas))) for name in replicas}
         whole = sum(given.values())
         if whole <= 0:
@@ -80,8 +84,9 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         return plain(self)
 
     def apply_changes(self, document: Any) -> "Controls":
-        """With the values of a JSON object in place of its own. Raises BadInput naming the field; nothing is
-        changed then.
+        """Return the controls with the values of a JSON object applied.
+
+        Raises `BadInput` that names the field; nothing is changed in that case.
         """
         if not isinstance(document, dict):
             raise BadInput("controls", "takes a JSON object")
@@ -92,7 +97,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, text: str | bytes | None, default: "Controls") -> "Controls":
-        """The stored controls over the defaults; the defaults when there are none."""
+        """Return the stored controls applied over the defaults, or the defaults if none are stored."""
         if not text:
             return default
         try:

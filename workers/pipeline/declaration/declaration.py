@@ -1,34 +1,35 @@
-"""A declared pipeline application: which queues it reads, its rules, its operators, and where complex events
-go. YAML; see `applications/`.
+"""A declared pipeline application: its queues, rules, operators, and the destinations of complex events.
+YAML; see `applications/`.
 
 | key | takes |
 |---|---|
 | name | a name: lower-case letter, then letters, digits, - (40 at most) |
 | queues | list of pipeline queues |
-| replicas | intra-event replicas (1) |
-| lateness_seconds | how late an event may come (5) |
+| replicas | number of intra-event replicas (1) |
+| lateness_seconds | how late an event may arrive (5) |
 | attributes | {name: text, number or boolean, or {type, required}}: attributes that become columns |
-| criteria | {name: number}: values that rules name as `:name`; changed while it runs |
-| monitor | list of {criterion, column, quantile, window_seconds (300), type}: criteria that follow |
+| criteria | {name: number}: values that rules refer to as `:name`; can be changed at run time |
+| monitor | list of {criterion, column, quantile, window_seconds (300), type}: criteria that follow a quantile
+|
 | rules | list of rules, in order |
-| key | the column that brings a pattern's events together, where a pattern does not say |
+| key | default key column of the patterns: a pattern relates events that have the same key |
 | operators | list of {name, key, patterns}; each has one key |
-| patterns | list of patterns; each makes an operator of its own |
-| types | list of event types that come in (where given, a symbol that nobody emits is refused) |
-| sink | queue that complex events are published to, but for those that an operator reads |
-| sinks | list of {queue, types}: where further types go |
+| patterns | list of patterns; each gets an operator of its own |
+| types | list of incoming event types (if set, a symbol that no producer emits is rejected) |
+| sink | queue that complex events are published to, except those that an operator reads |
+| sinks | list of {queue, types}: destinations of further types |
 
 A rule has a name and one of
-`discard` or `keep`: a condition (`rule_language` says what of SQL rules may use);
+`discard` or `keep`: a condition (`rule_language` lists the SQL that rules may use);
 `project`: {compute: {column: expression}, drop: [column]};
-`enrich`: {table: name of a CSV file beside this one, using: column of the event, by: column of the table
-(`subnet`: by address), columns: [what it adds]}; the table is read again when it changes;
-`sample`: the share of events kept (by their id: the same ones each time);
-`cleanse`: {column: expression of its clean value}; an event of which one is null goes no further.
+`enrich`: {table: name of a CSV file in the same folder, using: column of the event, by: column of the table
+(`subnet`: by address), columns: [columns to add]}; the table is read again when it changes;
+`sample`: the share of events to keep (selected by event id, so a replay keeps the same events);
+`cleanse`: {column: expression of its clean value}; an event is dropped if one of the values is null.
 
-A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, as `match` takes it), define {symbol:
-condition} (a symbol not defined is an event type), key (column), within_seconds, contiguity (relaxed),
-consume (once), quiet_seconds (0), emits (type of the complex event; the name), severity (warning).
+A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, in the syntax of `match`), define
+{symbol: condition} (an undefined symbol is an event type), key (column), within_seconds, contiguity
+(relaxed), consume (once), quiet_seconds (0), emits (type of the complex event; the name), severity (warning).
 """
 
 import re
@@ -92,9 +93,10 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Application:
-    """A declared application, read and checked (but for its SQL, which Spark checks: `rules.check_rules`).
+    """A declared application, read and validated, except for its SQL, which Spark checks
+    (`rules.check_rules`).
 
-    sinks: type of complex event → the queues it goes to.
+    sinks: type of complex event → the queues that it is published to.
     """
 
     name: str
@@ -113,12 +115,12 @@ class Application:
 
     @property
     def tables(self) -> tuple[ReferenceTable, ...]:
-        """The reference tables that its rules read."""
+        """Return the reference tables that the rules read."""
         return tuple(rule.table for rule in self.rules if isinstance(rule, Enrich))
 
     @property
     def layout(self) -> Layout:
-        """The columns that its rules and patterns name, and those that everything needs."""
+        """Return the columns that the rules and patterns name, and those that every application needs."""
         monitored = {criterion.column for criterion in self.monitored}
         named = names_in(self.rules) | monitored | self.graph.columns | {"time", *CARRIED}
         columns = tuple(name for name in COLUMNS if name in named)
@@ -126,7 +128,7 @@ class Application:
 
 
 def read_application(path: Path) -> Application:
-    """Reads a declaration and its reference tables. Raises BadInput naming the field and its line."""
+    """Read a declaration and its reference tables. Raises `BadInput` that names the field and its line."""
     try:
         with path.open(encoding="utf-8-sig") as file:
             text = file.read(MOST_YAML_CHARACTERS + 1)
@@ -136,7 +138,7 @@ def read_application(path: Path) -> Application:
 
 
 def application_of_text(text: str, folder: Path, name: str = "application") -> Application:
-    """The application of a YAML text; tables are read from `folder`."""
+    """Return the application declared by a YAML text. Tables are read from `folder`."""
     document = read_yaml(text, "application")
     try:
         return application_of(document.value, folder)
@@ -146,7 +148,10 @@ def application_of_text(text: str, folder: Path, name: str = "application") -> A
 
 
 def check_readers(application: Application, other: str, queues: Iterable[str]) -> None:
-    """Raises BadInput for a queue that another application reads: what is worked is removed, for both."""
+    """Raise `BadInput` if another application reads one of the queues.
+
+    Processed events are removed from a queue, so two applications can't share it.
+    """
     for shared in sorted({*application.queues} & {*queues}):
         said = (
             f"{shared} is read by {other}; events of a queue go to one application, so give this one its own."
@@ -155,14 +160,17 @@ def check_readers(application: Application, other: str, queues: Iterable[str]) -
 
 
 def queues_of_text(text: str) -> list[str]:
-    """What the application of a YAML text reads, whatever else is in it; none where that is no list."""
+    """Return the queues that a YAML text reads, even if the rest is invalid.
+
+    Empty if `queues` is not a list.
+    """
     document = read_yaml(text, "application").value
     queues = document.get("queues") if isinstance(document, dict) else None
     return [queue for queue in queues if isinstance(queue, str)] if isinstance(queues, list) else []
 
 
 def application_of(document: Any, folder: Path) -> Application:
-    """The application of a YAML document; tables are read from `folder`."""
+    """Return the application declared by a YAML document. Tables are read from `folder`."""
     fields.check_mapping(document, "application", KEYS, required=("name", "queues", "sink"))
     queues = fields.items(document["queues"], "queues", most=MOST_QUEUES)
     for place, queue in enumerate(queues):
@@ -255,7 +263,7 @@ def _criteria(document: Any) -> dict[str, float]:
 
 
 def _graph(document: Mapping[str, Any]) -> Graph:
-    """Declared operators, and one for each pattern that stands alone."""
+    """Build the graph of the declared operators, and of one operator for each standalone pattern."""
     key = document.get("key")
     _check_patterns(document)
     operators = [
@@ -273,7 +281,7 @@ def _graph(document: Mapping[str, Any]) -> Graph:
 
 
 def _check_patterns(document: Mapping[str, Any]) -> None:
-    """How many there are, before one is read."""
+    """Check the number of patterns before any is parsed."""
     operators = fields.items(document.get("operators", []), "operators", 0, MOST_OPERATORS)
     lists = [operator.get("patterns") for operator in operators if isinstance(operator, Mapping)]
     count = sum(
@@ -301,7 +309,7 @@ def _operator(document: Any, where: str, key: Any) -> Operator:
 
 
 def _places(document: Mapping[str, Any]) -> dict[str, str]:
-    """Pattern → where it is declared."""
+    """Map each pattern to its position in the declaration."""
     places = {item["name"]: f"patterns[{place}]" for place, item in enumerate(document.get("patterns", []))}
     for place, operator in enumerate(document.get("operators", [])):
         for inner, item in enumerate(operator["patterns"]):

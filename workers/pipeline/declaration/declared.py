@@ -1,13 +1,13 @@
-"""Which declarations the pipeline process is to run: its file's, and those activated in the console.
+"""The declarations that the pipeline process runs: those of its file, and those activated in the console.
 
 | key | type | holds |
 |---|---|---|
 | `weir:pipeline:wanted` | hash | application → {"version", "text"}: the console writes it |
-| `weir:pipeline:at-work` | hash | application → {"version", "text", "refused"}: the process does |
-| `weir:pipeline:shipped` | hash | application → its text in the process' own file |
+| `weir:pipeline:at-work` | hash | application → {"version", "text", "refused"}: the process writes it |
+| `weir:pipeline:shipped` | hash | application → its text in the process's own file |
 
-A stored declaration of the same name comes before the file's. `refused` says why a wanted version is not
-taken; the one before goes on meanwhile.
+A stored declaration takes precedence over one of the same name in the file. `refused` says why a requested
+version was rejected; the previous version keeps running in the meantime.
 """
 
 import json
@@ -22,12 +22,12 @@ from queues.redis_types import Fields
 from queues.stored_document import decode_document, encode_document
 from workers.documents.pipeline import ApplicationAtWork
 
-OF_FILE = 0  # the version of what the process was started with
+OF_FILE = 0  # version of the declaration that the process was started with
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A declaration as a text. version: OF_FILE, or the number under which the console keeps it."""
+    """The text of a declaration. version: OF_FILE, or the version number in the console."""
 
     name: str
     version: int
@@ -35,13 +35,13 @@ class Declared:
 
 
 class Declarations:
-    """Reads and writes the keys above. file: the process's own declaration."""
+    """Reads and writes the keys above. file: the declaration of the process."""
 
     def __init__(self, control: redis.Redis, file: Declared | None = None) -> None:
         self._control, self._file = control, file
 
     def load_wanted(self) -> dict[str, Declared]:
-        """Application → what is to run."""
+        """Return the declaration to run for each application."""
         found = {} if self._file is None else {self._file.name: self._file}
         for name, text in cast(Fields, self._control.hgetall(keys.PIPELINE_WANTED)).items():
             document = json.loads(text)
@@ -49,22 +49,22 @@ class Declarations:
         return found
 
     def want(self, declared: Declared) -> None:
-        """From now on the pipeline runs this version of it."""
+        """Request that the pipeline runs this version."""
         document = {"version": declared.version, "text": declared.text}
         self._control.hset(keys.PIPELINE_WANTED, declared.name, json.dumps(document))
 
     def note_at_work(self, declared: Declared, refused: str | None = None) -> None:
-        """What is at work, and why what is wanted is not."""
+        """Record which version is running, and why a requested version was rejected."""
         at_work = ApplicationAtWork(**asdict(declared), refused=refused)
         self._control.hset(keys.PIPELINE_AT_WORK, declared.name, encode_document(at_work))
 
     def note_shipped(self) -> None:
-        """What its file has, so that people can go back to it."""
+        """Record the declaration of the file, so that people can go back to it."""
         if self._file is not None:
             self._control.hset(keys.PIPELINE_SHIPPED, self._file.name, self._file.text)
 
     def load_shipped(self, name: str) -> str | None:
-        """The application's text as shipped; None where no process has one of this name."""
+        """Return the text of the application as shipped, or None if no process ships one of this name."""
         found = cast(bytes | None, self._control.hget(keys.PIPELINE_SHIPPED, name))
         return None if found is None else found.decode()
 
@@ -72,7 +72,7 @@ class Declarations:
         self._control.hdel(keys.PIPELINE_AT_WORK, name)
 
     def load_running(self) -> dict[str, ApplicationAtWork]:
-        """Application → what the process has of it."""
+        """Return the declaration that the process runs for each application."""
         found = cast(Fields, self._control.hgetall(keys.PIPELINE_AT_WORK))
         return {
             name.decode(): decode_document(ApplicationAtWork, text, name.decode())

@@ -1,4 +1,4 @@
-"""Reading declared rules; what they take is said in `declaration`."""
+"""Parses declared rules; `declaration` describes their syntax."""
 
 import re
 from pathlib import Path

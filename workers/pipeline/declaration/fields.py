@@ -1,4 +1,6 @@
-"""What the fields of a declaration take. Each gives the value, or raises BadInput naming where it stands."""
+"""Checks of the fields of a declaration. Each returns the value, or raises `BadInput` that names its
+position.
+"""
 
 import re
 from collections.abc import Mapping

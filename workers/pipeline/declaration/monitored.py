@@ -1,13 +1,17 @@
-"""What a declaration has monitored; see `monitor`."""
+"""The monitored values of a declaration; see `monitor`."""
 
 from dataclasses import dataclass
 
-SLOTS = 12  # of a window: it slides by a twelfth
+SLOTS = 12  # slots of a window: it slides by a twelfth
 
 
 @dataclass(frozen=True)
 class Monitored:
-    """criterion: what rules name. column: whose quantile it is, of events of `type` (None: of all)."""
+    """A monitored quantile.
+
+    criterion: the name that rules refer to. column: the column of which the quantile is computed, for events
+    of `type` (None: for all events).
+    """
 
     criterion: str
     column: str

@@ -1,6 +1,6 @@
-"""What people want of an application beside its declaration: that it stands still, or is started anew.
+"""Orders that people give for an application besides its declaration: stop, start, and restart.
 
-They stand on the control server (`weir:pipeline:orders`), so that a process that starts finds them, too.
+They are stored on the control server (`weir:pipeline:orders`), so that a process that starts finds them.
 """
 
 import time
@@ -18,32 +18,32 @@ NO_ORDER = PipelineOrder()
 
 
 class Orders:
-    """Reads and writes them. The process reads each second; people write, one after the other."""
+    """Reads and writes the orders. The process reads them every second; people write them one at a time."""
 
     def __init__(self, control: redis.Redis, clock: Callable[[], float] = time.time) -> None:
         self._control, self._clock = control, clock
 
     def read(self) -> dict[str, PipelineOrder]:
-        """By application; one that can't be read counts as none."""
+        """Return the orders by application. An unreadable order counts as none."""
         texts = cast(Fields, self._control.hgetall(keys.PIPELINE_ORDERS))
         return {name.decode(): _read(text) for name, text in texts.items()}
 
     def load(self, application: str) -> PipelineOrder:
-        """NO_ORDER where nobody wants anything."""
+        """Return the order for an application, or NO_ORDER if there is none."""
         text = cast(bytes | None, self._control.hget(keys.PIPELINE_ORDERS, application))
         return NO_ORDER if text is None else _read(text)
 
     def restart(self, application: str, by: str, reason: str) -> PipelineOrder:
-        """It is started anew, also where it is stopped."""
+        """Restart the application, even if it is stopped."""
         before = self.load(application)
         return self._write(application, before, by, reason, restart=before.restart + 1, stopped=False)
 
     def stop(self, application: str, by: str, reason: str) -> PipelineOrder:
-        """It stands still between two batches, until it is started."""
+        """Stop the application between two batches, until it is started."""
         return self._write(application, self.load(application), by, reason, stopped=True)
 
     def start(self, application: str, by: str, reason: str) -> PipelineOrder:
-        """It goes on where it stopped."""
+        """Start the application where it stopped."""
         return self._write(application, self.load(application), by, reason, stopped=False)
 
     def _write(

@@ -1,4 +1,4 @@
-"""Steering a running application: its controls on the control server, changed whole or not at all."""
+"""Changes of the controls of a running application on the control server, atomic."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,8 +12,9 @@ from workers.pipeline.declaration.controls import Controls
 
 
 def steer(control: redis.Redis, application: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Puts these values in place of the application's; what is steered now. Taking the same again changes
-    nothing. Raises BadInput naming the control.
+    """Change these control values of the application and return all that are set.
+
+    Applying the same values again changes nothing. Raises `BadInput` that names the control.
     """
     return _change_orders(control, application, lambda before: {**before, **changes})
 
@@ -25,8 +26,9 @@ def steer_named(
     values: Mapping[str, Any],
     declared: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Puts values in place of those of a control that is by name (tasks, criteria), None takes one away; the
-    others stay as they are steered, or `declared`, whoever else steers meanwhile.
+    """Change values of a control that maps names to values (tasks, criteria); None removes a value.
+
+    The other values stay as they are set, or as `declared`, even if others change them concurrently.
     """
 
     def change(before: dict[str, Any]) -> dict[str, Any]:

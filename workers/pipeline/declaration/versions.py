@@ -1,4 +1,4 @@
-"""The active version of each declared application, and the control server's knowledge of it."""
+"""The active version of each declared application, and the copy of it on the control server."""
 
 import redis
 
@@ -7,7 +7,7 @@ from workers.pipeline.declaration.declared import Declarations, Declared
 
 
 def reconcile(control: redis.Redis) -> list[str]:
-    """Reports to the control server of every active version that it does not know; of which."""
+    """Write to the control server every active version that it lacks, and return the applications."""
     declarations = Declarations(control)
     wanted, told = declarations.load_wanted(), []
     for version in PipelineVersion.objects.filter(active=True):

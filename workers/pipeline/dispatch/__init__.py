@@ -1,1 +1,1 @@
-"""Which replica works which entries: admitted, divided, assigned."""
+"""Dispatch: which replica processes which entries. Entries are admitted, divided, and assigned."""

@@ -1,8 +1,9 @@
-"""Anti-stall admission: what is dispatched although the limits allow nothing, so that event time goes on.
+"""Anti-stall admission: dispatches although the limits allow nothing, so that event time advances.
 
-What is in the result queue leaves it when event time has passed it, and event time goes on with what is
-dispatched. Where many events bear nearly the same time, or a container has held event time back, all that the
-limits allow may be waiting for what they don't: nothing would move ever again.
+Results leave the result queue once event time has passed them, and event time advances with what is
+dispatched. If many events have nearly the same time, or a container has held event time back, everything that
+the limits allow may wait for events that they don't allow. Without this admission, nothing would ever move
+again.
 """
 
 from queues.events.block import BLOCK_EVENTS
@@ -12,15 +13,16 @@ STILL_SECONDS = 2.0
 
 
 class AntiStallAdmission:
-    """Lets a block through when nothing has left the queue for STILL_SECONDS and nothing is on its way there,
-    twice as many after as long again, and so on until something leaves it.
+    """Admits a block if nothing has left the queue for STILL_SECONDS and nothing is in flight.
+
+    The number of blocks doubles after each further period of that length, until something leaves the queue.
     """
 
     def __init__(self) -> None:
         self._since, self._released_bytes, self._events = 0.0, 0, BLOCK_EVENTS
 
     def events(self, room: Room, now: float) -> int:
-        """How many are let through now. Asked as often as the limits are checked."""
+        """Return how many events to admit now. Call it as often as the limits are checked."""
         if room.released_bytes != self._released_bytes or not room.used_bytes:
             self._since, self._released_bytes, self._events = now, room.released_bytes, BLOCK_EVENTS
         if room.in_flight_events or now - self._since < STILL_SECONDS:

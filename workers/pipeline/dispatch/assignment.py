@@ -1,8 +1,8 @@
-"""What a replica is given to work: ranges of containers, cut by the replicas' shares. Pure arithmetic.
+"""The assignments of replicas: ranges of containers, cut by the replicas' shares. Pure arithmetic.
 
-A dispatch cuts what it admits into one contiguous piece for each replica, as large as its share; what a piece
-has too little or too much (blocks stay whole, and a small dispatch goes to one replica only) is owed to the
-next dispatch, so that shares hold on average whatever the sizes.
+A dispatch cuts what it admits into one contiguous piece for each replica, in proportion to its share. Blocks
+stay whole, and a small dispatch goes to one replica only; the difference is carried over to the next
+dispatch, so that the shares are right on average for any sizes.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.cursor import BEGINNING, VERSION, Cursor, Entry, check_version
 
-LEAST_PIECE_EVENTS = 2_000  # below it a batch of its own costs more than it gains
+LEAST_PIECE_EVENTS = 2_000  # fewer events are not worth a batch of their own
 MOST_OWED_EVENTS = 200_000.0
 
 
 class AssignedRange(NamedTuple):
-    """Entries of one container (`queue/node`), after one id and through another."""
+    """Entries of one container (`queue/node`), after one id and up to and including another."""
 
     container: str
     after: str
@@ -27,8 +27,10 @@ class AssignedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Assignment:
-    """One replica's piece of one dispatch. watermark_us: how far event time is settled as long as this piece
-    is not worked: the watermark of the dispatch before. at_seconds: when it was dispatched (1970).
+    """The piece of one dispatch that one replica processes.
+
+    watermark_us: the settled event time while this piece is not processed, which is the watermark of the
+    previous dispatch. at_seconds: when it was dispatched (seconds since 1970).
     """
 
     tick: int
@@ -53,7 +55,7 @@ class Assignment:
 
     @classmethod
     def from_document(cls, document: Any) -> "Assignment":
-        """Raises BadInput when it is not of this version."""
+        """Build from a stored document. Raises `BadInput` if it is of another version."""
         check_version(document, "assignment")
         parts = tuple(AssignedRange(*part) for part in document["parts"])
         controls = Controls().apply_changes(document["controls"])
@@ -67,10 +69,9 @@ def divide(
     shares: Mapping[str, float],
     now_seconds: float,
 ) -> tuple[dict[str, Assignment], dict[str, float]]:
-    """(replica → its assignment, what each replica is owed now). shares: replica → share, at least one
-    above 0.
+    """Divide the admitted entries, and return each replica's assignment and the events now owed to it.
 
-    Every admitted entry is in exactly one assignment.
+    Every admitted entry is in exactly one assignment. shares: replica → share, at least one of them above 0.
     """
     waiting = [part for name, entries in sorted(admitted.items()) for part in _chain(start, name, entries)]
     left = sum(part.events for part in waiting)
@@ -88,14 +89,14 @@ def divide(
             taken, left = taken + waiting[place].events, left - waiting[place].events
             place += 1
         targets[name] = max(-MOST_OWED_EVENTS, min(MOST_OWED_EVENTS, targets[name] - taken))
-        if place > first:  # of events that can't be read there may be none to count
+        if place > first:  # unreadable entries may count no events
             parts = _join_ranges(waiting[first:place])
             given[name] = Assignment(end.tick, parts, start.watermark_us, end.controls, now_seconds)
     return given, targets
 
 
 def _chain(start: Cursor, container: str, entries: tuple[Entry, ...]) -> list[AssignedRange]:
-    """Each entry as a range of its own, beginning where the one before ends."""
+    """Return each entry as a range of its own that starts where the previous one ends."""
     after = [start.ids.get(container, BEGINNING), *(entry[0] for entry in entries)]
     return [
         AssignedRange(container, before, through, events)
@@ -104,7 +105,7 @@ def _chain(start: Cursor, container: str, entries: tuple[Entry, ...]) -> list[As
 
 
 def _join_ranges(parts: list[AssignedRange]) -> tuple[AssignedRange, ...]:
-    """Ranges that follow one another in a container, as one."""
+    """Join consecutive ranges of a container."""
     joined: list[AssignedRange] = []
     for part in parts:
         if joined and joined[-1].container == part.container:

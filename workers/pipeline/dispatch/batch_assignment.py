@@ -1,7 +1,7 @@
-"""What the tasks of a replica's batch work, each its ranges of containers.
+"""The ranges of containers that each task of a replica's batch processes.
 
-It travels with the Spark job, as a local property: the plan that the job carries out is the same for every
-batch (`rule_plan`), and only this is new.
+The assignment travels with the Spark job as a local property. The plan that the job executes is the same for
+every batch (`rule_plan`); only the assignment is new.
 """
 
 import json
@@ -13,15 +13,17 @@ from pyspark import SparkContext, TaskContext
 from workers.pipeline.events.containers import UNREACHABLE, Nodes, Range
 from workers.pipeline.shedding.shedder import Shedder
 
-EVENTS_PER_TASK = 20_000  # a task costs some milliseconds: a small batch is worked by one
+EVENTS_PER_TASK = 20_000  # a task costs some milliseconds: one task processes a small batch
 _PROPERTY = "weir.batch_assignment"
 
 
 @dataclass(frozen=True)
 class BatchAssignment:
-    """tick: of the batch. attempt: at it, as the result queue knows it. tasks: the ranges of each. ahead_us:
-    how far ahead of the clock an event may be. cut: whether results are cut by key groups. shedder: what is
-    dropped. criteria: name → value.
+    """The assignment of a batch to its tasks.
+
+    tick: of the batch. attempt: the attempt at it, as the result queue counts. tasks: the ranges of each
+    task. ahead_us: how far ahead of the clock an event may be. cut: whether results are cut by key groups.
+    shedder: what is dropped. criteria: name → value.
     """
 
     tick: int
@@ -45,12 +47,12 @@ class BatchAssignment:
         return cls(tick, attempt, ranges, ahead_us, cut, Shedder(*shed), criteria)
 
     def attach(self, spark: SparkContext) -> None:
-        """To the jobs that this thread submits from now on."""
+        """Attach the assignment to the jobs that this thread submits from now on."""
         spark.setLocalProperty(_PROPERTY, self.to_text())
 
     @classmethod
     def get_current(cls) -> "BatchAssignment":
-        """Called in a task. Raises RuntimeError where none is attached to its job."""
+        """Return the assignment of the job of this task. Raises `RuntimeError` if none is attached."""
         context = TaskContext.get()
         text = context.getLocalProperty(_PROPERTY) if context else None
         if text is None:
@@ -59,8 +61,10 @@ class BatchAssignment:
 
 
 def on_tasks(nodes: Nodes, ranges: Iterable[tuple[Range, int]], most: int) -> tuple[tuple[Range, ...], ...]:
-    """Ranges, with their events, on as many tasks as they are worth, at most `most`: each to the task with
-    the fewest events so far, the largest first. A range of more than half a task's events is cut.
+    """Distribute ranges, with their event counts, over as many tasks as they are worth, at most `most`.
+
+    The largest range comes first, and each goes to the task with the fewest events so far. A range of more
+    than half of a task's events is cut.
     """
     ranges = list(ranges)
     total = sum(events for _, events in ranges)
@@ -77,7 +81,7 @@ def on_tasks(nodes: Nodes, ranges: Iterable[tuple[Range, int]], most: int) -> tu
 
 
 def _cut(nodes: Nodes, whole: Range, events: int, piece_events: int) -> list[tuple[Range, int]]:
-    """A range in pieces of about `piece_events`, when its container can be asked now."""
+    """Cut a range into pieces of about `piece_events`, if its container can be queried now."""
     if events <= piece_events:
         return [(whole, events)]
     try:

@@ -1,8 +1,8 @@
-"""How far the queues have been dispatched to the replicas, and how far event time has come. Pure arithmetic.
+"""The cursor: how far the queues were dispatched, and how far event time has advanced. Pure arithmetic.
 
-The watermark promises that no event at or before it is still to be dispatched (but for late ones). It is the
-slowest container's progress less the allowed lateness; a container of which everything has been dispatched
-holds nothing back, and the watermark never goes back.
+The watermark promises that no event at or before it is still to be dispatched, except late ones. It is the
+progress of the slowest container minus the allowed lateness. A container that was dispatched completely holds
+nothing back, and the watermark never goes back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ Entry = tuple[str, int, int]  # (entry id, events, newest event time in µs)
 
 @dataclass(frozen=True)
 class Scan:
-    """What a container has after what was dispatched. complete: there is nothing behind these entries."""
+    """The entries of a container after those dispatched. complete: no further entries follow these."""
 
     entries: tuple[Entry, ...]
     complete: bool
@@ -29,9 +29,11 @@ class Scan:
 
 @dataclass(frozen=True)
 class Cursor:
-    """tick: counts dispatches. ids: container → last entry dispatched. newest_us: container → newest event
-    time dispatched, the clock's at most; furthest_us: of all, also ahead of the clock. owed: replica → events
-    its share still owes it. skipped: nodes that did not answer.
+    """The position up to which the queues were dispatched.
+
+    tick: number of the dispatch. ids: container → last entry dispatched. newest_us: container → newest event
+    time dispatched, at most the time of the clock; furthest_us: of all containers, including times ahead of
+    the clock. owed: replica → events still owed to it by its share. skipped: nodes that did not answer.
     """
 
     tick: int = 0
@@ -62,14 +64,14 @@ class Cursor:
 
     @classmethod
     def from_document(cls, document: Any) -> "Cursor":
-        """Raises BadInput when it is not of this version."""
+        """Build from a stored document. Raises `BadInput` if it is of another version."""
         check_version(document, "cursor")
         return cls(
             document["tick"],
             document["ids"],
             document["newest_us"],
             document["watermark_us"],
-            document.get("furthest_us", 0),  # a version before did not keep it
+            document.get("furthest_us", 0),  # an earlier version did not store it
             document["owed"],
             Controls().apply_changes(document["controls"]),
             tuple(document["skipped"]),
@@ -77,7 +79,7 @@ class Cursor:
 
 
 def check_version(document: Any, what: str) -> None:
-    """Raises BadInput when a stored document is not of this version: nothing may be read out of it then."""
+    """Raise `BadInput` if a stored document is of another version: its content must not be used."""
     version = document.get("version") if isinstance(document, dict) else None
     if version == VERSION:
         return
@@ -89,9 +91,10 @@ def check_version(document: Any, what: str) -> None:
 
 
 def admit(scans: Mapping[str, Scan], limit_events: int, turn: int = 0) -> dict[str, tuple[Entry, ...]]:
-    """Which entries are dispatched: one from each container in turn until the limit is reached (the last may
-    pass it: blocks stay whole). turn: counts the calls, and each begins with another container, so that a
-    limit of a few blocks leaves none behind for ever.
+    """Select the entries to dispatch: one from each container in turn until the limit is reached.
+
+    The last entry may exceed the limit, since blocks stay whole. turn: counts the calls. Each call starts
+    with another container, so that a limit of a few blocks starves none of them.
     """
     taken = dict.fromkeys(scans, 0)
     total = 0
@@ -118,10 +121,11 @@ def advance(
     skipped: Iterable[str] = (),
     holding: Iterable[str] = (),
 ) -> Cursor:
-    """The cursor after the admitted entries; `start` itself when there are none.
+    """Return the cursor after the admitted entries, or `start` itself if there are none.
 
-    skipped: nodes that did not answer. holding: containers that did not answer and may still hold earlier
-    events. An event time in the future counts as now, so that one wrong clock can't make everybody else late.
+    skipped: nodes that did not answer. holding: containers that did not answer and may still contain earlier
+    events. An event time in the future counts as now, so that one wrong clock can't make all other events
+    late.
     """
     if not admitted:
         return start
@@ -144,9 +148,10 @@ def advance(
 
 
 def close(start: Cursor, controls: Controls, now_us: int) -> Cursor:
-    """After a silence: lets the watermark come up to the newest event, so that what waits for order is not
-    kept for ever; to one of a clock that is ahead once that time has come. What waits is worked by the
-    controls of now: a shedding table that has lapsed drops nothing of it.
+    """Advance the watermark to the newest event after a silence, so that no event waits for order forever.
+
+    An event time ahead of the clock counts once the clock has reached it. The waiting events are processed
+    with the current controls: an expired shedding table drops none of them.
     """
     latest_us = start.latest_us
     if latest_us is not None and latest_us < start.furthest_us <= now_us:
@@ -163,8 +168,9 @@ def _is_read(scan: Scan, taken: tuple[Entry, ...]) -> bool:
 def _watermark(
     start: Cursor, newest_us: Mapping[str, int], holders: set[str], controls: Controls
 ) -> int | None:
-    """The slowest holder's progress less the lateness. A holder nothing was ever read of holds the watermark
-    where it is.
+    """Return the progress of the slowest holder minus the lateness.
+
+    A holder from which nothing was ever read keeps the watermark where it is.
     """
     if any(name not in newest_us for name in holders):
         return start.watermark_us

@@ -1,9 +1,9 @@
-"""The dispatcher: what is new in the containers, how much of it is admitted, and which replica works it.
+"""The dispatcher: what is new in the containers, how much of it is admitted, and which replica processes it.
 
-It runs in the driver, a few times a second. What is not admitted waits in its container: nothing is dropped.
-Of a queue whose consumption is paused nothing is; event time waits for it, so that none of it is late after.
-Admission is bounded by the room of the result queue, by the flow loop's `admit_events_per_second` and
-`reserve_bytes`, and by `admit_events_per_batch`.
+It runs in the driver, a few times per second. Events that are not admitted wait in their container; none is
+dropped. A queue whose consumption is paused is not dispatched, and event time waits for it, so that none of
+its events is late afterwards. The admission limits are the room in the result queue, the flow loop's
+`admit_events_per_second` and `reserve_bytes`, and `admit_events_per_batch`.
 """
 
 import logging
@@ -29,16 +29,17 @@ from workers.pipeline.tiers.result_queue import ResultQueue, Room
 
 SETTLING_SECONDS = 1.0
 TRIMMING_SECONDS = 0.5
-# Batches of events that are handed out and not worked yet, at most: controls then act within two batches.
+# Maximum number of batches that are dispatched and not processed yet. Controls take effect within two
+# batches.
 BATCHES_AHEAD = 2
 BURST_SECONDS = 1.0
-# Of the rate, while more than the reserve is free: the loop sees that later, and the reserve bounds it.
+# Factor on the rate while more than the reserve is free. The loop reacts later, and the reserve is the bound.
 CATCHING_UP = 1.5
-# A batch costs as much for a few events as for some thousands: on a quiet plant they are gathered, for a time
-# that is short beside the one in which they wait for late ones anyway.
+# A batch of a few events costs as much as one of some thousands. On a quiet plant, events are therefore
+# gathered, for a time that is short compared with the time for which they wait for late events anyway.
 GATHERING_SHARE_OF_LATENESS = 0.4
 LEAST_GATHERING_SECONDS, MOST_GATHERING_SECONDS = 0.5, 2.0
-# Between two steps: short while many events come, which is so for BUSY_SECONDS after a dispatch of many.
+# Pause between two steps: short while many events arrive, that is, for BUSY_SECONDS after a large dispatch.
 BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.05, 0.2
 BUSY_SECONDS = 1.0
 
@@ -46,13 +47,13 @@ log = logging.getLogger("weir.pipeline")
 
 
 def compute_gathering_seconds(lateness_seconds: float) -> float:
-    """How long a few events wait for more, where event time waits `lateness_seconds` for late ones anyway."""
+    """Return how long a few events wait for more, given that event time waits `lateness_seconds` anyway."""
     share = GATHERING_SHARE_OF_LATENESS * lateness_seconds
     return min(MOST_GATHERING_SECONDS, max(LEAST_GATHERING_SECONDS, share))
 
 
 class Dispatcher:
-    """What one run remembers: connections, the allowance, since when a node, or everything, is silent."""
+    """The state of one run: connections, the allowance, and since when a node, or all nodes, are silent."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Dispatcher:
         self._queues, self._replicas, self._defaults = queues, replicas, defaults
         self._controls_key = keys.PIPELINE_CONTROLS.build(application)
         self._dispatches = Dispatches(self._control, application)
-        self._given = self._dispatches.replicas()  # those of versions before too
+        self._given = self._dispatches.replicas()  # includes those of earlier versions
         self._results = ResultQueue(self._control, application)
         self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
@@ -82,20 +83,22 @@ class Dispatcher:
         self._paused: dict[str, pausing.Pause] = {}
         self._known = KnownTopology()
         self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
-        self._unheard: Cursor | None = None  # of a dispatch whose answer was lost
+        self._unheard: Cursor | None = None  # of a dispatch whose response was lost
         self.admitted_events = 0
         self.stall_reason: str | None = None
         self.skipped: tuple[str, ...] = ()
 
     @property
     def pause_seconds(self) -> float:
-        """How long to wait until the next step."""
+        """Return how long to wait until the next step."""
         return BUSY_PAUSE_SECONDS if self._monotonic() < self._busy_until else CALM_PAUSE_SECONDS
 
     def step(self, full: bool = False) -> int:
-        """One dispatch, when there is something new; how many events. `stall_reason` then says why
-        nothing would be dispatched, `skipped` which nodes do not answer. full: what was found before has no
-        room left, so nothing is dispatched. Raises Overtaken, RedisError.
+        """Make one dispatch if there is something new, and return the number of events.
+
+        `stall_reason` then says why nothing would be dispatched, and `skipped` names the nodes that do not
+        answer. full: there is no room for the complex events already found, so nothing is dispatched. Raises
+        `DispatcherOvertaken` and `RedisError`.
         """
         if full:
             self.stall_reason = "as many complex events as are kept wait for their queues"
@@ -131,7 +134,7 @@ class Dispatcher:
         return events
 
     def _admit_against_stall(self, controls: Controls, room: Room, now: float) -> int:
-        """What is let through beyond the limits; but nothing is where nothing is what was asked for."""
+        """Return how many events to admit beyond the limits; none if the admission was set to 0."""
         events = self._anti_stall.events(room, now)
         if not controls.admit_events_per_batch or controls.get_admitted_per_second(self._clock()) == 0:
             return 0
@@ -139,7 +142,7 @@ class Dispatcher:
         return min(events, max(1, free_events), controls.admit_events_per_batch)
 
     def _is_gathering(self, scans: dict[str, Scan], now: float, controls: Controls) -> bool:
-        """Whether too few events are there to be worth a batch yet."""
+        """Return whether there are still too few events for a batch."""
         if not all(scan.complete for scan in scans.values()):
             return False
         waiting = sum(entry[1] for scan in scans.values() for entry in scan.entries)
@@ -173,7 +176,9 @@ class Dispatcher:
         return events
 
     def _recall(self) -> None:
-        """Go on behind a dispatch whose answer was lost, if it was handed out: it is nobody else's."""
+        """Continue after a dispatch whose response was lost, if it was committed: no other process made
+        it.
+        """
         if self._unheard is not None:
             stored = self._dispatches.cursor()
             if stored is not None and stored.to_document() == self._unheard.to_document():
@@ -184,12 +189,12 @@ class Dispatcher:
         try:
             return Controls.read(stored, self._defaults).freeze(self._clock())
         except BadInput as error:
-            # Wrong controls change nothing: it goes on with those of the dispatch before.
+            # Invalid controls change nothing: the dispatcher continues with those of the previous dispatch.
             log.warning("%s is not taken: %s", self._controls_key, error)
             return self.cursor.controls
 
     def _limit(self, controls: Controls, room: Room, now: float) -> tuple[int, str]:
-        """(events that may be admitted now, what limits them)."""
+        """Return the number of events that may be admitted now, and what limits it."""
         flying = room.in_flight_events
         used = f"{room.used_bytes / 2**20:,.0f} of {controls.result_bytes / 2**20:,.0f} MiB"
         free_events = room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0)
@@ -214,8 +219,9 @@ class Dispatcher:
         return int(least), why
 
     def _count_allowed(self, controls: Controls, times: float) -> float | None:
-        """Events that so many times the rate in force leaves; what was admitted while there was none is no
-        debt.
+        """Return the events that `times` times the current rate still allows.
+
+        Events admitted while no rate was in force do not count as debt.
         """
         now = self._monotonic()
         rate = controls.get_admitted_per_second(self._clock())
@@ -228,8 +234,10 @@ class Dispatcher:
         return self._allowance
 
     def _scan(self, topology: Topology, limit: int) -> tuple[dict[str, Scan], set[str]]:
-        """Per container what is new. Every node is asked, also one without points: it may hold what came
-        before they moved.
+        """Return the new entries of each container.
+
+        Every node is queried, including those without points: they may contain events from before the points
+        moved.
         """
         scans: dict[str, Scan] = {}
         down: set[str] = set()
@@ -239,7 +247,7 @@ class Dispatcher:
             if node.name in down:
                 continue
             try:
-                # One block more than the limit: what ends within the limit then has nothing behind it.
+                # One block more than the limit shows whether anything follows the blocks within the limit.
                 after = self.cursor.ids.get(container, BEGINNING)
                 segment = self._nodes.segment(queue, node.url)
                 scanned = segment.scan(after, limit + BLOCK_EVENTS, anew=True)
@@ -253,7 +261,9 @@ class Dispatcher:
         return scans, down
 
     def _begin_anew(self, container: str) -> None:
-        """A node came back empty, with an earlier clock: what it has now lies before what it had."""
+        """Start from the beginning of a container whose node came back empty, with an earlier clock: its new
+        entries have smaller ids than the old ones.
+        """
         log.warning("%s is another stream than before; it is read from its begin.", container)
         self.cursor = replace(self.cursor, ids={**self.cursor.ids, container: BEGINNING})
         self._trimmed.pop(container, None)
@@ -261,8 +271,9 @@ class Dispatcher:
     def _list_holding_containers(
         self, topology: Topology, down: set[str], controls: Controls, now: float
     ) -> set[str]:
-        """Containers that event time waits for: on nodes that are down, for a time; of paused queues, as long
-        as they are.
+        """Return the containers that event time waits for.
+
+        It waits for containers on nodes that are down, for a limited time, and for those of paused queues.
         """
         self._down_since = {node: self._down_since.get(node, now) for node in down}
         recent = {node for node, since in self._down_since.items() if now - since < controls.hold_seconds}
@@ -276,7 +287,9 @@ class Dispatcher:
         return {each for each in known if each in containers or each.partition("/")[0] in self._paused}
 
     def _trim(self, topology: Topology) -> None:
-        """Removes from the containers what has its result in the queue, and the assignments with it."""
+        """Remove from the containers the entries whose results are in the queue, and remove their
+        assignments.
+        """
         through = dict(self.cursor.ids)
         published = self._results.room().published
         for name in {*self._replicas, *self._given, *published}:
@@ -295,10 +308,10 @@ class Dispatcher:
                 self._nodes.segment(queue, topology.nodes[node].url).trim(entry_id)
                 self._trimmed[container] = entry_id
             except UNREACHABLE:
-                away.add(node)  # trimming goes through an id, so the next one makes up for it
+                away.add(node)  # trimming removes everything up to an id, so the next trim makes up for it
 
     def idle(self) -> bool:
-        """Whether every dispatch has its result in the queue."""
+        """Return whether every dispatch has its result in the queue."""
         return self._results.room().in_flight_events == 0
 
     def close(self) -> None:
@@ -307,5 +320,5 @@ class Dispatcher:
 
 
 def _earlier(one: str, other: str) -> str:
-    """The smaller of two stream ids."""
+    """Return the smaller of two stream ids."""
     return min(one, other, key=lambda entry_id: tuple(int(part) for part in entry_id.split("-")))

@@ -1,7 +1,7 @@
-"""The dispatches of one application, on the control server: the cursor, and what each replica was given.
+"""The dispatches of one application on the control server: the cursor, and each replica's assignments.
 
-A dispatch moves the cursor and hands out its assignments in one script, and only if nobody else did
-meanwhile: an event is in exactly one assignment, whoever died in between.
+One script moves the cursor and stores the assignments, and only if no other process did so in the meantime.
+An event is therefore in exactly one assignment, whichever process crashes in between.
 
 | key | type | holds |
 |---|---|---|
@@ -27,7 +27,7 @@ from workers.pipeline.dispatch.cursor import Cursor
 
 
 class DispatcherOvertaken(WeirError):  # noqa: N818
-    """Somebody else dispatches for the same application."""
+    """Raised when another process dispatches for the same application."""
 
 
 class Dispatches:
@@ -40,13 +40,16 @@ class Dispatches:
         self._dispatch = control.register_script(script("pipeline/dispatch"))
 
     def cursor(self) -> Cursor | None:
-        """None before the first dispatch. Raises BadInput when it is of another version."""
+        """Return the cursor, or None before the first dispatch. Raises `BadInput` if it is of another
+        version.
+        """
         text = self._control.hget(self._cursor, "cursor")
         return Cursor.from_document(json.loads(text)) if text else None
 
     def commit(self, start: Cursor, end: Cursor, assignments: Mapping[str, Assignment]) -> None:
-        """Whole or not at all, and once: the same again changes nothing. Raises DispatcherOvertaken when the
-        cursor is at neither.
+        """Commit a dispatch, atomically and once: committing the same dispatch again changes nothing.
+
+        Raises `DispatcherOvertaken` if the cursor is at neither `start` nor `end`.
         """
         places = [self._cursor, self._room, *(self._stream(name) for name in assignments)]
         documents = [json.dumps(assignment.to_document()) for assignment in assignments.values()]
@@ -56,24 +59,24 @@ class Dispatches:
             raise DispatcherOvertaken("another process dispatches for this application; stop one of them.")
 
     def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
-        """A replica's assignments of later dispatches, in order."""
+        """Return a replica's assignments of later dispatches, in order."""
         entries = cast(Entries, self._control.xrange(self._stream(replica), f"({tick}-0", "+", count))
         return [Assignment.from_document(json.loads(fields[b"d"])) for _, fields in entries]
 
     def await_after(self, replica: str, tick: int, seconds: float) -> None:
-        """Until a replica has an assignment of a later dispatch, or for so many seconds."""
+        """Wait until a replica has an assignment of a later dispatch, or until the time is over."""
         await_entry(self._control, self._stream(replica), f"{tick}-0", seconds)
 
     def replicas(self) -> set[str]:
-        """Every replica that was ever given something."""
+        """Return every replica that ever had an assignment."""
         return {name.decode().rpartition(":")[2] for name in self._control.scan_iter(self._stream("*"))}
 
     def forget(self, replica: str, tick: int) -> None:
-        """Assignments through `tick`: their results are in the queue."""
+        """Remove the assignments up to `tick`, whose results are in the queue."""
         self._control.xtrim(self._stream(replica), minid=f"{tick + 1}-0", approximate=False)
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Remove everything."""
         streams = list(self._control.scan_iter(self._stream("*")))
         self._control.delete(self._cursor, *streams)
 

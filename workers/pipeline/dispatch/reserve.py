@@ -1,32 +1,32 @@
 """How much may be admitted now so that a part of the result queue stays free: the fast half of flow control.
 
-The flow loop decides every other second by what was measured a second before; a batch, a burst and a process
-that takes the processors come and go in less. So the loop gives its setpoint to the dispatcher, which admits,
-some times a second, no more than
+The flow loop decides every other second from measurements of the previous second. A batch, a burst, or a
+process that uses the processors comes and goes in less time. The loop therefore gives its setpoint to the
+dispatcher, which admits, some times per second, no more than
 
     (capacity - used - in flight · b  -  reserve  +  mean in flight · b) / b    events, b bytes an event
 
-What is in flight will be in the queue soon and is counted at once; its mean is added, as without that the
-free space would rest above the reserve by just so much.
+Events in flight will be in the queue soon and are counted at once. Their mean is added because the free space
+would otherwise settle above the reserve by just that amount.
 """
 
 import math
 
 from workers.pipeline.tiers.result_queue import Room
 
-# The mean is one of about so long: some batches.
+# Averaging time of the mean: some batches.
 MEAN_SECONDS = 10.0
 
 
 class Reserve:
-    """Remembers how much is in flight on average."""
+    """Keeps the average number of events in flight."""
 
     def __init__(self) -> None:
         self._mean_events: float | None = None
         self._at_seconds = 0.0
 
     def events(self, room: Room, capacity_bytes: int, reserve_bytes: float, now_seconds: float) -> float:
-        """What may be admitted now; below 0: nothing, until more has left the queue."""
+        """Return how many events may be admitted now. Below 0, none may be until more has left the queue."""
         if self._mean_events is None:
             self._mean_events = float(room.in_flight_events)
         else:

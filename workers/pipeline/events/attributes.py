@@ -1,7 +1,7 @@
-"""Declared attributes as columns of their own, read out of the events' JSON before the rules see them.
+"""Declared attributes as columns, parsed from the events' JSON before the rules are applied.
 
-Events repeat their attributes: each distinct text of a batch is read once. What can't be read as declared is
-a fault of that event, said in words; the event goes to the dead letters with it.
+Events repeat their attributes, so each distinct text of a batch is parsed once. A value that can't be read as
+declared is a fault of that event, described in words; the event goes to the dead letters with it.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,10 @@ _NOUNS = {"integer": "whole number of 64 bits"}
 
 @dataclass(frozen=True)
 class Attribute:
-    """kind: text, number (a double), integer (of 64 bits, exact) or boolean. required: an event without it is
-    faulty (else it is null).
+    """A declared attribute.
+
+    kind: text, number (a double), integer (of 64 bits, exact) or boolean. required: an event without it is
+    faulty; otherwise the value is null.
     """
 
     name: str
@@ -30,7 +32,7 @@ class Attribute:
     required: bool = False
 
     def read(self, document: Mapping[str, Any]) -> Any:
-        """Its value. Raises ValueError saying what is wrong."""
+        """Return the value. Raises `ValueError` that says what is wrong."""
         value = document.get(self.name)
         if value is None:
             if self.required:
@@ -43,9 +45,9 @@ class Attribute:
 
 
 def extract(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa.Array], pa.Array]:
-    """(a column for each attribute, the fault of each row or null)."""
+    """Return a column for each attribute, and the fault of each row or null."""
     encoded = texts.dictionary_encode()
-    # One place more than there are texts: events without attributes.
+    # One more element than there are texts, for events without attributes.
     documents = [*encoded.dictionary.to_pylist(), None]
     places = pc.fill_null(encoded.indices, len(documents) - 1)
     rows = [_row(text, attributes) for text in documents]
@@ -57,7 +59,7 @@ def extract(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa
 
 
 def _row(text: str | None, attributes: tuple[Attribute, ...]) -> tuple[list[Any], str | None]:
-    """The values of one text, and the first fault."""
+    """Return the values of one text, and the first fault."""
     values: list[Any] = [None] * len(attributes)
     try:
         document = orjson.loads(text) if text else {}
@@ -73,7 +75,7 @@ def _row(text: str | None, attributes: tuple[Attribute, ...]) -> tuple[list[Any]
 
 
 def ahead_faults(times_us: np.ndarray, now_us: int, ahead_us: int) -> pa.Array:
-    """The fault of each row whose time is more than `ahead_us` ahead of now."""
+    """Return the fault of each row whose time is more than `ahead_us` after now."""
     ahead = times_us > now_us + ahead_us
     if not ahead.any():
         return pa.nulls(len(times_us), pa.string())

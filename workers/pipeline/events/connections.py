@@ -1,5 +1,6 @@
-"""Connections that a process keeps for all its tasks: a Spark worker works many, and a connection made anew
-costs as much as some thousand events.
+"""Connections that a process shares between all its tasks.
+
+A Spark worker runs many tasks, and a new connection costs as much as some thousand events.
 """
 
 from functools import cache
@@ -12,23 +13,25 @@ from queues.control.connection import connect
 from workers.pipeline.events.containers import READ_BYTES, Nodes
 
 CONTROL_TIMEOUT_SECONDS = 10.0
-# A control server that is started again or fails over is waited for, some 15 s: a batch that fails ends its
-# query, and all queries are then stopped and started anew, which takes longer than the server does.
+# Wait about 15 s for a control server that restarts or fails over. A batch that fails ends its query, and
+# then all queries are stopped and restarted, which takes longer than the restart of the server.
 PATIENCE = Retry(ExponentialWithJitterBackoff(cap=0.5, base=0.05), 60)
 
 
 def patient_control(url: str) -> redis.Redis:
-    """A connection to the control server that outlives its restart. Raises BadInput naming REDIS_URL."""
+    """Return a connection to the control server that survives its restart. Raises `BadInput` that names
+    REDIS_URL.
+    """
     return connect(url, socket_timeout=CONTROL_TIMEOUT_SECONDS, socket_read_size=READ_BYTES, retry=PATIENCE)
 
 
 @cache
 def control_of(url: str) -> redis.Redis:
-    """The control server, for the life of this process. Safe in threads, and after a fork."""
+    """Return the process-wide connection to the control server. Safe in threads and after a fork."""
     return patient_control(url)
 
 
 @cache
 def nodes_of(timeout_seconds: float) -> Nodes:
-    """Containers by queue and node, for the life of this process."""
+    """Return the process-wide containers by queue and node."""
     return Nodes(timeout_seconds)

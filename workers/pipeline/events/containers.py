@@ -1,4 +1,4 @@
-"""Reading containers: entries of segments as Arrow batches of the columns an application needs."""
+"""Reads containers: entries of segments as Arrow batches with the columns that an application needs."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -18,16 +18,16 @@ from queues.segments.segment import Segment
 from workers.pipeline.events.attributes import ahead_faults, extract
 from workers.pipeline.events.layout import TIMESTAMP, Layout
 
-READ_BYTES = 2**20  # at once from a socket: blocks and results come by the megabyte
-MOST_CAUSES = 8  # of a block's faults that have a dead letter each
-# Blocks are merged to about so many rows before they go to Spark, or to so many bytes of large ones.
+READ_BYTES = 2**20  # read size of a socket: blocks and results arrive by the megabyte
+MOST_CAUSES = 8  # maximum number of faults of a block that get a dead letter each
+# Blocks are merged to about this many rows before they go to Spark, or to this many bytes of large blocks.
 MERGED_ROWS, MERGED_BYTES = 20_000, 2**24
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
 
 
 @dataclass(frozen=True)
 class Range:
-    """Entries of one container, read after one id and through another."""
+    """Entries of one container, read after one id and up to and including another."""
 
     queue: str
     node: str
@@ -38,20 +38,21 @@ class Range:
 
 @dataclass
 class Faults:
-    """Rows that can't be worked, by their origin: (queue, node, entry id, block id) → (rows, cause)."""
+    """Rows that can't be processed, by origin: (queue, node, entry id, block id) → (rows, cause)."""
 
     ahead_us: int
     now_us: int
     rows: dict[tuple[str, str, str, str], list[tuple[pa.RecordBatch, str]]] = field(default_factory=dict)
 
     def refuse(self, origin: tuple[str, str, str, str], data: bytes, cause: str) -> None:
-        """Keep a block that can't be read, as one event that carries its bytes."""
+        """Keep an unreadable block as one event that contains its bytes."""
         entry_us = int(origin[2].partition("-")[0]) * 1000
         self.rows.setdefault(origin, []).append((unreadable(origin[3], entry_us, data), cause))
 
     def add(self, origin: tuple[str, str, str, str], batch: pa.RecordBatch, faults: pa.Array) -> None:
-        """By cause, a few of them: one that quotes a value is another for each event, and each takes many
-        times an event's space.
+        """Keep faulty rows by cause, up to a maximum number of causes.
+
+        A cause that quotes a value differs for each event, and each takes many times the space of an event.
         """
         causes = pc.unique(faults.drop_null()).to_pylist()
         alone = causes if len(causes) <= MOST_CAUSES else causes[: MOST_CAUSES - 1]
@@ -64,8 +65,9 @@ class Faults:
 
 
 class Nodes:
-    """Segments by queue and node, connected when needed. Short timeouts: a batch must not wait for a node
-    that is down.
+    """Segments by queue and node, connected on demand.
+
+    Timeouts are short: a batch must not wait for a node that is down.
     """
 
     def __init__(self, timeout_seconds: float) -> None:
@@ -103,8 +105,10 @@ class Stored(NamedTuple):
 
 
 def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Faults) -> Iterator[Stored]:
-    """The blocks of a range that was dispatched. They were promised to this batch, so a node that went away
-    meanwhile is waited for. One that can't be read is kept by `faults`, and the batch goes on.
+    """Yield the blocks of a dispatched range.
+
+    The blocks were assigned to this batch, so it waits for a node that has become unreachable in the
+    meantime. `faults` keeps unreadable blocks, and the batch continues.
     """
     deadline = time.monotonic() + patience_seconds
     after = part.after
@@ -129,8 +133,8 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
 
 
 def merge_blocks(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
-    """The same blocks in fewer, larger lots: what a batch costs on its way to Spark does not depend on its
-    rows.
+    """Merge blocks into fewer, larger ones: the cost of a batch on its way to Spark depends on the blocks,
+    not the rows.
     """
     gathered: list[Stored] = []
     rows = size_bytes = 0
@@ -145,7 +149,7 @@ def merge_blocks(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
 
 
 def apply_layout(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.RecordBatch:
-    """Blocks under the layout, as one batch without the faulty rows, which `faults` keeps."""
+    """Convert blocks to the layout, as one batch without the faulty rows, which `faults` keeps."""
     stored = pa.concat_batches([each.batch for each in blocks])
     own = {name: stored.column(place) for place, name in enumerate(block.SCHEMA.names)}
     given, wrong = extract(own["attributes"], layout.attributes) if layout.attributes else ([], None)
@@ -172,7 +176,7 @@ def _keep(blocks: list[Stored], found: pa.Array, faults: Faults) -> None:
 
 
 def _origin(name: str, blocks: list[Stored]) -> pa.Array:
-    """Where rows come from, as a column."""
+    """Return a column with the origin of the rows."""
     rows = [block_.batch.num_rows for block_ in blocks]
     if name == "published":
         published_us = [int(block_.entry_id.partition("-")[0]) * 1000 for block_ in blocks]

@@ -1,15 +1,14 @@
-"""Events that can't be worked (attributes not as declared, a time far in the future): to the dead letters of
-the container they came from, with the cause, once.
+"""Events that can't be processed (invalid attributes, a time far in the future).
 
-A task keeps them on the control server, bound to its attempt at the batch: another one, with a later clock or
-another declaration, may find other faults. When the batch's result is published they are due, and are
-delivered until their node has them. Who delivers again delivers nothing: a segment takes the dead letters of
-an entry once.
+They go to the dead letters of their container, with the cause, once. A task stores them on the control
+server, bound to its attempt at the batch: another attempt, with a later clock or another declaration, may
+find other faults. They are due when the result of the batch is published, and are delivered until their node
+has them. Delivering them again has no effect, since a segment accepts the dead letters of an entry once.
 
 | key | type | holds |
 |---|---|---|
 | `weir:pipeline:faults:{app}:{replica}:{tick}` | hash | `queue/node/entry/block/place` → cause and rows |
-| `weir:pipeline:faulty:{app}` | set | `{replica}:{tick}` of those that are there |
+| `weir:pipeline:faulty:{app}` | set | `{replica}:{tick}` of the stored hashes |
 """
 
 from typing import cast
@@ -28,7 +27,7 @@ from workers.pipeline.events.arrow_blob import decode, encode
 from workers.pipeline.events.containers import Faults, Nodes
 
 WORKER = "pipeline"
-AT_ONCE = 1_000  # keys that one call goes through
+AT_ONCE = 1_000  # keys scanned by one call
 
 _DeadLetters = dict[bytes, tuple[str, list[pa.RecordBatch]]]
 """Of one entry: field → (cause, events)."""
@@ -42,12 +41,13 @@ class FaultStore:
         self._put = control.register_script(script("pipeline/put_faults"))
         self._delivered = control.register_script(script("pipeline/delivered_faults"))
         self._faulty = keys.PIPELINE_FAULTY.build(application)
-        self._has_all = False  # whether `_faulty` names also what an older version has kept
+        self._has_all = False  # whether the set of faulty batches includes what an older version has stored
         self._known = KnownTopology()
 
     def keep(self, replica: str, tick: int, attempt: str, faults: Faults) -> None:
-        """What a task of an attempt found; nothing where that attempt is over. The same entry again replaces
-        what was kept of it.
+        """Keep what a task of an attempt found, unless that attempt is over.
+
+        The same entry again replaces what was kept of it.
         """
         kept: dict[str, bytes] = {
             "/".join((*origin, str(place))): _one_line(cause) + encode(rows)
@@ -61,12 +61,13 @@ class FaultStore:
             self._put(keys=[room, self._key(replica, tick), self._faulty], args=written)
 
     def deliver(self, nodes: Nodes, published: dict[str, int]) -> int:
-        """Everything of published batches to its segment; how many events. A node that is away is tried at
-        the next call.
+        """Deliver the faults of published batches to their segments, and return the number of events.
+
+        A node that is unreachable is tried again at the next call.
         """
         delivered = 0
         topology: Topology | None = None
-        away: set[str] = set()  # nodes that took nothing: each entry of theirs would cost a time-out more
+        away: set[str] = set()  # nodes that accepted nothing: each further entry would cost another timeout
         for batch in sorted(self._batches()):
             replica, tick = batch.rsplit(":", 1)
             if published.get(replica, 0) < int(tick):
@@ -78,8 +79,9 @@ class FaultStore:
         return delivered
 
     def _batches(self) -> set[str]:
-        """`{replica}:{tick}` of those that have faults. The server's keys are gone through once: it has
-        thousands, and this is asked each second.
+        """Return `{replica}:{tick}` of the batches with faults.
+
+        The keys of the server are scanned only once: it has thousands, and this is called every second.
         """
         if not self._has_all:
             if found := self._load_kept():
@@ -93,7 +95,7 @@ class FaultStore:
     def _letters(
         self, nodes: Nodes, topology: Topology, batch: str, entry: str, letters: _DeadLetters, away: set[str]
     ) -> int:
-        queue, node, entry_id, block_id = entry.split("/", 3)  # a block that is none may be named anything
+        queue, node, entry_id, block_id = entry.split("/", 3)  # an unreadable block may have any name
         if node in away:
             return 0
         rows = [(events, cause) for cause, faults in letters.values() for events in faults]
@@ -109,13 +111,13 @@ class FaultStore:
         return sum(events.num_rows for events, _ in rows)
 
     def abandon(self, replica: str, tick: int) -> None:
-        """What attempts before have kept, of a batch that another one begins."""
+        """Remove what earlier attempts have kept of a batch that a new attempt starts."""
         key = self._key(replica, tick)
         if places := cast(list[bytes], self._control.hkeys(key)):
             self._delivered(keys=[key, self._faulty], args=[f"{replica}:{tick}", *places])
 
     def clear(self) -> None:
-        """Forgets everything: what it holds is read again."""
+        """Remove everything: its events are read again."""
         self._control.delete(self._faulty, *self._load_kept())
 
     def _key(self, replica: str, tick: int | str) -> str:
@@ -132,5 +134,5 @@ def _group_by_entry(found: Fields) -> dict[str, _DeadLetters]:
 
 
 def _one_line(cause: str) -> bytes:
-    """A cause as it is kept: to its end of line."""
+    """Return the cause as it is stored: up to its end of line."""
     return cause.replace("\n", " ").encode(errors="backslashreplace") + b"\n"

@@ -1,4 +1,4 @@
-"""Rows of two versions of a declaration together: a column may have another type since."""
+"""Rows of two versions of a declaration together: the type of a column may have changed."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 
 def unify_types(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Each column with the type that the last table has it with; what can't be cast to it is unknown."""
+    """Cast each column to its type in the last table. Values that can't be cast become null."""
     kinds: dict[str, pa.DataType] = {}
     for table in tables:
         kinds.update({field.name: field.type for field in table.schema if not pa.types.is_null(field.type)})
@@ -15,7 +15,7 @@ def unify_types(tables: Sequence[pa.Table]) -> list[pa.Table]:
 
 
 def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows under a schema of the same columns."""
+    """Return the rows with a schema of the same columns."""
     if rows.schema == schema:
         return rows
     columns = [_cast(rows.column(field.name), field.type) for field in schema]

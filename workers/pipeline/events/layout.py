@@ -1,4 +1,4 @@
-"""Which columns of an event an application reads, and their types in Arrow and in Spark."""
+"""The columns of an event that an application reads, and their types in Arrow and in Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +18,14 @@ _KINDS = {
 }
 _SQL = {pa.string(): "string", pa.float64(): "double", TIMESTAMP: "timestamp"}
 COLUMNS = tuple(_KINDS)
-CARRIED = ("id", "type", "source", "key", "value")  # of every row, besides what patterns read
+CARRIED = ("id", "type", "source", "key", "value")  # in every row, besides what patterns read
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns are read, in order: some of COLUMNS, then the declared attributes. criteria: those of
-    which the present value is a column, too, behind the others.
+    """The columns that are read, in order: some of COLUMNS, then the declared attributes.
+
+    criteria: criteria whose present values follow as columns.
     """
 
     columns: tuple[str, ...] = COLUMNS
@@ -40,19 +41,19 @@ class Layout:
 
     @property
     def sql(self) -> str:
-        """The same for Spark."""
+        """Return the Spark schema."""
         own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
         attributes = [f"`{attribute.name}` {SQL_TYPES[attribute.kind]}" for attribute in self.attributes]
         criteria = [f"`{criterion_column(name)}` double" for name in self.criteria]
         return ", ".join([*own, *attributes, *criteria])
 
     def add_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
-        """Rows under `schema` with the columns of the criteria."""
+        """Return the rows under `schema` with the columns of the criteria."""
         for name in self.criteria:
             rows = rows.append_column(criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows))
         return rows
 
 
 def criterion_column(name: str) -> str:
-    """The column that holds a criterion's present value: it may change without a new plan."""
+    """Return the name of a criterion's column. A value in a column can change without a new plan."""
     return f"criterion {name}"

@@ -1,1 +1,1 @@
-"""The second tier: events together, by operators, to complex events."""
+"""The second tier: operators that turn events into complex events."""

@@ -1,5 +1,7 @@
-"""The work on one inter-event micro-batch, called by Spark (foreachBatch): level by level one Spark job, in
-which each operator has as many tasks as its parallelism says; then the complex events.
+"""The processing of one inter-event micro-batch, called by Spark (foreachBatch).
+
+Each level is one Spark job, in which each operator has as many tasks as its parallelism says. Then the
+complex events are published.
 """
 
 import logging
@@ -24,18 +26,18 @@ from workers.pipeline.tiers.checkpoint import Checkpoint
 from workers.pipeline.tiers.state import StateStore
 
 logger = logging.getLogger(__name__)
-WARN_SECONDS = 60.0  # between two warnings about a pattern
+WARN_SECONDS = 60.0  # seconds between two warnings about a pattern
 
 
 class InterEventBoard(Protocol):
-    """Whoever says what the operators do."""
+    """Records what the operators do."""
 
     def inter_event(self, batch: InterEventBatch) -> None:
-        """An inter-event batch is worked."""
+        """Record that an inter-event batch is finished."""
 
 
 class InterEventWork(BatchWork):
-    """Of an application's combiner and operators; its events are `nothing`."""
+    """The inter-event batches of an application: its combiner and operators."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class InterEventWork(BatchWork):
 
     def work(self, events: DataFrame, batch: int) -> None:
         started = time.monotonic()
-        # Only now is the batch before done for good: an attempt at it that goes on needs nothing any more.
+        # Only now is the previous batch done for good: a concurrent attempt at it has nothing left to do.
         self._store.forget_between(batch - 1)
         spark = events.sparkSession.sparkContext
         combined = Combined.from_document(self._checkpoint.offset(batch))
@@ -72,7 +74,7 @@ class InterEventWork(BatchWork):
         self._status.inter_event(InterEventBatch(at, batch, combined, counts, tuple(worked), seconds))
 
     def _warn_of_forgotten(self, counts: Mapping[str, OperatorCount]) -> None:
-        """Log each pattern that dropped open matches, once in WARN_SECONDS."""
+        """Log each pattern that dropped open matches, once every WARN_SECONDS."""
         now = time.monotonic()
         patterns = (pattern_count for count in counts.values() for pattern_count in count.patterns.items())
         for name, pattern in patterns:
@@ -101,7 +103,7 @@ class InterEventWork(BatchWork):
     def _tasks(
         self, level: int, operators: tuple[Operator, ...], combined: Combined, batch: int
     ) -> list[list[Unit]]:
-        """The units of each task: one task for a small batch, none for one without anything to do."""
+        """Return the units of each task: one task for a small batch, none if there is nothing to do."""
         everything = tuple(range(KEY_GROUPS))
         rows = combined.rows
         if level:
@@ -121,7 +123,7 @@ class InterEventWork(BatchWork):
 
 
 def _run(spark: SparkContext, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
-    """A lone task is not worth its own batch plan, but runs where all others do."""
+    """Run the tasks. A single task needs no plan of its own and runs where all others do."""
     if not tasks:
         return []
     return spark.parallelize(tasks, len(tasks)).flatMap(work).collect()

@@ -1,9 +1,9 @@
 """The combiner: merges the replicas' results in event-time order. Pure arithmetic.
 
-Event time is settled up to the *barrier*: the least, over replicas, of the watermark that held before the
-first dispatch whose result is not in the queue yet. A batch takes every result that is there and hands on the
-rows that the watermark has passed; a result with later rows is *held*: it stays in the queue and is read
-again. A slow replica is therefore seen by name, as the one the barrier waits for.
+Event time is settled up to the *barrier*: the minimum, over replicas, of the watermark before the first
+dispatch whose result is not in the queue yet. A batch reads every result in the queue and passes on the rows
+that the watermark has passed. A result with later rows is *held*: it stays in the queue and is read again. A
+slow replica is therefore visible by name, as the one that the barrier waits for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,13 +15,14 @@ from workers.pipeline.dispatch.cursor import VERSION, check_version
 from workers.pipeline.tiers.result_queue import Result
 
 START = "0-0"
-# The queue's free space jumps by a batch when that is done: it can't be kept any closer to its reference.
+# The free space of the queue jumps by a batch when the batch is done, so it can't be kept closer to its
+# setpoint than this.
 MOST_SHARE = 1 / 32
 
 
 @dataclass(frozen=True)
 class Outstanding:
-    """A replica's oldest dispatch that has no result yet: `tick`, and the watermark before it."""
+    """The oldest dispatch of a replica that has no result yet: its `tick`, and the watermark before it."""
 
     tick: int
     watermark_us: int | None
@@ -29,8 +30,9 @@ class Outstanding:
 
 @dataclass(frozen=True)
 class Barrier:
-    """watermark_us: settled event time. replica: whom it waits for (None: nobody). behind: replica →
-    dispatches that are not worked yet.
+    """The settled event time.
+
+    watermark_us: event time is settled up to here. replica: the replica that it waits for (None: none).
     """
 
     watermark_us: int | None
@@ -38,9 +40,11 @@ class Barrier:
 
 
 def barrier(watermark_us: int | None, outstanding: Mapping[str, Outstanding]) -> Barrier:
-    """watermark_us: that of the newest dispatch, which holds where nothing is outstanding. It was read before
-    the replicas were asked, one after the other: what was dispatched in between to one that was asked already
-    is not among the outstanding, and lies behind it.
+    """Return the barrier.
+
+    watermark_us: the watermark of the newest dispatch, which applies if nothing is outstanding. It was read
+    before the replicas were queried one after the other. A dispatch made in the meantime to a replica that
+    was already queried is not among the outstanding ones, and lies after it.
     """
     if not outstanding:
         return Barrier(watermark_us)
@@ -52,9 +56,10 @@ def barrier(watermark_us: int | None, outstanding: Mapping[str, Outstanding]) ->
 
 @dataclass(frozen=True)
 class Combined:
-    """The end offset of an inter-event batch; it says all of the batch. taken: entry id of the last result
-    taken. left_over: results that were read before, of which rows are left. fresh: results read for the first
-    time.
+    """The end offset of an inter-event batch, which defines the batch completely.
+
+    taken: entry id of the last result taken. left_over: results that were read before and still have rows.
+    fresh: results read for the first time.
     """
 
     taken: str = START
@@ -71,19 +76,19 @@ class Combined:
 
     @property
     def rows(self) -> int:
-        """Rows that this batch reads at most."""
+        """Return the maximum number of rows that this batch reads."""
         return sum(blob.rows for result in self.read for blob in result.blobs if self.wants(blob.first_us))
 
     def wants(self, first_us: int) -> bool:
-        """Whether rows from this event time on may be due in this batch."""
+        """Return whether rows from this event time on may be due in this batch."""
         return self.watermark_us is not None and first_us <= self.watermark_us
 
     def compute_remaining(self) -> tuple[Result, ...]:
-        """What this batch leaves in the queue."""
+        """Return the results that stay in the queue after this batch."""
         return tuple(result for result in self.read if self._remains(result))
 
     def list_finished(self) -> tuple[Result, ...]:
-        """What may go when this batch is done."""
+        """Return the results that can be released when this batch is done."""
         return tuple(result for result in self.read if not self._remains(result))
 
     def _remains(self, result: Result) -> bool:
@@ -104,7 +109,7 @@ class Combined:
 
     @classmethod
     def from_document(cls, document: Any) -> "Combined":
-        """Raises BadInput when it is not of this version."""
+        """Build from a stored document. Raises `BadInput` if it is of another version."""
         check_version(document, "offset")
         return cls(
             document["taken"],
@@ -120,11 +125,11 @@ class Combined:
 def combine(
     start: Combined, arrived: Iterable[Result], settled: Barrier, controls: Controls, most_rows: int
 ) -> Combined:
-    """The next batch after `start`; `start` itself when there is nothing to do.
+    """Return the next batch after `start`, or `start` itself if there is nothing to do.
 
-    arrived: the results behind `start.taken`, found after the barrier. At most about `most_rows`, and a
-    MOST_SHARE of the result queue, are taken (one result at least); what is not taken holds the watermark
-    like a dispatch that is not worked.
+    arrived: the results after `start.taken`, read after the barrier. At most about `most_rows`, and
+    MOST_SHARE of the result queue, are taken (but at least one result). Results that are not taken hold the
+    watermark back like an unprocessed dispatch.
     """
     fresh, left = _take_arrived(list(arrived), most_rows, MOST_SHARE * controls.result_bytes)
     watermarks = [settled.watermark_us, *(result.watermark_us for result in left)]
@@ -157,5 +162,5 @@ def _take_arrived(
 
 
 def _least(watermarks: list[int | None]) -> int | None:
-    """The least; unknown when one is."""
+    """Return the minimum; None if one of them is unknown."""
     return None if None in watermarks else min(watermark for watermark in watermarks if watermark is not None)

@@ -1,4 +1,4 @@
-"""What is known of an inter-event batch once it is finished."""
+"""The measurements of a finished inter-event batch."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,10 @@ from workers.pipeline.patterns.graph import Graph, Operator
 
 @dataclass(frozen=True)
 class InterEventBatch:
-    """One finished inter-event batch. operators: what was done of each. worked: the same, task by task."""
+    """One finished inter-event batch.
+
+    operators: the counts of each operator. worked: the same, task by task.
+    """
 
     at: float
     batch: int
@@ -23,12 +26,14 @@ class InterEventBatch:
         return sum(operator.matches for operator in self.operators.values())
 
     def tasks_of(self, operator: str) -> int:
-        """How many worked it."""
+        """Return how many tasks the operator ran on."""
         return sum(count.operator == operator for count in self.worked)
 
     def inputs_of(self, operator: Operator, graph: Graph) -> int:
-        """Rows that came to the operator with this batch: those of its route that are read for the first
-        time, and what operators before it have emitted.
+        """Return the rows that arrived at the operator with this batch.
+
+        These are the rows of its route that are read for the first time, and those that earlier operators
+        have emitted.
         """
         fresh = sum(
             blob.rows for result in self.combined.fresh for blob in result.blobs if blob.route == operator.key
@@ -44,18 +49,21 @@ class InterEventBatch:
 
     @property
     def work_seconds(self) -> float:
-        """What its operators took of its time, one after the other, each on its tasks at once."""
+        """Return the time of the operators, one after the other, each on its tasks in parallel."""
         return sum(each.seconds / max(1, self.tasks_of(name)) for name, each in self.operators.items())
 
     @property
     def overhead_seconds(self) -> float:
-        """What it took beside its operators. Those of a level that are worked at the same time add up to more
-        than they took: then 0, which a cost may be, and nothing less.
+        """Return the time of the batch besides that of its operators, at least 0.
+
+        Operators of a level that run in parallel add up to more than they took, hence the lower bound.
         """
         return max(0.0, self.seconds - self.work_seconds)
 
     def late_seconds(self, now_seconds: float) -> tuple[float, int] | None:
-        """(age of all but the oldest 5 % of its events, how many); None without any."""
+        """Return the age that all but the oldest 5 % of its events have at most, and their number; None
+        without events.
+        """
         oldest = [operator.early_us for operator in self.operators.values() if operator.early_us is not None]
         events = max((operator.events for operator in self.operators.values()), default=0)
         return (now_seconds - min(oldest) / 1e6, events) if oldest else None

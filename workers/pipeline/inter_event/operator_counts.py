@@ -1,15 +1,19 @@
-"""What was done of an operator and its patterns, counted: light, as everything that shows it imports it."""
+"""Counts of an operator and its patterns. The module is lightweight, since everything that shows them imports
+it.
+"""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class PatternCount:
-    """types: event type → events that the pattern was given. seconds: of matching, its state included.
-    suppressed: not emitted. partnerless: of the events given, those that could add to no match
-    (`matching.partners`). forgotten_bytes: of open matches, for which there was no room. shed: event type →
-    events that it did without. control_types: those given that are of control keys; control_events,
-    control_matches (suppressed ones left out): the same by group (`shedder`), empty while nothing is shed.
+    """The counts of a pattern.
+
+    types: event type → events that the pattern received. seconds: time of matching, including its state.
+    suppressed: matches that were not emitted. partnerless: received events that could add to no match
+    (`matching.partners`). forgotten_bytes: bytes of open matches that were dropped for lack of room. shed:
+    event type → events that were shed. control_types: received events of control keys; control_events,
+    control_matches (without suppressed ones): the same by group (`shedder`), empty while nothing is shed.
     """
 
     types: dict[str, int] = field(default_factory=dict)
@@ -36,8 +40,10 @@ class PatternCount:
 
 @dataclass
 class OperatorCount:
-    """What a task, or a batch, did of an operator. events: due rows. late: rows that came too late. task:
-    whose, from 1. early_us: of its due rows all but 5 % are later.
+    """What a task, or a batch, did for an operator.
+
+    events: due rows. late: rows that arrived too late. task: the number of the task, from 1. early_us: all
+    but 5 % of its due rows are later.
     """
 
     operator: str
@@ -50,7 +56,7 @@ class OperatorCount:
 
     @property
     def matches(self) -> int:
-        """Complex events that it emitted."""
+        """Return the number of complex events that it emitted."""
         return sum(pattern.matches for pattern in self.patterns.values())
 
     def build(self, pattern: str) -> PatternCount:
@@ -67,11 +73,11 @@ class OperatorCount:
 
 
 def add_types(own: dict[str, int], others: dict[str, int]) -> None:
-    """Event type by event type, into `own`."""
+    """Add the counts of each event type to `own`."""
     for event_type, events in others.items():
         own[event_type] = own.get(event_type, 0) + events
 
 
 def add_counts(own: list[int], others: list[int]) -> list[int]:
-    """Group by group; an empty list counts nothing."""
+    """Return the sums by group; an empty list counts nothing."""
     return [a + b for a, b in zip(own, others, strict=True)] if own and others else own or others

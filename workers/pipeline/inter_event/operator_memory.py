@@ -1,9 +1,9 @@
-"""What an operator remembers of some key groups: per group one value, in which each pattern has its part.
+"""The memory of an operator for some key groups: one value per group, in which each pattern has its part.
 
-Open matches wait for the whole of a pattern's window, so a producer with many keys, or long ones, decides how
-much is remembered. The control server holds it and refuses all writes of the plant when it is full. So all
-operators of an application share MAX_STATE_BYTES: a group that takes more than its share forgets the open
-matches of its largest pattern first.
+Open matches wait for the whole window of a pattern, so a producer with many or long keys determines how much
+is stored. The control server stores it, and refuses all writes of the plant when it is full. All operators of
+an application therefore share MAX_STATE_BYTES: a group that takes more than its share drops the open matches
+of its largest pattern first.
 """
 
 import struct
@@ -17,15 +17,16 @@ MAX_STATE_BYTES = 128 * 2**20  # of an application: a quarter of what ./run give
 
 
 def place_limit(operators: int, groups: int) -> int:
-    """Return how many bytes one key group of one operator may remember."""
+    """Return how many bytes one key group of one operator may store."""
     return MAX_STATE_BYTES // (operators * groups)
 
 
 @dataclass
 class OperatorMemory:
-    """parts: signature → group → state. A part of a pattern that is not asked for any more is forgotten.
+    """The stored states of an operator.
 
-    max_place_bytes: what a group may remember. forgotten_bytes: signature → what did not fit, once `written`.
+    parts: signature → group → state. The part of a pattern that is no longer used is dropped.
+    max_place_bytes: limit of a group. forgotten_bytes: signature → bytes that did not fit, once `written`.
     """
 
     max_place_bytes: int = MAX_STATE_BYTES
@@ -36,7 +37,7 @@ class OperatorMemory:
 
     @classmethod
     def build(cls, places: Mapping[str, bytes], max_place_bytes: int = MAX_STATE_BYTES) -> "OperatorMemory":
-        """Of the values of places (`operator/group`)."""
+        """Build from the values of places (`operator/group`)."""
         memory = cls(max_place_bytes)
         for place, data in places.items():
             group = int(place.rpartition("/")[2])
@@ -45,18 +46,21 @@ class OperatorMemory:
         return memory
 
     def states(self, signature: str) -> dict[int, bytes]:
-        """A pattern's state of each group that has some."""
+        """Return the states of a pattern by group."""
         return self.parts.get(signature, {})
 
     def keep(self, signature: str, states: Mapping[int, bytes], timers_us: Mapping[int, int]) -> None:
-        """timers_us: group → event time at which it is to be checked again, events or none."""
+        """Keep the states of a pattern.
+
+        timers_us: group → event time at which it has to be checked again, even without events.
+        """
         for group, state in states.items():
             self._kept.setdefault(group, {})[signature] = state
         for group, time_us in timers_us.items():
             self._timers_us[group] = min(self._timers_us.get(group, time_us), time_us)
 
     def write_places(self, places: list[str]) -> dict[str, tuple[bytes, int | None]]:
-        """The value of every place, and when it is due."""
+        """Return the value of every place, and when it is due."""
         groups = {place: int(place.rpartition("/")[2]) for place in places}
         return {
             place: (_pack_parts(self._within_limit(self._kept.get(group, {}))), self._timers_us.get(group))

@@ -1,9 +1,9 @@
-"""What one task does of an inter-event batch: some key groups of an operator, from the rows that are due to
-the matches, written together with the state they leave.
+"""What one task does for an inter-event batch.
 
-An event that was stored twice (a block sent again after an unknown outcome) counts once: both copies have the
-same time, so they are due in the same batch, where equal (time, id) are one; a copy that comes after the
-watermark has passed it is late.
+It processes some key groups of an operator, from the due rows to the matches, which are written together with
+the new state. An event that was stored twice (a block sent again after an unknown outcome) counts once: both
+copies have the same time, so they are due in the same batch, which keeps one of equal (time, id). A copy that
+arrives after the watermark has passed it is late.
 """
 
 import time
@@ -32,12 +32,12 @@ from workers.pipeline.shedding.traced_keys import periods
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
 from workers.pipeline.tiers.state import StateStore, WrittenState, outbox_name
 
-MOST_LATE = 100  # events of a unit's that are kept to be seen
+MOST_LATE = 100  # maximum number of late events of a unit that are kept for display
 
 
 @dataclass(frozen=True)
 class Unit:
-    """An operator and those of its key groups that a task works. task: which of the operator's, from 1."""
+    """An operator and the key groups of it that one task processes. task: number of the task, from 1."""
 
     operator: str
     groups: tuple[int, ...]
@@ -46,13 +46,14 @@ class Unit:
 
 @dataclass(frozen=True)
 class Work:
-    """One inter-event batch; travels to the tasks. level: of the operators that are worked now. sinks: type →
-    queue; `default_sink` takes the others.
+    """One inter-event batch; it travels to the tasks.
+
+    level: of the operators to run now. sinks: type → the queues that its complex events are published to.
     """
 
     control_url: str
     application: str
-    run: str  # of the checkpoint: makes ids unique over resets
+    run: str  # of the checkpoint: keeps ids unique across resets
     batch: int
     combined: Combined
     graph: Graph
@@ -60,12 +61,12 @@ class Work:
     level: int = 0
 
     def __call__(self, units: Iterable[Unit]) -> list[OperatorCount]:
-        """What a Spark task runs."""
+        """Run the units of a Spark task."""
         control = control_of(self.control_url)
         return [self.unit(control, unit) for unit in units]
 
     def unit(self, control: redis.Redis, unit: Unit) -> OperatorCount:
-        """Works a unit, unless an attempt before has written it."""
+        """Process a unit, unless an earlier attempt has written it."""
         started = time.perf_counter()
         operator = next(each for each in self.graph.operators if each.name == unit.operator)
         store = StateStore(control, self.application)
@@ -90,13 +91,18 @@ class Work:
         return [g for g in store.due(self.combined.watermark_us).get(unit.operator, ()) if g in unit.groups]
 
     def _counts_late(self, operator: Operator) -> bool:
-        """Rows come to every operator of their route: one of them reports the late ones."""
+        """Return whether this operator reports the late rows.
+
+        Rows go to every operator of their route, and one of them reports the late ones.
+        """
         return operator is next(each for each in self.graph.operators if each.key == operator.key)
 
     def _rows(
         self, control: redis.Redis, store: StateStore, operator: Operator, groups: tuple[int, ...]
     ) -> pa.Table:
-        """The unit's rows of every blob that may hold some, and of what operators before have emitted."""
+        """Return the unit's rows of every blob that may contain some, and of the output of earlier
+        operators.
+        """
         results = ResultQueue(control, self.application)
         tables = [
             _mark_rows(batch, groups, result in self.combined.fresh)
@@ -120,7 +126,9 @@ class Work:
         ]
 
     def _due(self, rows: pa.Table, notes_late: bool) -> tuple[pa.Table, pa.Table]:
-        """(rows that the watermark passes in this batch, in event-time order; rows that came too late)."""
+        """Return the rows that the watermark passes in this batch, in event-time order, and the rows that are
+        late.
+        """
         if not rows.num_rows:
             return rows, rows
         times_us = rows.column("time").to_numpy()
@@ -166,7 +174,7 @@ class Work:
         return WrittenState(states, *outputs, late=_newest_late(late), late_events=late.num_rows)
 
     def _ids(self, pattern: Pattern, places: list[str]) -> str:
-        """What its complex events' ids begin with: a batch that is worked again repeats them."""
+        """Return the prefix of its complex events' ids. A batch that is processed again repeats the ids."""
         return f"{pattern.name}:{self.run}.{self.batch}:{places[0].rpartition('/')[2]}"
 
     def _find_matches(
@@ -177,7 +185,7 @@ class Work:
         decisions: ShedDecisions | None,
         count: PatternCount,
     ) -> Matches:
-        """What the pattern finds. To go on with what is open, and to keep it, is its work too."""
+        """Return the matches of the pattern. Loading and saving its state counts as its time too."""
         started = time.perf_counter()
         matcher = Matcher.resume(pattern, memory.states(pattern.signature))
         found = self._matches(matcher, due, decisions, count)
@@ -193,7 +201,7 @@ class Work:
         decisions: ShedDecisions | None,
         count: PatternCount,
     ) -> Matches:
-        """In the order of completion, also those that event time completes."""
+        """Return the matches in the order of completion, including those that event time completes."""
         parts = []
         if due is not None:
             masks = None if matcher.pattern.reads_previous else masks_of(matcher.pattern, due)
@@ -213,7 +221,7 @@ class Work:
     def _outputs(
         self, places: list[str], made: list[pa.RecordBatch]
     ) -> tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]]:
-        """(for other operators, for sinks): each by its name."""
+        """Return the complex events for other operators and those for sinks, by name."""
         first = places[0]
         between, outbox = {}, {}
         for place, rows in enumerate(made):
@@ -226,7 +234,7 @@ class Work:
 
 
 def inner(emitted: pa.RecordBatch, operator: Operator) -> pa.RecordBatch:
-    """Complex events as rows of a route: those whose type the operator reads, with its key."""
+    """Return complex events as rows of a route: those whose type the operator reads, with its key."""
     names = ("id", "type", "source", "key", "value")
     read = set().union(*map(types_named, operator.patterns))
     kept = emitted.filter(pc.is_in(emitted.column("type"), pa.array(sorted(read))))
@@ -240,7 +248,7 @@ def inner(emitted: pa.RecordBatch, operator: Operator) -> pa.RecordBatch:
 
 
 def order_rows(rows: pa.Table) -> pa.Table:
-    """In the order of (time, id), and of equal ones one."""
+    """Sort the rows by (time, id) and remove duplicates."""
     if rows.num_rows < 2:
         return rows
     times_us = rows.column("time").to_numpy()
@@ -256,7 +264,9 @@ def order_rows(rows: pa.Table) -> pa.Table:
 
 
 def _complete(rows: pa.Table, operator: Operator) -> pa.Table:
-    """With every column that its patterns read: rows of another version may lack some, complex events do."""
+    """Add the missing columns that the patterns read: rows of another version and complex events may lack
+    some.
+    """
     needed = set().union(*(pattern.columns for pattern in operator.patterns))
     for name in sorted(needed - set(rows.column_names)):
         rows = rows.append_column(name, pa.nulls(rows.num_rows))
@@ -264,7 +274,7 @@ def _complete(rows: pa.Table, operator: Operator) -> pa.Table:
 
 
 def _mark_rows(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa.RecordBatch:
-    """Those of the groups, and whether they are read for the first time."""
+    """Return the rows of the groups, marked with whether they are read for the first time."""
     if len(groups) < KEY_GROUPS:
         own = np.zeros(KEY_GROUPS, bool)
         own[list(groups)] = True
@@ -277,7 +287,7 @@ def _groups(rows: pa.Table) -> list[int]:
 
 
 def _newest_late(late: pa.Table) -> pa.RecordBatch | None:
-    """What is kept of late events: a few, however many come of a clock that is behind."""
+    """Return the last few late events: a clock that is behind can produce any number of them."""
     if not late.num_rows:
         return None
     kept = late.select(["time", "id", "type", "source", "match_key", "value"])
@@ -291,8 +301,10 @@ def _apply_shedding(
     decisions: ShedDecisions,
     count: PatternCount,
 ) -> np.ndarray | None:
-    """The masks without what the pattern does without; what is dropped, and what control keys keep, is
-    counted. None: it needs every event, whatever that satisfies; those of control keys are counted alike.
+    """Return the masks without the events that the pattern sheds, and count the shed and the control events.
+
+    masks: None if the pattern needs every event, whatever symbols it satisfies. The events of control keys
+    are counted in that case too.
     """
     named = types_named(pattern)
     if masks is None:

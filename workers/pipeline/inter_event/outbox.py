@@ -1,5 +1,6 @@
-"""Publishes complex events that were written together with the state they came from. At least once, under ids
-that never change.
+"""Publishes complex events that were written together with the state they came from.
+
+They are published at least once, under ids that never change.
 """
 
 import contextlib
@@ -18,33 +19,38 @@ from workers.pipeline.events.arrow_blob import decode
 from workers.pipeline.tiers.state import RETAINED, StateStore, queue_of
 
 MOST_AT_ONCE = 256  # blobs
-# What the control server keeps of them, some 100 MB. Beyond it the pipeline reads nothing more: events are
-# safe where they are.
+# Maximum number of events that the control server stores, some 100 MB. Beyond it the pipeline reads nothing
+# more: events are safe where they are.
 MOST_EVENTS = 200_000
 
 log = logging.getLogger("weir.pipeline")
 
 
 class Outbox:
-    """An event leaves the outbox after its publishing was acknowledged; a crash in between publishes it
-    again, with the same id. Where only the control server takes nothing in between, it is not.
+    """Complex events waiting to be published.
+
+    An event leaves the outbox after its publishing was acknowledged. After a crash in between, it is
+    published again with the same id. If only the control server was unavailable in between, it is not.
     """
 
     def __init__(self, store: StateStore, client: Client) -> None:
         self._store, self._client = store, client
-        self._pending = True  # what a process before may have left
-        self._taken: set[str] = set()  # by their queues, and still in the outbox
-        self.waiting: Mapping[str, int] = {}  # queue → events it did not take when it was last tried
-        # A batch's end and who watches over the process are threads of their own.
+        self._pending = True  # an earlier process may have left some
+        self._taken: set[str] = set()  # accepted by their queues, and still in the outbox
+        self.waiting: Mapping[str, int] = {}  # queue → events that it did not accept at the last attempt
+        # The end of a batch and the supervision of the process run in threads of their own.
         self._turn = threading.Lock()
 
     @property
     def is_full(self) -> bool:
-        """Nothing more is to be found until some of it was taken."""
+        """Return whether no further complex events may be found until some of these are accepted."""
         return sum(self.waiting.values()) >= MOST_EVENTS
 
     def publish(self) -> int:
-        """All that is there; how many. Raises WeirError when a queue takes none: they stay."""
+        """Publish everything in the outbox and return the number of events.
+
+        Raises `WeirError` if a queue accepts none: they stay in the outbox.
+        """
         with self._turn:
             return self._publish()
 
@@ -64,7 +70,10 @@ class Outbox:
         return total
 
     def _publish_some(self, outputs: Mapping[str, bytes], refused: dict[str, WeirError]) -> int:
-        """How many. A queue that takes nothing is among `refused` then: what goes elsewhere does not wait."""
+        """Publish these and return the number of events.
+
+        A queue that accepts nothing is added to `refused`, so that the events for other queues need not wait.
+        """
         total = 0
         for queue, names in _group_by_queue(outputs).items():
             batches = {name: decode(outputs[name]) for name in names}
@@ -82,12 +91,15 @@ class Outbox:
         return total
 
     def retry(self) -> None:
-        """What could not be published before; nothing while it is being published."""
+        """Publish what could not be published before, unless it is being published now."""
         if self._pending and not self._turn.locked():
             self.try_publish()
 
     def try_publish(self) -> None:
-        """Publishes; a queue that takes nothing now is tried again each second, and the pipeline goes on."""
+        """Publish.
+
+        A queue that accepts nothing now is tried again every second, and the pipeline continues.
+        """
         try:
             self.publish()
             self.waiting = {}
@@ -98,7 +110,7 @@ class Outbox:
 
 
 def newest(batches: list[pa.RecordBatch]) -> list[bytes]:
-    """The last of these complex events, the newest first: for the page."""
+    """Return the newest of these complex events, newest first, for display."""
     newest_rows = (batch.slice(max(0, batch.num_rows - RETAINED)) for batch in batches)
     events = [event for rows in newest_rows for event in rows.to_pylist()]
     events.sort(key=lambda event: event["time"], reverse=True)
@@ -106,7 +118,9 @@ def newest(batches: list[pa.RecordBatch]) -> list[bytes]:
 
 
 def _read(attributes: str) -> Any:
-    """What is only shown holds nothing up: attributes that are no JSON are none."""
+    """Return the parsed attributes. Attributes that are not JSON count as none, since they are only
+    displayed.
+    """
     try:
         return orjson.loads(attributes)
     except orjson.JSONDecodeError:
@@ -114,7 +128,7 @@ def _read(attributes: str) -> Any:
 
 
 def _group_by_queue(outputs: Iterable[str]) -> dict[str, list[str]]:
-    """The names for each queue, in their order."""
+    """Return the names for each queue, in their order."""
     found: dict[str, list[str]] = {}
     for name in outputs:
         found.setdefault(queue_of(name), []).append(name)

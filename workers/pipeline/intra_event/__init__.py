@@ -1,1 +1,1 @@
-"""The first tier: each event by itself, read, ruled and written as results."""
+"""The first tier: reads each event separately, applies the rules, and writes the results."""

@@ -1,4 +1,4 @@
-"""The Spark source of a replica's events: each task reads the ranges that its batch's assignment gives it."""
+"""The Spark source of a replica's events. Each task reads the ranges that its batch's assignment gives it."""
 
 import json
 import time
@@ -17,17 +17,17 @@ from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import Layout
 from workers.pipeline.intra_event.monitor import MonitorStore, Sketches
 
-READING_SECONDS = 10.0  # that a node may take to answer
+READING_SECONDS = 10.0  # time limit for the answer of a node
 
 
 def layout_option(layout: Layout) -> str:
-    """A layout as an option of the source."""
+    """Return a layout as an option of the source."""
     attributes = [[attribute.name, attribute.kind, attribute.required] for attribute in layout.attributes]
     return json.dumps([list(layout.columns), attributes, list(layout.criteria)])
 
 
 def encode_monitored(monitored: tuple[Monitored, ...]) -> str:
-    """What is monitored, as an option of the source."""
+    """Return the monitored quantiles as an option of the source."""
     return json.dumps([list(vars(each).values()) for each in monitored])
 
 
@@ -38,7 +38,8 @@ def _layout(option: str) -> Layout:
 
 class EventSource(DataSource):
     """Options: control (URL of the control server), application, replica, layout (`layout_option`), monitored
-    (`monitored_option`), patience (seconds a read waits for a node to come back), tasks (how many read).
+    (`encode_monitored`), patience (seconds for which a read waits for a node to come back), tasks (number of
+    readers).
     """
 
     @classmethod
@@ -53,7 +54,7 @@ class EventSource(DataSource):
 
 
 class EventReader(DataSourceReader):
-    """The plan does not know what is read: partition i reads the ranges of the assignment's task i."""
+    """The plan does not contain the ranges: partition i reads the ranges of the assignment's task i."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""What is known of a replica's batch once it is finished."""
+"""The measurements of a replica's finished batch."""
 
 from dataclasses import dataclass, field
 from typing import Any

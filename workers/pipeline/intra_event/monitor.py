@@ -1,10 +1,10 @@
-"""The monitor: sliding quantiles of what comes in, fed back to the rules as criteria (Xu et al., exceptional
-response times), without a restart.
+"""The monitor: sliding quantiles of arriving values, fed back to the rules as criteria without a restart (Xu
+et al., exceptional response times).
 
-A monitored value is sketched where it is read, before any rule: a criterion that its own filter fed would run
-away. A sketch (KLL, rank error 1.3 % at most, in 99 of 100) is some kilobytes whatever the number of events;
-those of the window's slots are merged. The criterion follows its quantile from LEAST_EVENTS on. A batch that
-is worked again is sketched again: a quantile is not an account.
+A monitored value is sketched where it is read, before any rule, since a criterion fed by its own filter would
+run away. A sketch (KLL, rank error 1.3 % at most, in 99 of 100 cases) takes some kilobytes for any number of
+events; those of the window's slots are merged. The criterion follows its quantile from LEAST_EVENTS on. A
+batch that is processed again is sketched again: a quantile need not be exact.
 
 | key | type | holds |
 |---|---|---|
@@ -29,14 +29,14 @@ from workers.documents.pipeline import MonitoredStatus
 from workers.pipeline.declaration.monitored import SLOTS, Monitored
 from workers.pipeline.declaration.steering import steer, steer_named
 
-ACCURACY = 200  # the sketch's k
+ACCURACY = 200  # the k of the sketch
 LEAST_EVENTS = 100
-WORTH_CHANGING = 0.001  # of the value; less is the sketch's own noise
+WORTH_CHANGING = 0.001  # relative change of the value: smaller changes are noise of the sketch
 
 
 @dataclass
 class Sketches:
-    """What one task has seen."""
+    """The sketches of one task."""
 
     monitored: tuple[Monitored, ...]
     seen: dict[str, Any] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Sketches:
             values = values.drop_null()
             if len(values):
                 sketch = self.seen.setdefault(criterion.criterion, kll_doubles_sketch(ACCURACY))
-                # Arrow's memory is read-only, which the sketch does not take.
+                # Arrow's memory is read-only, which the sketch does not accept.
                 sketch.update(np.array(values))
 
 
@@ -61,7 +61,7 @@ class MonitorStore:
         self._key = keys.PIPELINE_SKETCHES.build(application)
 
     def keep(self, sketches: Sketches, writer: str, now_seconds: float) -> None:
-        """What a task has seen, in the slot of now. writer: no two of a slot are the same."""
+        """Keep the sketches of a task in the current slot. writer: unique within a slot."""
         kept: dict[FieldT, EncodableT] = {
             f"{criterion.criterion}/{criterion.slot(now_seconds)}/{writer}": sketches.seen[
                 criterion.criterion
@@ -73,8 +73,10 @@ class MonitorStore:
             self._control.hset(self._key, mapping=kept)
 
     def merge(self, monitored: tuple[Monitored, ...], now_seconds: float) -> dict[str, Any]:
-        """Criterion → the sketch of its window; what has left the windows is forgotten, and what a clock has
-        noted that was set back since.
+        """Return the sketch of each criterion's window.
+
+        Slots that have left the windows are removed, and so are those written by a clock that has been set
+        back since.
         """
         windows = {each.criterion: each for each in monitored}
         found: dict[str, Any] = {}
@@ -94,7 +96,9 @@ class MonitorStore:
 
 
 class Monitor:
-    """Called each second by who runs the application: reads the windows, and steers the criteria."""
+    """Reads the windows and updates the criteria. The process that runs the application calls it every
+    second.
+    """
 
     def __init__(
         self,
@@ -111,7 +115,9 @@ class Monitor:
         self._forget_others()
 
     def step(self) -> dict[str, MonitoredStatus]:
-        """Criterion → what is shown of it: its quantile over the window, of how many events."""
+        """Update the criteria and return, per criterion, the quantile over its window and its number of
+        events.
+        """
         if not self._monitored:
             return {}
         sketches = self._store.merge(self._monitored, self._clock())
@@ -130,7 +136,7 @@ class Monitor:
         return shown
 
     def _forget_others(self) -> None:
-        """What a version before has monitored, and this one declares."""
+        """Remove criteria that an earlier version monitored and this one declares."""
         stored = steer(self._control, self._application, {}).get("criteria", {})
         others = dict.fromkeys(set(stored) - {criterion.criterion for criterion in self._monitored})
         if others:

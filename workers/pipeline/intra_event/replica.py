@@ -1,5 +1,7 @@
-"""The work on one micro-batch of a replica, called by Spark (foreachBatch): one Spark job for the rules,
-whose tasks leave their rows in the result queue, and then the publishing of them.
+"""The processing of one micro-batch of a replica, called by Spark (foreachBatch).
+
+One Spark job applies the rules, and its tasks write their rows into the result queue. Then the rows are
+published.
 """
 
 import time
@@ -26,18 +28,18 @@ from workers.pipeline.tiers.batch_work import BatchWork
 from workers.pipeline.tiers.checkpoint import Checkpoint
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 
-PLANNING_SECONDS = 1.0  # that a node may take to answer
+PLANNING_SECONDS = 1.0  # time limit for the answer of a node
 
 
 class ReplicaBoard(Protocol):
-    """Whoever says what the replicas do."""
+    """Records what the replicas do."""
 
     def replica(self, name: str, batch: ReplicaBatch) -> None:
-        """A replica's batch is published."""
+        """Record that a replica's batch is published."""
 
 
 class ReplicaWork(BatchWork):
-    """Of one replica of an application."""
+    """The batches of one replica of an application."""
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class ReplicaWork(BatchWork):
         tick = self._checkpoint.offset(batch)["tick"]
         given = self._load_assignments(tick)
         if not given:
-            return  # published before: whatever is there counts, and nothing is done twice
+            return  # published before: the existing result counts, and nothing is done twice
         arrived = sum(assignment.events for assignment in given)
         attempt = self._results.begin(self._replica, tick)
         if attempt is None:
@@ -82,12 +84,12 @@ class ReplicaWork(BatchWork):
             self._status.replica(self._replica, ReplicaBatch(now, *made, response_seconds, shed))
 
     def _load_assignments(self, tick: int) -> list[Assignment]:
-        """The batch's assignments that are not published."""
+        """Return the batch's assignments that are not published."""
         published = self._results.room().published.get(self._replica, 0)
         return [each for each in self._dispatches.list_after(self._replica, published) if each.tick <= tick]
 
     def _assignment(self, tick: int, attempt: str, given: list[Assignment]) -> BatchAssignment:
-        """The batch's ranges on as many tasks as it is worth, at most `parallelism`."""
+        """Distribute the batch's ranges over as many tasks as it is worth, at most `parallelism`."""
         controls = given[-1].controls
         tasks = on_tasks(nodes_of(PLANNING_SECONDS), self._ranges(given), controls.parallelism)
         cut = sum(assignment.events for assignment in given) >= CUT_ROWS
@@ -99,7 +101,7 @@ class ReplicaWork(BatchWork):
         ranges = []
         for part in (part for assignment in given for part in assignment.parts):
             queue, node = part.container.split("/")
-            # A node that was taken out of the topology is gone for good, and what it held with it.
+            # A node that was removed from the topology is gone for good, and so are its events.
             if node in topology.nodes:
                 whole = Range(queue, node, topology.nodes[node].url, part.after, part.through)
                 ranges.append((whole, part.events))

@@ -1,5 +1,6 @@
-"""What a task of the intra-event stage does with the rows its rules let through: those that some pattern may
-use go into the result queue, as Arrow blobs cut by key.
+"""What a task of the intra-event stage does with the rows that passed its rules.
+
+Rows that some pattern may use go into the result queue, as Arrow blobs cut by key.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ from workers.pipeline.shedding.shedder import ShedDecisions, Shedder, count_by_t
 from workers.pipeline.shedding.traced_keys import periods
 from workers.pipeline.tiers.result_queue import Blob, ResultQueue
 
-SLICE_GROUPS = 8  # key groups of one blob, where a batch is large enough to be cut
+SLICE_GROUPS = 8  # key groups of one blob, if a batch is large enough to be cut
 WHOLE = -1
 CUT_ROWS = 20_000
 WRITTEN = (
@@ -32,8 +33,10 @@ WRITTEN = (
 
 @dataclass(frozen=True)
 class ResultWriter:
-    """Travels to the tasks. cut: whether blobs are cut by key groups. shedder: what is dropped; an event that
-    no pattern of a route is to get does not travel there.
+    """Writes results; it travels to the tasks.
+
+    cut: whether blobs are cut by key groups. shedder: what is dropped; an event that all patterns of a route
+    shed is not sent on that route.
     """
 
     control_url: str
@@ -46,7 +49,9 @@ class ResultWriter:
     shedder: Shedder = field(default_factory=Shedder)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of all rows of a task (mapInArrow): a row per blob, and one that reports the rows kept."""
+        """Write all rows of a task (mapInArrow), and yield a row per blob and one with the number of rows
+        kept.
+        """
         kept, shed = 0, ShedCounts()
         parts: dict[str, list[pa.RecordBatch]] = {}
         for batch in batches:
@@ -62,8 +67,10 @@ class ResultWriter:
         yield _write_batch(blobs, kept, to_text(shed))
 
     def select_wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """(route, the rows that a pattern of the route may use). `first` marks a row in its first route.
-        shed: is added what no pattern of a route gets.
+        """Yield each route and the rows that a pattern of the route may use.
+
+        `first` marks a row in its first route. shed: receives the counts of the events that no pattern of a
+        route gets.
         """
         batch = drop_non_finite(batch)
         batch = batch.set_column(
@@ -100,13 +107,15 @@ class ResultWriter:
                 wanted &= ~dropped[pattern.name]
             held |= wanted
         for name, rows in dropped.items():
-            # What stays for another pattern is dropped, and counted, at the operator.
+            # An event that stays for another pattern is dropped, and counted, at the operator.
             add_count(shed, name, limit_types(count_by_type(batch, rows & present & ~held)))
         usable: np.ndarray = held & present
         return usable
 
     def blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
-        """(report of each blob, the blobs) of rows by route. task: makes names unique in the batch."""
+        """Return the report of each blob, and the blobs, for rows by route. task: makes names unique in the
+        batch.
+        """
         blobs: list[Blob] = []
         data: dict[str, bytes] = {}
         for route, batches in parts.items():
@@ -134,14 +143,16 @@ class ResultWriter:
 
 
 def _add_key_columns(rows: pa.RecordBatch, route: str) -> pa.RecordBatch:
-    """With their key as text, and its group."""
+    """Add the key as text, and its group."""
     keys = rows.column(route).cast(pa.string())
     rows = rows.append_column("match_key", keys)
     return rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
 
 
 def _write_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
-    """The blobs as Spark takes them back, and a last row with the rows kept, and those shed."""
+    """Yield the blobs in the format for Spark, and a last row with the number of rows kept and the events
+    shed.
+    """
     rows = [*blobs, Blob("", "", WHOLE, 0, 0, 0, 0)]
     columns = list(zip(*rows, strict=True))
     kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64())

@@ -1,5 +1,7 @@
-"""A replica's rules as Spark has planned them: analysed, optimised and compiled once, and carried out for
-every batch, each with an assignment of its own. Planning anew costs as much as some hundred thousand events.
+"""The rules of a replica as planned by Spark: analyzed, optimized, and compiled once, and executed for every
+batch with its own assignment.
+
+A new plan costs as much as some hundred thousand events.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,11 +17,11 @@ from workers.pipeline.intra_event.event_source import EventSource, encode_monito
 from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter
 from workers.pipeline.rules.rule_sql import Ruled, apply_rules
 
-MOST_PLANS = 4  # as many are kept; one is used but for short times
+MOST_PLANS = 4  # number of plans that are kept; usually only one is in use
 
 
 class RulePlans:
-    """One for each number of tasks and state of the reference tables."""
+    """One plan for each number of tasks and state of the reference tables."""
 
     def __init__(
         self,
@@ -35,13 +37,15 @@ class RulePlans:
         self._plans: dict[Any, tuple[DataFrame, Ruled]] = {}
 
     def run(self, assignment: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
-        """(what the tasks report of what they have written, events that passed each counted rule)."""
+        """Run the batch, and return the reports of the tasks and the number of events that passed each
+        counted rule.
+        """
         told, ruled = self.plan(len(assignment.tasks))
         assignment.attach(self._spark.sparkContext)
         return told.collect(), ruled.count_passed(told)
 
     def plan(self, tasks: int) -> tuple[DataFrame, Ruled]:
-        """What is run, and its rules: made when it is wanted first. The oldest makes room for a new one."""
+        """Return the plan and its rules. It is made on first use, and the oldest one makes room for it."""
         tables = tuple(table.seen for table in self._application.tables)
         kind = (tasks, tables)
         if kind not in self._plans:

@@ -1,1 +1,1 @@
-"""Finding matches: one exact matcher a kind of pattern."""
+"""Matching: one exact matcher for each kind of pattern."""

@@ -1,8 +1,8 @@
-"""A chain of clamps, x → min(max(x, low), high), one after the other, as array operations.
+"""A chain of clamps, x → min(max(x, low), high), applied one after the other, as array operations.
 
-A clamp after a clamp is a clamp: (l1, h1) then (l2, h2) is (clamp2(l1), clamp2(h1)). So the chain is cut into
-about √n runs of √n; all runs are composed side by side, a step at a time, and only from run to run one goes
-singly.
+The composition of two clamps is a clamp: (l1, h1) followed by (l2, h2) is (clamp2(l1), clamp2(h1)). The chain
+is therefore cut into about √n runs of √n. All runs are composed in parallel, one step at a time; only the
+runs themselves are applied one by one.
 """
 
 import math
@@ -13,7 +13,7 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def clamp_chain(low: np.ndarray, high: np.ndarray, start: int) -> np.ndarray:
-    """int64[n]: the value after each clamp, beginning at `start`. low, high: int64[n], low ≤ high."""
+    """Return the value after each clamp (int64[n]), starting at `start`. low, high: int64[n], low ≤ high."""
     count = len(low)
     length = max(1, math.isqrt(count))
     runs = -(-count // length)
@@ -28,7 +28,7 @@ def clamp_chain(low: np.ndarray, high: np.ndarray, start: int) -> np.ndarray:
 
 
 def _side_by_side(values: np.ndarray, runs: int, length: int, padding: int) -> np.ndarray:
-    """[step, run]; padding changes nothing."""
+    """Return the values as [step, run]; padding changes nothing."""
     padded = np.full(runs * length, padding, np.int64)
     padded[: len(values)] = values
     return padded.reshape(runs, length).T.copy()

@@ -1,4 +1,6 @@
-"""Complex events: matches as events under the blocks' schema, in columns: there may be as many as events."""
+"""Complex events: matches as events with the schema of blocks, in columns, since there may be as many as
+events.
+"""
 
 import numpy as np
 import orjson
@@ -9,12 +11,14 @@ from queues.events.block import SCHEMA
 from workers.pipeline.matching.retained.matches import Matches
 from workers.pipeline.patterns.pattern import Pattern
 
-_ESCAPED = r'["\\\x00-\x1f]'  # what a JSON text can't hold as it is
+_ESCAPED = r'["\\\x00-\x1f]'  # characters that JSON text must escape
 
 
 def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBatch:
-    """Each match that is not suppressed as an event: time and value of its last event, source the key, key
-    the pattern, its contributing events in the attributes. ids: what the event ids begin with.
+    """Return each match that is not suppressed as an event.
+
+    It has the time and value of the last event of the match. Its source is the key, its key is the pattern,
+    and its attributes contain the contributing events. ids: prefix of the event ids.
     """
     events, ends = _select_unsuppressed(matches)
     events = drop_non_finite(events)
@@ -33,7 +37,7 @@ def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBat
 
 
 def drop_non_finite(events: pa.RecordBatch) -> pa.RecordBatch:
-    """A value that is infinite or no number, as a rule may compute one, is unknown: JSON can't hold it."""
+    """Replace infinite values and NaN, which a rule may compute, by null: JSON can't represent them."""
     at = events.schema.get_field_index("value")
     if at < 0 or not pa.types.is_floating(events.schema.field(at).type):
         return events
@@ -46,7 +50,7 @@ def drop_non_finite(events: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _select_unsuppressed(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
-    """The events of the matches that are not suppressed, and where each match's events end."""
+    """Return the events of the matches that are not suppressed, and where each match's events end."""
     if not matches.suppressed.any():
         return matches.events, matches.ends
     lengths = matches.ends - matches.starts
@@ -55,7 +59,9 @@ def _select_unsuppressed(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
 
 
 def _attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> pa.Array:
-    """{"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value", "source"}]}."""
+    """Return {"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value",
+    "source"}]}.
+    """
     times = events.column("time")
     parts = pc.binary_join_element_wise(
         '{"time_us":',
@@ -76,14 +82,14 @@ def _attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> p
 
 
 def _quote_texts(texts: pa.Array) -> pa.Array:
-    """Each text as JSON; null as null."""
+    """Return each text as JSON; null as null."""
     if pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
         return pa.array([orjson.dumps(text).decode() for text in texts.to_pylist()])
     return pc.fill_null(pc.binary_join_element_wise('"', texts, '"', ""), "null")
 
 
 def _quote_repeated(before: str, texts: pa.Array, after: str) -> pa.Array:
-    """The same of texts of which there are few, between what is always the same."""
+    """Quote texts with few distinct values, and put them between constant parts."""
     encoded = texts.dictionary_encode()
     named = pc.binary_join_element_wise(before, _quote_texts(encoded.dictionary), after, "")
     return pc.fill_null(named.take(encoded.indices), f"{before}null{after}")

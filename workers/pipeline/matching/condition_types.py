@@ -1,4 +1,6 @@
-"""Whether the conditions of patterns fit the columns that events have after the rules, before any comes."""
+"""Checks that the conditions of patterns fit the columns that events have after the rules, before any
+arrives.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -23,8 +25,10 @@ _OF_SQL: Mapping[str, pa.DataType] = {
 
 
 def check_conditions(patterns: Iterable[Pattern], kinds: Mapping[str, str]) -> None:
-    """kinds: column → its type in SQL. Raises BadInput naming the pattern and its condition. A pattern that
-    reads a column of another type than these is left to its first events.
+    """Raise `BadInput` that names the pattern and its condition if a condition doesn't fit the columns.
+
+    kinds: column → its SQL type. If a pattern reads a column of another type than these, it is only checked
+    on its first events.
     """
     known = {name: _OF_SQL[kind] for name, kind in kinds.items() if kind in _OF_SQL}
     none = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in known.values()], list(known))

@@ -1,10 +1,10 @@
-"""AND of single events, relaxed, policy once: the oldest unexpired event of each needed symbol, as often as
-it is needed (CONTRACT, `match`).
+"""AND of single events, relaxed, policy once: the oldest unexpired events of each needed symbol, as many as
+are needed (CONTRACT, `match`).
 
-An event that satisfies several symbols fills the place that leaves the others to others: places are filled
-by augmenting paths, the oldest events first; a symbol's places are alike, and so are a mask's events, so a
-path is no longer than there are symbols. The sets of events that find places are a transversal matroid, so
-the first complete set found is that of the oldest events.
+An event that satisfies several symbols takes the place that leaves the others free. Places are filled by
+augmenting paths, the oldest events first. The places of a symbol are interchangeable, and so are the events
+of a mask, so a path is no longer than the number of symbols. The sets of events that find places are a
+transversal matroid, so the first complete set found is that of the oldest events.
 """
 
 import heapq
@@ -21,7 +21,9 @@ from workers.pipeline.patterns.pattern import Pattern
 
 
 class ConjunctionOnce(RetainedRows):
-    """kept: the events that no match has used yet, with the symbols they satisfy."""
+    """Matcher for conjunctions. It keeps the events that no match has used yet, with the symbols they
+    satisfy.
+    """
 
     def __init__(self, pattern: Pattern) -> None:
         super().__init__(pattern.within_us)
@@ -29,7 +31,7 @@ class ConjunctionOnce(RetainedRows):
         self.begins = int(np.bitwise_or.reduce(self._places))  # any of its events
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
-        """Rows in event-time order, `masks` with the bits of the symbols each satisfies."""
+        """Process rows in event-time order; `masks` has the bits of the symbols that each satisfies."""
         wanted = np.flatnonzero(masks)
         if not len(wanted):
             return build_empty()
@@ -42,7 +44,7 @@ class ConjunctionOnce(RetainedRows):
         return build_from_rows(events, keyed.order[rows])
 
     def _go_over(self, keyed: KeyedRows, masks: np.ndarray) -> tuple[list[list[int]], list[int]]:
-        """(the rows of each match, the rows that wait on), key by key."""
+        """Return the rows of each match, and the rows that keep waiting, key by key."""
         times, sets = keyed.time.tolist(), masks.tolist()
         matches: list[list[int]] = []
         left: list[int] = []
@@ -57,8 +59,10 @@ class ConjunctionOnce(RetainedRows):
 
 
 class UnusedEvents:
-    """Of one key, the events that no match has used yet (row and time), by the mask of the symbols they
-    satisfy: those of one mask are alike, so the oldest of them comes first. places: the bits to be filled.
+    """The events of one key that no match has used yet (row and time), by the mask of their symbols.
+
+    Events of one mask are interchangeable, so the oldest of them is used first. places: the bits to be
+    filled.
     """
 
     def __init__(self, places: tuple[int, ...], within_us: int) -> None:
@@ -68,7 +72,7 @@ class UnusedEvents:
         self._waiting: dict[int, deque[tuple[int, int]]] = {}
 
     def take(self, row: int, time_us: int, mask: int) -> list[int]:
-        """The rows of the match that the event completes, if any; rows come in event-time order."""
+        """Return the rows of the match that the event completes, if any. Call it in event-time order."""
         if mask not in self._waiting:
             self._waiting[mask] = deque()
         self._waiting[mask].append((row, time_us))
@@ -78,7 +82,9 @@ class UnusedEvents:
         return sorted(self._waiting[element].popleft()[0] for element in used.elements())
 
     def _may_complete(self, earliest_us: int) -> bool:
-        """Discards what has expired; whether there is an event for each symbol, and enough of them."""
+        """Discard expired events, and return whether each symbol has an event, and whether there are enough
+        events.
+        """
         there, events = 0, 0
         for mask, waiting in self._waiting.items():
             while waiting and waiting[0][1] < earliest_us:
@@ -89,7 +95,7 @@ class UnusedEvents:
         return there == self._every and events >= len(self._places)
 
     def _complete(self) -> Counter[int]:
-        """How many events of each mask fill all places; none while a place stays open."""
+        """Return how many events of each mask fill all places; none if a place stays open."""
         if self._needed.keys() >= self._waiting.keys():  # each event is for one symbol only
             enough = all(len(self._waiting[bit]) >= count for bit, count in self._needed.items())
             return self._needed if enough else Counter()
@@ -109,8 +115,9 @@ class UnusedEvents:
         return Counter()
 
     def _finds_place(self, mask: int, holders: dict[int, Counter[int]]) -> bool:
-        """Whether one more event finds one, others moving over for it. holders: bit → how many events of each
-        mask hold its places.
+        """Return whether one more event finds a place, if others move to make room.
+
+        holders: bit → how many events of each mask hold its places.
         """
         # Bit → (the bit from which an event would move there, its mask).
         moved: dict[int, tuple[int, int]] = {}
@@ -140,5 +147,5 @@ class UnusedEvents:
         holders[bit][mask] += 1
 
     def rows(self) -> Iterator[int]:
-        """Those that wait."""
+        """Return the rows that wait."""
         return (row for waiting in self._waiting.values() for row, _ in waiting)

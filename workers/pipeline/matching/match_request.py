@@ -1,4 +1,4 @@
-"""`manage.py match`: a pattern and a closed set of events in, the matches out (CONTRACT)."""
+"""`manage.py match`: finds the matches of a pattern in a closed set of events (CONTRACT)."""
 
 import json
 import math
@@ -31,9 +31,9 @@ from workers.pipeline.patterns.predicate import previous_of
 
 KEYS = ("pattern", "define", "contiguity", "consume", "within_seconds", "key", "events")
 NUMBER = pa.float64()  # kept as written: `exact_numbers`
-MOST_SECONDS = 1e12  # of which the microseconds still fit into 64 bits, also when two are added
+MOST_SECONDS = 1e12  # the microseconds still fit into 64 bits, even as the sum of two
 MOST_TICKS = 4 * 10**18  # likewise
-EXACT = Context(prec=400)  # what lies between the least double and MOST_SECONDS
+EXACT = Context(prec=400)  # values between the smallest double and MOST_SECONDS
 
 TEXT = checks.text()
 TIME = checks.Check(
@@ -43,10 +43,10 @@ WITHIN = checks.Check("seconds, 0 or more", checks.number(0, sys.float_info.max)
 
 
 def answer(document: Mapping[str, Any]) -> dict[str, Any]:
-    """{"matches": [[id, …], …]}, in the order of completion. Raises BadInput naming the field.
+    """Return {"matches": [[id, …], …]}, in the order of completion. Raises `BadInput` that names the field.
 
-    Events are taken in the order of their time, equal times as they are given. Left out, `contiguity` is
-    relaxed, `consume` once, and neither a key nor a window divides the events.
+    Events are sorted by time; events with equal times stay in the given order. The defaults are `contiguity`
+    relaxed, `consume` once, and no key and no window.
     """
     checks.refuse_unknown(document, KEYS, "", message="is not known; known are {known}")
     within = document.get("within_seconds")
@@ -54,7 +54,7 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     pattern = _pattern(document)
     events = _events(document.get("events"))
     if not events:
-        return {"matches": []}  # columns of no event have no type that a condition could be judged by
+        return {"matches": []}  # without events, the columns have no type to check a condition against
     times, within_ticks = _ticks([event["time"] for event in events], within_seconds)
     pattern = replace(pattern, within_us=within_ticks)
     rows = _rows(pattern, events, times)
@@ -75,7 +75,7 @@ def _pattern(document: Mapping[str, Any]) -> Pattern:
         expression,
         definitions(expression, _define(document), "define"),
         key,
-        0,  # known with the events: `_ticks`
+        0,  # set once the events are known: `_ticks`
         contiguity=one_of(document.get("contiguity", CONTIGUITIES[0]), CONTIGUITIES, "contiguity"),
         consume=one_of(document.get("consume", CONSUMPTIONS[0]), CONSUMPTIONS, "consume"),
     )
@@ -84,13 +84,13 @@ def _pattern(document: Mapping[str, Any]) -> Pattern:
 
 
 def _define(document: Mapping[str, Any]) -> Any:
-    """What was given; nothing where it was left out, or is null."""
+    """Return the given definitions; none if they were omitted or null."""
     given = document.get("define")
     return {} if given is None else given
 
 
 def _events(events: Any) -> list[dict[str, Any]]:
-    """The events in the order of their time. Raises BadInput naming the event and its attribute."""
+    """Return the events sorted by time. Raises `BadInput` that names the event and its attribute."""
     if not isinstance(events, list):
         raise BadInput("events", 'takes a list of events, such as {"id": "e1", "time": 0.0, "type": "A"}')
     seen: dict[str, int] = {}
@@ -114,7 +114,7 @@ def _check_event(event: dict[str, Any], where: str) -> None:
 
 
 def _rows(pattern: Pattern, events: list[dict[str, Any]], times: list[int]) -> pa.RecordBatch:
-    """The events as the matcher takes them: time, id and key."""
+    """Return the events as the matcher takes them: time, id, and key."""
     columns = {
         "time": pa.array(np.array(times, np.int64)),
         "id": pa.array([event["id"] for event in events], pa.string()),
@@ -126,8 +126,10 @@ def _rows(pattern: Pattern, events: list[dict[str, Any]], times: list[int]) -> p
 
 
 def _ticks(times: Sequence[int | float], within_seconds: int | float) -> tuple[list[int], int]:
-    """(the times since the first of them, the window), whole numbers of a unit in which they are as they were
-    written, 10⁻ⁿ s; of units that 64 bits don't hold the finest that they do.
+    """Return the times since the first of them, and the window, as whole numbers of a unit.
+
+    The unit, 10⁻ⁿ s, represents them as written. If 64 bits can't hold them in such a unit, it is the finest
+    unit that fits.
     """
     with localcontext(EXACT):
         written = [Decimal(repr(seconds)) for seconds in times]
@@ -140,7 +142,7 @@ def _ticks(times: Sequence[int | float], within_seconds: int | float) -> tuple[l
 
 
 def _attributes(pattern: Pattern, events: list[dict[str, Any]]) -> dict[str, pa.Array]:
-    """What the predicates read, one column each; `time` in seconds, as it was written."""
+    """Return what the predicates read, one column each; `time` in seconds, as written."""
     columns: dict[str, pa.Array] = {"time": exact_numbers.column([event["time"] for event in events])}
     for symbol, predicate in pattern.defines.items():
         for name in sorted(predicate.columns | predicate.previous):
@@ -152,7 +154,7 @@ def _attributes(pattern: Pattern, events: list[dict[str, Any]]) -> dict[str, pa.
 def _build_previous_values(
     pattern: Pattern, attributes: dict[str, pa.Array], rows: pa.RecordBatch
 ) -> dict[str, pa.Array]:
-    """What the predicates read of the event before."""
+    """Return what the predicates read of the previous event."""
     if not pattern.reads_previous:
         return {}
     places = places_before(KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy()))
@@ -167,7 +169,7 @@ def _key(key: str | None, event: dict[str, Any]) -> str:
     value = event.get(key)
     if value is None or isinstance(value, (list, dict)):
         raise BadInput("key", f"event {event['id']!r} has no {key!r} to bring events together by: {value!r}")
-    # 5 and 5.0 are one key; two whole numbers that are the same as doubles are two.
+    # 5 and 5.0 are one key; two whole numbers that are equal as doubles are two keys.
     whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
     return json.dumps(int(value) if whole else value)
 

@@ -1,9 +1,9 @@
-"""The matcher: finds one pattern in events that come in event-time order, batch after batch. Pure: no Spark,
+"""The matcher: finds one pattern in events that arrive in event-time order, batch by batch. Pure: no Spark,
 no Redis, no clock.
 
 Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`), anything else event
-by event (`conjunction_once`, `interpreted`); all are exact, however the events are cut into batches. State
-belongs to key groups and is one value for each, so that groups can be worked at wherever they are.
+by event (`conjunction_once`, `interpreted`). All are exact, however the events are cut into batches. State
+belongs to key groups, with one value for each, so that groups can be processed anywhere.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,11 @@ from workers.pipeline.patterns.predicate import previous_of
 
 
 class RawMatcher(Protocol):
-    """Searches for a pattern. `masks`: the bits of the symbols each row satisfies. begins: those of them that
-    may begin a match. open_rows: how many events it retains; None where it searches event by event. has_open:
-    per key (text, distinct) whether something is open of it.
+    """Searches for a pattern.
+
+    `masks`: the bits of the symbols that each row satisfies. begins: those that may start a match. open_rows:
+    number of events it retains; None if it searches event by event. has_open: per key (text, distinct)
+    whether something of it is open.
     """
 
     @property
@@ -55,7 +57,7 @@ class RawMatcher(Protocol):
 
 
 def raw_matcher_of(pattern: Pattern) -> RawMatcher:
-    """The quickest that finds this pattern."""
+    """Return the fastest matcher for this pattern."""
     if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)
     if pattern.plain and pattern.is_relaxed:
@@ -66,8 +68,10 @@ def raw_matcher_of(pattern: Pattern) -> RawMatcher:
 
 
 class Matcher:
-    """Holds what is open of one pattern, of all keys it is given. partnerless: events that it was given, and
-    did not search, since they could add to no match (`partners`).
+    """The open state of one pattern, for all keys that it receives.
+
+    `partnerless` counts the received events that were not searched, since they could add to no match
+    (`partners`).
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -79,7 +83,7 @@ class Matcher:
 
     @classmethod
     def resume(cls, pattern: Pattern, states: Mapping[int, bytes]) -> "Matcher":
-        """A matcher that goes on with what was saved of some key groups."""
+        """Return a matcher that continues from the saved state of some key groups."""
         matcher, parts = cls(pattern), GroupStates(states)
         matcher._raw_matcher.load(parts)
         matcher._suppression.load(parts)
@@ -88,7 +92,7 @@ class Matcher:
         return matcher
 
     def save(self) -> dict[int, bytes]:
-        """The state of each key group that has some."""
+        """Return the state of each key group that has some."""
         states = GroupStates()
         self._raw_matcher.save(states)
         self._suppression.save(states)
@@ -97,7 +101,7 @@ class Matcher:
         return states.pack()
 
     def timers(self) -> dict[int, int]:
-        """Per key group the event time (µs) from which on `advance` has something to do, also without
+        """Return, per key group, the event time (µs) from which on `advance` has something to do without
         events.
         """
         timers: dict[int, int] = {}
@@ -112,11 +116,12 @@ class Matcher:
         return timers
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray | None = None) -> Matches:
-        """Rows (columns of KEYED, the key never null) in event-time order, also with those taken before.
+        """Process rows (columns of KEYED, the key never null) in event-time order, also relative to earlier
+        calls.
 
-        masks: int64, the bits of the symbols each satisfies (`masks_of`); None: they are made here, and
-        must be when a predicate reads the event before. Only rows of mask 0 may have been left out, and not
-        even those where the pattern `needs_every_event`.
+        masks: int64, the bits of the symbols that each row satisfies (`masks_of`). None: they are computed
+        here, as they must be if a predicate reads the previous event. Only rows of mask 0 may have been left
+        out, and not even those if the pattern `needs_every_event`.
         """
         if masks is None:
             before = self._previous.columns(rows) if self._previous else {}
@@ -126,7 +131,7 @@ class Matcher:
         )
 
     def _select_with_partners(self, rows: pa.RecordBatch, masks: np.ndarray) -> np.ndarray:
-        """The masks without those of events that could add to no match."""
+        """Return the masks without the events that could add to no match."""
         if self.pattern.needs_every_event:
             return masks
         raw, keys = self._raw_matcher, rows.column("match_key")
@@ -140,7 +145,7 @@ class Matcher:
         return np.where(left_out, 0, masks) if left_out.any() else masks
 
     def advance(self, now_us: int) -> Matches:
-        """No event before `now_us` will come: closes what is over."""
+        """Close what is over: no event before `now_us` will arrive."""
         found = self._suppression.mark_suppressed(self._raw_matcher.advance(now_us))
         self._suppression.advance(now_us)
         if self._previous:
@@ -148,7 +153,7 @@ class Matcher:
         return found
 
     def finish(self) -> Matches:
-        """No event will come at all."""
+        """Close everything: no further event will arrive."""
         return self._suppression.mark_suppressed(self._raw_matcher.finish())
 
 
@@ -158,9 +163,10 @@ def masks_of(
     before: Mapping[str, pa.Array] | None = None,
     in_seconds: bool = False,
 ) -> np.ndarray:
-    """int64 per row: bit i is set where the row satisfies symbol i. before: columns of the events before
-    (`Previous`). A predicate sees `time` in seconds: in_seconds says that it is given so. Raises BadInput
-    where a column's type does not fit.
+    """Return int64 per row: bit i is set if the row satisfies symbol i.
+
+    before: columns of the previous events (`Previous`). A predicate sees `time` in seconds; in_seconds says
+    that the column already is. Raises `BadInput` if the type of a column does not fit.
     """
     columns = {name: rows.column(name) for name in pattern.columns if name in rows.schema.names}
     columns.update(before or {})

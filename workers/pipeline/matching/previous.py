@@ -1,4 +1,4 @@
-"""The event before, of the same key: what prev() in a predicate reads."""
+"""The previous event of the same key: what prev() in a predicate reads."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +10,12 @@ from workers.pipeline.matching.retained.keyed_rows import KeyedRows, least_by_gr
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import previous_of
 
-# A key that has been silent for so long begins anew: the last events of all keys there ever were can't be
-# kept.
+# A key that was silent for this long starts over: the last events of all past keys can't be kept.
 RETAINED_US = 86_400_000_000
 
 
 def places_before(rows: KeyedRows) -> np.ndarray:
-    """Of each row the place of the one before it, of the same key, in event-time order; -1 at the first."""
+    """Return, for each row in event-time order, the place of the previous row of its key; -1 at the first."""
     first = rows.starts == np.arange(len(rows.order))
     before = np.empty(len(rows.order), np.int64)
     before[rows.order] = np.where(first, -1, np.roll(rows.order, 1))
@@ -24,7 +23,7 @@ def places_before(rows: KeyedRows) -> np.ndarray:
 
 
 class Previous:
-    """last: the last event of each key, with what the predicates read of it."""
+    """The last event of each key, with the columns that the predicates read."""
 
     def __init__(self, pattern: Pattern) -> None:
         read = (pattern.defines[symbol].previous for symbol in pattern.symbols)
@@ -33,13 +32,13 @@ class Previous:
         self.last: pa.RecordBatch | None = None
 
     def columns(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
-        """For each row, in event-time order, what was read of the event before it; null at the first of a
+        """Return, for each row in event-time order, the columns of the previous event; null at the first of a
         key.
         """
         own = dict.fromkeys(("time", "match_key", "group", *self._columns))
         rows, kept = rows.select(list(own)), 0
         if self.last is not None:
-            # A version before may have read the columns with another type.
+            # An earlier version may have read the columns with another type.
             last = as_schema(self.last, rows.schema)
             rows, kept = pa.concat_batches([last, rows]), last.num_rows
         keyed = KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy())
@@ -54,7 +53,7 @@ class Previous:
             self.last = self.last.filter(pc.greater_equal(self.last.column("time"), now_us - self._kept_us))
 
     def timers(self) -> dict[int, int]:
-        """Per key group the time (µs) from which on `advance` forgets something."""
+        """Return, per key group, the time (µs) from which on `advance` removes something."""
         least = {} if self.last is None else least_by_group(self.last, "time")
         return {group: time_us + self._kept_us + 1 for group, time_us in least.items()}
 

@@ -1,22 +1,22 @@
 """SEQ(A; B; C), relaxed, policy once, over whole batches at a time.
 
-Given which step an event is for, it goes to the oldest machine that waits for this step. So between two steps
-there is a queue, first in, first out, whose members leave unserved when their window is over; and since
-machines enter each queue in the order of their first events, the expired ones are always at its head. With
-the machines numbered in the order they enter, `low` the first unexpired and `entered` the number of those
-that have entered when event j comes, the next machine to be served p obeys
+An event that is for a given step goes to the oldest automaton that waits for this step. Between two steps
+there is therefore a first-in, first-out queue, whose members leave unserved when their window is over.
+Automata enter each queue in the order of their first events, so the expired ones are always at its head. With
+the automata numbered in the order in which they enter, `low` the first unexpired one, and `entered` the
+number of those that have entered when event j arrives, the next automaton to be served p obeys
 
     p(j) = min(max(p(j-1), low(j)) + 1, entered(j))
 
-and event j is taken when max(p(j-1), low(j)) < entered(j). In q(j) = p(j) - j this is a chain of clamps;
-and a clamp after a clamp is a clamp (`clamps`).
+and event j is taken if max(p(j-1), low(j)) < entered(j). In q(j) = p(j) - j this is a chain of clamps, and a
+composition of clamps is a clamp (`clamps`).
 
-An event that a NOT forbids ends all that wait in a queue: `low` is then at least the number of those that
-had entered before it.
+An event that a NOT forbids ends all automata that wait in a queue: `low` is then at least the number of those
+that had entered before it.
 
-Where an event may be for several steps (SEQ(A; B; A), overlapping predicates) it goes to the most advanced
-machine that can take it: for the keys with such an event the steps are decided event by event, and all else
-is done alike.
+An event that may be for several steps (SEQ(A; B; A), overlapping predicates) goes to the most advanced
+automaton that can take it. For the keys with such an event the steps are decided event by event; everything
+else is the same.
 """
 
 from collections import deque
@@ -44,8 +44,10 @@ _RETAINED = KEYED.append(pa.field("step", pa.int8())).append(pa.field("first", p
 
 @dataclass(frozen=True)
 class _Automata:
-    """Machines that have taken as many steps, in the order they did. rows: per step taken the row of its
-    event in each machine. first: times of their first events. entered: rows of their last.
+    """Automata that have taken equally many steps, in that order.
+
+    rows: per step taken, the row of its event in each automaton. first: times of their first events. entered:
+    rows of their last events.
     """
 
     rows: tuple[np.ndarray, ...]
@@ -60,8 +62,10 @@ class _Automata:
 
 
 class SequenceOnce:
-    """kept: the events of the open machines, each with its step and its machine's first time. With the steps
-    known, going over them again gives the same machines: who was served came before who was not.
+    """Matcher for sequences.
+
+    It keeps the events of the open automata, each with its step and the first time of its automaton. With the
+    steps known, processing them again gives the same automata: those served came before those not served.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -78,11 +82,11 @@ class SequenceOnce:
         return int(self.kept.num_rows)
 
     def has_open(self, keys: pa.Array) -> np.ndarray:
-        """Per key (text, distinct) whether a machine of it is open."""
+        """Return, per key (text, distinct), whether an automaton of it is open."""
         return find_present_keys(self.kept, keys)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
-        """Rows in event-time order, `masks` with the bits of the symbols each satisfies."""
+        """Process rows in event-time order; `masks` has the bits of the symbols that each satisfies."""
         wanted = np.flatnonzero(masks)
         if not len(wanted):
             return build_empty()
@@ -100,7 +104,7 @@ class SequenceOnce:
         return build_from_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
 
     def _steps(self, masks: np.ndarray) -> np.ndarray:
-        """Per event the step it is for."""
+        """Return the step that each event is for."""
         step = np.full(len(masks), UNUSED, np.int8)
         steps = np.zeros(len(masks), np.int8)
         for place, (bit, _) in enumerate(self._plan):
@@ -111,7 +115,7 @@ class SequenceOnce:
         return step
 
     def _decide(self, keyed: KeyedRows, step: np.ndarray, masks: np.ndarray) -> None:
-        """Sets the steps that are undecided; all events of such a key are gone through."""
+        """Decide the undecided steps. All events of the key of such a step are processed."""
         for start in np.unique(keyed.starts[step == UNDECIDED]).tolist():
             span = slice(start, int(keyed.ends[start]))
             queues = _Queues(self._plan, self._within_us)
@@ -122,7 +126,7 @@ class SequenceOnce:
     def _serve(
         self, keyed: KeyedRows, step: np.ndarray, masks: np.ndarray
     ) -> tuple[_Automata, list[_Automata]]:
-        """(the machines that are complete, those still open by the number of steps they have taken)."""
+        """Return the completed automata, and the open ones by the number of steps they have taken."""
         opened = np.flatnonzero(step == 0)
         machines = _Automata((opened,), keyed.time[opened])
         left = []
@@ -156,7 +160,7 @@ class SequenceOnce:
         self.kept = kept
 
     def advance(self, now_us: int) -> Matches:
-        """Discards what no event from `now_us` on can complete."""
+        """Discard what no event from `now_us` on can complete."""
         if self.kept.num_rows:
             self.kept = self.kept.filter(
                 pc.greater_equal(self.kept.column("first"), now_us - self._within_us)
@@ -168,7 +172,7 @@ class SequenceOnce:
         return build_empty()
 
     def timers(self) -> dict[int, int]:
-        """Per key group the time (µs) from which on `advance` discards something."""
+        """Return, per key group, the time (µs) from which on `advance` discards something."""
         least = least_by_group(self.kept, "first")
         return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
 
@@ -180,14 +184,16 @@ class SequenceOnce:
 
 
 class _Queues:
-    """Of one key, for each step the first times of the machines that wait for it, oldest first."""
+    """For one key and each step, the first times of the automata that wait for it, oldest first."""
 
     def __init__(self, plan: tuple[Step, ...], within_us: int) -> None:
         self._plan, self._within_us = plan, within_us
         self._waiting: list[deque[int]] = [deque() for _ in plan]
 
     def decide(self, time_us: int, step: int, mask: int) -> int:
-        """The step an event is for, and on with the machine that takes it; those it is forbidden for end."""
+        """Return the step that an event is for, and advance the automaton that takes it. Forbidden steps are
+        ended.
+        """
         if step == UNDECIDED:
             step = self._most_advanced(time_us, mask)
         first_us = time_us if step == 0 else None
@@ -216,8 +222,11 @@ class _Queues:
 def _assign_events(
     keyed: KeyedRows, machines: _Automata, events: np.ndarray, forbidden: np.ndarray, within_us: int
 ) -> np.ndarray:
-    """Per event the machine that takes it, or -1. forbidden: rows that end all machines that wait."""
-    before = np.zeros(len(keyed.time) + 1, np.int64)  # how many machines have entered before a row
+    """Return, per event, the automaton that takes it, or -1.
+
+    forbidden: rows that end all waiting automata.
+    """
+    before = np.zeros(len(keyed.time) + 1, np.int64)  # how many automata have entered before a row
     before[machines.entered + 1] = 1
     np.cumsum(before, out=before)
     entered, starts = before[events], keyed.starts[events]
@@ -233,7 +242,7 @@ def _assign_events(
 
 
 def _are_left(keyed: KeyedRows, machines: _Automata, served: np.ndarray, forbidden: np.ndarray) -> np.ndarray:
-    """Per machine whether it still waits after all rows."""
+    """Return, per automaton, whether it still waits after all rows."""
     waits = np.ones(len(machines.first), bool)
     waits[served] = False
     if len(forbidden):
@@ -245,7 +254,9 @@ def _are_left(keyed: KeyedRows, machines: _Automata, served: np.ndarray, forbidd
 
 
 def _count_expired(keyed: KeyedRows, machines: _Automata, events: np.ndarray, within_us: int) -> np.ndarray:
-    """Per event how many machines lie before the first of its key that is still within its window."""
+    """Return, per event, how many automata precede the first one of its key that is still within its
+    window.
+    """
     earliest = keyed.time[events] - within_us
     first = machines.first
     if not len(first) or not len(events) or earliest.max() <= first.min():
@@ -253,7 +264,7 @@ def _count_expired(keyed: KeyedRows, machines: _Automata, events: np.ndarray, wi
     origin, end = first.min(), max(first.max(), earliest.max()) + 1
     if (int(keyed.code[-1]) + 1) * int(
         end - origin
-    ) > _LARGEST:  # too long a time for one number with the key
+    ) > _LARGEST:  # the time is too long to share one number with the key
         ranks = np.unique(np.concatenate((first, earliest)))
         first, earliest = np.searchsorted(ranks, first), np.searchsorted(ranks, earliest)
         origin, end = 0, len(ranks) + 1

@@ -1,8 +1,8 @@
 """SEQ(A; B; C), policy skip-past-last, over whole batches at a time.
 
-For every event that can begin, the rest of its match follows from where the next event of each step is
-(relaxed) or from the events right behind it (strict); which of these matches count is one walk from end to
-end.
+For every event that can start a match, the rest of the match follows from where the next event of each step
+is (relaxed) or from the events directly after it (strict). One walk from end to end selects the matches that
+count.
 """
 
 import numpy as np
@@ -15,8 +15,10 @@ from workers.pipeline.patterns.pattern import Pattern
 
 
 class SequenceRows(RetainedRows):
-    """kept: per key the events from the first on that may still begin a match. A later start ends no
-    sooner, so while that one lacks an event the others do, too: time alone completes nothing.
+    """Matcher for rows.
+
+    It keeps, per key, the events from the first one that may still start a match. A later start ends no
+    sooner, so while the first one lacks an event, the others do too: time alone completes nothing.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -29,8 +31,9 @@ class SequenceRows(RetainedRows):
         return self._plan[0].bit
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
-        """Rows in event-time order, `masks` with the bits of the symbols each satisfies; of no symbol matters
-        where contiguity is strict.
+        """Process rows in event-time order; `masks` has the bits of the symbols that each satisfies.
+
+        Rows that satisfy no symbol matter if contiguity is strict.
         """
         if self._relaxed and not masks.all():
             wanted = np.flatnonzero(masks)
@@ -46,8 +49,10 @@ class SequenceRows(RetainedRows):
         return build_from_rows(events, keyed.order[found[chosen]])
 
     def _find_matches(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
-        """int64[starts, steps]: the rows of each start's match. The last is the number of rows where events
-        are still missing, and the start is left out where no match can come of it.
+        """Return the rows of each start's match, int64[starts, steps].
+
+        The last step is the number of rows if events are still missing. A start without a possible match is
+        left out.
         """
         rows = self._next_hits(keyed, masks) if self._relaxed else self._right_behind(keyed, masks)
         starts, last = rows[:, 0], rows[:, -1]
@@ -69,7 +74,9 @@ class SequenceRows(RetainedRows):
         return np.stack(rows, axis=1)
 
     def _right_behind(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
-        """A NOT says nothing here: there is no event in between."""
+        """Return the matches of directly consecutive events. A NOT means nothing here: there is no event in
+        between.
+        """
         count = len(masks)
         starts = np.flatnonzero(masks & self._plan[0].bit)
         rows = [starts]
@@ -93,8 +100,9 @@ class SequenceRows(RetainedRows):
 
 
 def _next(masks: np.ndarray, bits: int) -> np.ndarray:
-    """For each row, and behind the last, the first row from there on that has one of the bits; the number of
-    rows where there is none.
+    """Return, for each row and the end, the first row from there on that has one of the bits.
+
+    The value is the number of rows if there is none.
     """
     count = len(masks)
     following = np.full(count + 1, count, np.int64)
@@ -104,8 +112,10 @@ def _next(masks: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _walk(keyed: KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(which of the matches found count, the starts that wait for more). The next that counts is the first
-    start behind the end of the one before; who waits, keeps all that follows in its key waiting.
+    """Return which of the matches count, and the starts that wait for more events.
+
+    The next match that counts has the first start after the end of the previous one. A waiting start keeps
+    all that follows in its key waiting.
     """
     count = len(keyed.time)
     starts, last = found[:, 0], found[:, -1]

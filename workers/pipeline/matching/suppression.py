@@ -7,8 +7,10 @@ from workers.pipeline.matching.retained.matches import Matches
 
 
 class Suppression:
-    """last: per key its group and when it last emitted (µs). within_us: the pattern's; what is found only
-    when its time is over was completed so long before at most, and is still to be held back.
+    """The keys within their suppression interval: per key its group and when it last emitted (µs).
+
+    within_us: the window of the pattern. A match that is found only when its window is over was completed at
+    most that long before, and still has to be suppressed.
     """
 
     def __init__(self, suppression_us: int, within_us: int) -> None:
@@ -16,7 +18,7 @@ class Suppression:
         self.last: dict[str, tuple[int, int]] = {}
 
     def mark_suppressed(self, matches: Matches) -> Matches:
-        """The matches with those marked that fall into a suppression interval."""
+        """Mark the matches that fall into a suppression interval."""
         if not self._suppression_us or not len(matches):
             return matches
         rows = zip(
@@ -36,7 +38,7 @@ class Suppression:
         self.last = {key: last for key, last in self.last.items() if now_us - last[1] < self._kept_us}
 
     def timers(self) -> dict[int, int]:
-        """Per key group the time (µs) from which on `advance` forgets something."""
+        """Return, per key group, the time (µs) from which on `advance` removes something."""
         timers: dict[int, int] = {}
         for group, last_us in self.last.values():
             timers[group] = min(timers.get(group, last_us + self._kept_us), last_us + self._kept_us)

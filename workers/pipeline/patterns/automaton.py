@@ -1,7 +1,7 @@
-"""What may come next: a pattern's expression taken apart event by event.
+"""The possible continuations of a pattern: its expression taken apart event by event.
 
-A state is the expression of what is still to come (Brzozowski's derivative, with Antimirov's choice kept in
-order of preference). States are made when they are first reached, and kept: a pattern has few of them.
+A state is the expression of what is still to come (Brzozowski's derivative, with Antimirov's choices in order
+of preference). States are made on first use and kept, since a pattern has few of them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ EMPTY = Sequence(())
 
 
 class Ending(Enum):
-    """The pattern may end here: NOW, or once the window is over (a NOT is still being watched): LATE."""
+    """The pattern may end here: NOW, or once the window is over, while a NOT is still watched: LATE."""
 
     NOW = "now"
     LATE = "late"
@@ -43,8 +43,9 @@ class Transition(NamedTuple):
 
 
 class Option(NamedTuple):
-    """A move or an ending, and the turns that led to it: n > 0 the n-th part of an OR or AND, AGAIN or ON
-    where a repetition went on or ended.
+    """A transition or an ending, and the choices that led to it.
+
+    choices: n > 0 is the n-th part of an OR or AND; AGAIN or ON says that a repetition continued or ended.
     """
 
     what: Transition | Ending
@@ -56,8 +57,9 @@ MOST_STATES = 20_000
 
 
 def options(item: Item, held: frozenset[str] | None = None) -> tuple[Option, ...]:
-    """What may be done next, the most preferred first, each once. held: with an event that satisfies these
-    symbols; None: with some event.
+    """Return what may be done next, the most preferred first, without duplicates.
+
+    held: with an event that satisfies these symbols; None: with any event.
     """
     options_by_next: dict[Transition | Ending, Option] = {}
     for option in _options(item, held):
@@ -90,8 +92,9 @@ def _conceal(move: Transition) -> Transition:
 
 
 def _expand_sequence(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
-    """From behind, and no further back than the first item that can't end: so however many items may all be
-    left out, none is worked out twice, and none within another.
+    """Expand a sequence from its end, and no further back than the first item that can't end.
+
+    However many items are optional, none is expanded twice or within another.
     """
     items = (*items[:1], *_flat(items[1:]))
     ways: list[list[Option]] = []
@@ -106,9 +109,10 @@ def _expand_sequence(items: tuple[Item, ...], held: frozenset[str] | None) -> It
 
 
 def _and_on(own: list[Option], rest: tuple[Item, ...], following: list[Option]) -> Iterator[Option]:
-    """What an item's own options come to before the rest. What follows it follows each of its endings alike.
-    Only an end is another behind each of them: behind an item that ends late, for a NOT at its end, the whole
-    ends late, too.
+    """Return what an item's own options become before the rest.
+
+    What follows the item follows each of its endings in the same way. Only an ending differs: after an item
+    that ends late, because of a NOT at its end, the whole ends late too.
     """
     ended: set[Ending] = set()
     for what, choices in own:
@@ -122,15 +126,17 @@ def _and_on(own: list[Option], rest: tuple[Item, ...], following: list[Option]) 
 
 
 def _continue_after(ending: Ending, following: Iterable[Option]) -> Iterator[Option]:
-    """What follows an item that ends so."""
+    """Return what follows an item with this ending."""
     for what, choices in following:
         yield Option(Ending.LATE if ending is Ending.LATE and isinstance(what, Ending) else what, choices)
 
 
 def _expand_conjunction(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
-    """The parts in their order, each with what it prefers to its own end; then the end, when all may end;
-    then what each would take after it might have ended, since another part may keep the whole from ending.
-    What one part takes passes the others by, whose NOTs may forbid it.
+    """Expand a conjunction: the parts in their order, each with the options that it prefers to its own end.
+
+    Then comes the end, if all parts may end, and then what each part would take after it might have ended,
+    since another part may keep the whole from ending. An event taken by one part passes the others, whose
+    NOTs may forbid it.
     """
     endings: dict[int, Ending] = {}
     behind: list[Option] = []
@@ -178,8 +184,8 @@ def _expand_repetition(item: Repeat, held: frozenset[str] | None) -> Iterator[Op
 
 
 def most_states(item: Item) -> int:
-    """How many states a pattern may come to, at most: of what is in order the sum, of what is in any order
-    the product.
+    """Return the maximum number of states of a pattern: the sum of ordered parts, the product of unordered
+    ones.
     """
     match item:
         case Sequence(items) | Choice(items):
@@ -194,7 +200,7 @@ def most_states(item: Item) -> int:
 
 
 def is_parted_by_choice(choices: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether two ways first parted at an OR or AND, rather than at a repetition."""
+    """Return whether two branches first parted at an OR or AND rather than at a repetition."""
     for turn, another in zip(choices, other, strict=False):
         if turn != another:
             return turn > 0
@@ -202,7 +208,9 @@ def is_parted_by_choice(choices: tuple[int, ...], other: tuple[int, ...]) -> boo
 
 
 def sequence(items: Iterable[Item]) -> Item:
-    """The items one after the other, flat: a NOT that ends an inner sequence then lies between two steps."""
+    """Return the items as a flat sequence, so that a NOT at the end of an inner sequence lies between two
+    steps.
+    """
     flat: list[Item] = []
     for item in items:
         if isinstance(item, Repeat) and item.most == 0:
@@ -226,8 +234,9 @@ def hide(item: Item) -> Item:
 
 
 def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
-    """What is still to come after an event nobody takes. satisfied: the symbols that it satisfies. None: a
-    NOT forbids it.
+    """Return what is still to come after an event that is not taken, or None if a NOT forbids it.
+
+    satisfied: the symbols that the event satisfies.
     """
     match item:
         case Absent(symbol):
@@ -246,7 +255,9 @@ def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
 
 
 def _sequence_passed_over(items: tuple[Item, ...], satisfied: frozenset[str]) -> Item | None:
-    """From behind, and no further back than the first item that can't end: no NOT behind it counts yet."""
+    """Skip an event, no further back than the first item that can't end: a NOT after it does not count
+    yet.
+    """
     items = (items[0], *_flat(items[1:]))
     reach = next((place for place, item in enumerate(items) if not _may_end(item)), len(items) - 1)
     head = skip_event(items[reach], satisfied)
@@ -257,13 +268,13 @@ def _sequence_passed_over(items: tuple[Item, ...], satisfied: frozenset[str]) ->
 
 
 def _skip_before(first: Item, rest: Item, tail: Item | None, satisfied: frozenset[str]) -> Item | None:
-    """Of an item that may end, and the rest, which the event leaves as `tail`."""
+    """Skip an event before an item that may end, and the rest, which the event leaves as `tail`."""
     head = skip_event(first, satisfied)
     if isinstance(first, Absent):
         return None if head is None or tail is None else sequence((head, tail))
     if tail == rest and head is not None:
         return sequence((head, rest))
-    # The event came where a NOT forbids it, but only if `first` had ended: so it has not.
+    # The event came where a NOT forbids it, but only if `first` had ended. So it has not ended.
     begun = None if head is None else _choice(_require_event(head))
     return _choice([None if begun is None else sequence((begun, rest)), tail])
 
@@ -273,7 +284,7 @@ def _may_end(item: Item) -> bool:
 
 
 def _require_event(item: Item) -> Iterator[Item]:
-    """The ways through `item` that take at least one event."""
+    """Yield the variants of `item` that take at least one event."""
     match item:
         case Symbol():
             yield item
@@ -308,7 +319,7 @@ def _choice(items: Iterable[Item | None]) -> Item | None:
 
 
 class Take(NamedTuple):
-    """Takes an event with the symbol's bit in its mask. turns: as in Option."""
+    """Takes an event with the symbol's bit in its mask. choices: as in `Option`."""
 
     bit: int
     hidden: bool
@@ -318,8 +329,10 @@ class Take(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """takes: the preferred first, up to where the pattern may end. ends: it may end now. ends_late: it may
-    end when the window is over.
+    """A state of an automaton.
+
+    takes: the preferred first, up to where the pattern may end. ends: it may end now. ends_late: it may end
+    when the window is over.
     """
 
     takes: tuple[Take, ...]
@@ -328,13 +341,14 @@ class State:
 
     @cached_property
     def wanted(self) -> int:
-        """The bits of the symbols it can take."""
+        """Return the bits of the symbols that it can take."""
         return reduce(or_, (take.bit for take in self.takes), 0)
 
 
 class Automaton:
-    """The states of one pattern, by number; `bits` gives each symbol its bit in an event's mask. to_the_last:
-    an end counts only with the last event, so that what comes behind an end matters too.
+    """The states of one pattern, by number; `bits` gives each symbol its bit in an event's mask.
+
+    to_the_last: an ending counts only with the last event, so that what follows an ending matters too.
     """
 
     def __init__(self, root: Item, bits: dict[str, int], to_the_last: bool = False) -> None:
@@ -348,7 +362,7 @@ class Automaton:
         self.start = self.number(root)
 
     def number(self, item: Item) -> int:
-        """The number of the state with `item` still to come."""
+        """Return the number of the state with `item` still to come."""
         known_number = self._numbers.get(item)
         if known_number is None:
             known_number = self._numbers[item] = len(self._items)
@@ -376,10 +390,10 @@ class Automaton:
                 if (bit := self._bits[what.symbol]) & mask:
                     yield Take(bit, what.hidden, self.number(what.rest), choices)
             elif what is Ending.NOW and not self._to_the_last:
-                return  # what comes behind is never preferred to ending
+                return  # what follows is never preferred to ending
 
     def list_branches(self, number: int, mask: int) -> tuple[Take, ...]:
-        """The ways it can take an event, the preferred first."""
+        """Return the branches by which it can take an event, the preferred first."""
         found = self._taking.get((number, mask))
         if found is None:
             if self._forbids_within_any_order:
@@ -393,7 +407,7 @@ class Automaton:
         return frozenset(symbol for symbol, bit in self._bits.items() if mask & bit)
 
     def pass_over(self, number: int, mask: int) -> int | None:
-        """The state after an event nobody takes; None: it is forbidden."""
+        """Return the state after an event that is not taken, or None if the event is forbidden."""
         key = (number, mask)
         if key not in self._passed:
             item = skip_event(self._items[number], self._list_satisfied(mask))

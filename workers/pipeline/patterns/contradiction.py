@@ -1,7 +1,6 @@
 """Whether a condition contradicts itself, so that no event can ever satisfy it: `value > 5 and value < 3`.
 
-Recognises comparisons of one column with constants that stand side by side in an `and`; anything else is
-taken to be possible.
+It recognizes comparisons of one column with constants within one `and`. Anything else counts as possible.
 """
 
 import ast
@@ -14,7 +13,7 @@ Value = bool | int | float | str
 
 @dataclass
 class _Demands:
-    """What is demanded of one column. low, high: (bound, whether the bound itself is excluded)."""
+    """The demands on one column. low, high: (bound, whether the bound itself is excluded)."""
 
     equal: list[Value] = field(default_factory=list)
     unequal: list[Value] = field(default_factory=list)
@@ -46,7 +45,7 @@ class _Demands:
 
 
 def _lie_apart(low: tuple[Value, bool], high: tuple[Value, bool]) -> bool:
-    """Whether there is room from `low` to `high`."""
+    """Return whether a value fits between `low` and `high`."""
     (least, least_excluded), (most, most_excluded) = low, high
     if isinstance(least, str) != isinstance(most, str):
         return False
@@ -56,7 +55,7 @@ def _lie_apart(low: tuple[Value, bool], high: tuple[Value, bool]) -> bool:
 
 
 def can_hold(node: ast.expr) -> bool:
-    """Whether some event could satisfy the condition."""
+    """Return whether some event could satisfy the condition."""
     match node:
         case ast.BoolOp(op=ast.Or(), values=values):
             return any(can_hold(value) for value in values)

@@ -1,14 +1,14 @@
-"""Numbers as they were written: whole ones exact however large, all others doubles.
+"""Numbers as written: whole numbers are exact at any size, all others are doubles.
 
-Arrow compares a whole number with a double only up to 53 bits, and adds with a wrap-around at 64. So where
-whole numbers take part, rows are worked one by one:
+Arrow compares a whole number with a double only up to 53 bits, and its addition wraps around at 64. Rows with
+whole numbers are therefore computed one by one:
 
     whole with whole     compared, added, subtracted and multiplied exactly
-    whole with double    compared exactly; what is calculated of the two is a double
+    whole with double    compared exactly; the result of a calculation is a double
     divided              a double; by 0 infinite, and 0 by 0 unknown
 
-Unknown is None, and so is what is calculated of it or compared with it. A constant that is no number (0 / 0,
-1 / 0 - 1 / 0) is unknown to all rows.
+Unknown is None, and so is any result calculated from it or compared with it. A constant that is not a number
+(0 / 0, 1 / 0 - 1 / 0) is unknown for all rows.
 """
 
 import ast
@@ -22,9 +22,9 @@ import pyarrow as pa
 
 Number = int | float | None
 LEAST_INT64, MOST_INT64 = -(2**63), 2**63 - 1
-EXACT_IN_DOUBLE = 2**53  # up to here a double is every whole number
+EXACT_IN_DOUBLE = 2**53  # up to here every whole number is a double
 UNKNOWN = pa.nulls(1, pa.bool_())[0]  # pa.scalar would import pandas (`queues.events.arrow_alone`)
-# A column in which doubles stand beside whole numbers, or whole numbers are of more than 64 bits.
+# A column that mixes doubles and whole numbers, or has whole numbers of more than 64 bits.
 WRITTEN = pa.struct([("whole", pa.decimal256(76, 0)), ("real", pa.float64())])
 Operation = Callable[[Any, Any], Any]
 _COMPARISONS: dict[type, Operation] = {
@@ -39,11 +39,11 @@ _ARITHMETIC: dict[type, Operation] = {ast.Add: operator.add, ast.Sub: operator.s
 
 
 class Worked(list[Number]):
-    """What was calculated, a number a row."""
+    """The result of a calculation, one number per row."""
 
 
 def column(values: Sequence[Number]) -> pa.Array:
-    """Numbers of JSON as a column that keeps each of them as it was written."""
+    """Return JSON numbers as a column that keeps each of them as written."""
     given = [value for value in values if value is not None]
     if all(isinstance(value, float) for value in given):
         return pa.array(values, pa.float64())
@@ -58,24 +58,28 @@ def column(values: Sequence[Number]) -> pa.Array:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a constant of a condition is a number."""
+    """Return whether a constant of a condition is a number."""
     return type(value) in (int, float)
 
 
 def is_undefined(value: Any) -> bool:
-    """Whether a constant was calculated that is no number."""
+    """Return whether a calculated constant is not a number."""
     return isinstance(value, float) and value != value
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it may be a whole number that no double is: a column of them, or a large constant."""
+    """Return whether the value may be a whole number that no double equals: a column of them, or a large
+    constant.
+    """
     if isinstance(value, pa.Array):
         return bool(pa.types.is_integer(value.type) or value.type == WRITTEN)
     return isinstance(value, Worked) or (type(value) is int and abs(value) > EXACT_IN_DOUBLE)
 
 
 def are_int64(*values: Any) -> bool:
-    """Whether Arrow compares them exactly: columns of 64 bits, and constants that fit in."""
+    """Return whether Arrow compares the values exactly: columns of 64 bits, and constants that fit into 64
+    bits.
+    """
     return all(
         value.type == pa.int64()
         if isinstance(value, pa.Array)
@@ -85,7 +89,9 @@ def are_int64(*values: Any) -> bool:
 
 
 def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.BooleanScalar | bool:
-    """Row by row; of two constants one answer. Raises pyarrow.ArrowTypeError where one is no number."""
+    """Compare row by row; two constants give one result. Raises `pyarrow.ArrowTypeError` if one is not a
+    number.
+    """
     holds = _COMPARISONS[type(op)]
     if is_undefined(left) or is_undefined(right):
         return UNKNOWN
@@ -95,7 +101,9 @@ def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.Boolea
 
 
 def calculate(op: ast.operator, left: Any, right: Any) -> Worked | int | float:
-    """Row by row; of two constants one number. Raises pyarrow.ArrowTypeError where one is no number."""
+    """Calculate row by row; two constants give one number. Raises `pyarrow.ArrowTypeError` if one is not a
+    number.
+    """
     of: Operation = _quotient if isinstance(op, ast.Div) else _result(_ARITHMETIC[type(op)])
     if is_number(left) and is_number(right):
         number: int | float = of(left, right)
@@ -104,12 +112,12 @@ def calculate(op: ast.operator, left: Any, right: Any) -> Worked | int | float:
 
 
 def _drop_undefined(number: int | float) -> Number:
-    """None of what is no number."""
+    """Return None if the value is not a number."""
     return number if number == number else None
 
 
 def negate(value: Any) -> Worked | int | float:
-    """The same with the other sign."""
+    """Return the value with the opposite sign."""
     number: int | float | Worked = (
         -value if is_number(value) else Worked(None if row is None else -row for row in _rows(value))
     )
@@ -117,7 +125,10 @@ def negate(value: Any) -> Worked | int | float:
 
 
 def is_member(value: Any, members: Collection[int | float]) -> pa.BooleanArray | bool:
-    """Whether each row is one of the members. Raises pyarrow.ArrowTypeError where it is no number."""
+    """Return whether each row is one of the members.
+
+    Raises `pyarrow.ArrowTypeError` if it is not a number.
+    """
     numbers = frozenset(members)
     if is_number(value):
         return value in numbers
@@ -125,7 +136,7 @@ def is_member(value: Any, members: Collection[int | float]) -> pa.BooleanArray |
 
 
 def _pairs(left: Any, right: Any) -> Iterator[tuple[Number, Number]]:
-    # A constant goes with every row of the other.
+    # A constant is paired with every row of the other side.
     sides = [cycle((side,)) if is_number(side) else _rows(side) for side in (left, right)]
     return zip(*sides, strict=False)
 
@@ -159,7 +170,7 @@ def _quotient(left: int | float, right: int | float) -> float:
 
 
 def _double(number: int | float) -> float:
-    """The nearest double; beyond the largest, infinite."""
+    """Return the nearest double; infinite beyond the largest."""
     try:
         return float(number)
     except OverflowError:

@@ -1,9 +1,8 @@
-"""The operator graph: operators hold patterns, patterns emit types, and edges follow from who reads which
-type.
+"""The operator graph: operators have patterns, patterns emit types, and edges connect emitters with readers.
 
-A complex event goes to every pattern that names its type, in whichever operator; what nobody reads goes to a
-sink. The graph has no cycles, so a batch works it level by level, each with the same watermark: an operator
-of a level has by then everything that the levels before make of this batch.
+A complex event goes to every pattern that names its type, in any operator; one that no pattern reads goes to
+a sink. The graph has no cycles, so a batch processes it level by level with the same watermark: an operator
+of a level then has everything that the earlier levels produce for this batch.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +32,7 @@ KEY_GROUPS = 64
 
 @dataclass(frozen=True)
 class Operator:
-    """key: the column whose equal values its patterns bring together."""
+    """An operator. key: its patterns relate events that have the same value in this column."""
 
     name: str
     key: str
@@ -48,7 +47,7 @@ class Operator:
 
     @cached_property
     def types(self) -> frozenset[str]:
-        """The event types that its patterns name."""
+        """Return the event types that its patterns name."""
         return frozenset().union(*map(types_named, self.patterns))
 
 
@@ -63,7 +62,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Graph:
-    """Raises BadInput when operators read one another's events in a circle."""
+    """The operators and their edges. Raises `BadInput` if operators read one another's events in a cycle."""
 
     operators: tuple[Operator, ...]
 
@@ -98,17 +97,20 @@ class Graph:
 
     @cached_property
     def inner_types(self) -> frozenset[str]:
-        """Types that an operator makes for another."""
+        """Return the types that an operator emits for another."""
         return frozenset(edge.type for edge in self.edges)
 
     @cached_property
     def routes(self) -> tuple[str, ...]:
-        """The key columns, in order of first use: a result's rows are kept once for each."""
+        """Return the key columns, in order of first use. The rows of a result are stored once for each."""
         return tuple(dict.fromkeys(operator.key for operator in self.operators))
 
     @cached_property
     def levels(self) -> tuple[tuple[Operator, ...], ...]:
-        """Operators in the order they are worked; those of one level don't read one another."""
+        """Return the operators level by level in processing order.
+
+        Those of one level don't read one another.
+        """
         order = TopologicalSorter[str]({operator.name: () for operator in self.operators})
         for edge in self.edges:
             order.add(edge.target, edge.source)
@@ -127,7 +129,9 @@ class Graph:
         return next(operator for operator in self.operators if operator.name == name)
 
     def reads_source(self, operator: Operator) -> bool:
-        """Whether a symbol of the operator may be satisfied by an event that no operator has emitted."""
+        """Return whether a symbol of the operator may be satisfied by an event that no operator has
+        emitted.
+        """
         return any(
             not (named := pattern.defines[symbol].types) or not named <= self.inner_types
             for pattern in operator.patterns
@@ -143,13 +147,14 @@ class Graph:
 
     @property
     def columns(self) -> frozenset[str]:
-        """What its patterns read."""
+        """Return the columns that its patterns read."""
         return frozenset().union(*(pattern.columns for pattern in self.patterns))
 
 
 def check_symbols(graph: Graph, types: frozenset[str], places: Mapping[str, str]) -> None:
-    """Every type that a pattern names comes in or is emitted. places: pattern → where it is declared. Raises
-    BadInput.
+    """Raise `BadInput` if a pattern names a type that neither arrives nor is emitted.
+
+    places: pattern → its position in the declaration.
     """
     emitted = frozenset(pattern.emits for pattern in graph.patterns)
     for pattern in graph.patterns:
@@ -162,13 +167,16 @@ def check_symbols(graph: Graph, types: frozenset[str], places: Mapping[str, str]
 
 
 def ends_with_an_event(expression: Expression) -> bool:
-    """Whether a match is complete when its last event comes; else it may take until the window is over."""
+    """Return whether a match is complete when its last event arrives. Otherwise it may take until the window
+    is over.
+    """
     return not expression.at_last and _ends_firmly(expression.root)
 
 
 def is_decided_late(pattern: Pattern) -> bool:
-    """Whether a match that is complete may be held back, since another way of an OR may still be taken: where
-    an event is in one match only, or every event counts.
+    """Return whether a complete match may be held back because another branch of an OR may still be taken.
+
+    That is the case if an event is in one match only, or if every event counts.
     """
     one_way = pattern.is_relaxed and pattern.consume != "skip-past-last"
     return not one_way and _has_branches(pattern.expression.root)
@@ -201,24 +209,24 @@ def _ends_firmly(item: Item) -> bool:
 
 
 def types_named(pattern: Pattern) -> frozenset[str]:
-    """The event types that its conditions ask for by name."""
+    """Return the event types that its conditions request by name."""
     return frozenset().union(*(pattern.defines[symbol].types for symbol in pattern.symbols))
 
 
 def key_group(key: str) -> int:
-    """The key group of a key: the same in every process, for ever."""
+    """Return the key group of a key: the same in every process and every release."""
     return crc32(key.encode()) % KEY_GROUPS
 
 
 def key_groups(keys: pa.Array) -> np.ndarray:
-    """uint8 per row; keys are texts without nulls. Each distinct key is computed once."""
+    """Return uint8 per row; keys are texts without nulls. Each distinct key is computed once."""
     encoded = keys.dictionary_encode()
     groups = np.array([key_group(key) for key in encoded.dictionary.to_pylist()], np.uint8)
     return groups[encoded.indices.to_numpy(zero_copy_only=False)] if len(keys) else groups
 
 
 def shares_of_groups(tasks: int, groups: Iterable[int]) -> list[tuple[int, ...]]:
-    """The groups on `tasks` tasks, by ranges of equal width."""
+    """Distribute the groups over `tasks` tasks, by ranges of equal width."""
     shares: dict[int, list[int]] = {}
     for group in sorted(groups):
         shares.setdefault(group * tasks // KEY_GROUPS, []).append(group)

@@ -1,6 +1,4 @@
-"""What an operator searches for: an expression over symbols, each symbol an event type or a declared
-predicate.
-"""
+"""What an operator searches for: an expression over symbols, each an event type or a declared predicate."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,15 +26,15 @@ from workers.pipeline.patterns.automaton import MOST_STATES, Ending, most_states
 from workers.pipeline.patterns.predicate import Predicate
 
 MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
-MOST_ITEMS = 200  # of an expression, NOTs too: of each what may come next is worked out, with all behind it
+MOST_ITEMS = 200  # of an expression, including NOTs: for each, what may follow is computed
 MOST_STEPS = 100  # of a plain sequence: steps travel as int8
 CONTIGUITIES = ("relaxed", "strict")
 CONSUMPTIONS = ("once", "skip-past-last")
 
 
 class Step(NamedTuple):
-    """A step of a plain sequence: the bit of its symbol (of several, in an OR), and those of the symbols
-    that a NOT before it forbids.
+    """A step of a plain sequence: the bits of its symbol (several for an OR), and of the symbols that a
+    preceding NOT forbids.
     """
 
     bit: int
@@ -47,10 +45,11 @@ class Step(NamedTuple):
 class Pattern:
     """An expression per key within a window.
 
-    defines: the predicate of each symbol. key: the column whose equal values belong together (None: all
-    events do). within_us: longest time from the first to the last event, both inside. suppression_us: after a
-    match of a key, further matches of that key within this time are counted but not emitted (0: every match
-    is emitted). emits: the type of the complex event. contiguity, consume: as CONTRACT says of `match`.
+    defines: the predicate of each symbol. key: the column that relates events by equal values (None: all
+    events are related). within_us: maximum time from the first to the last event, both inclusive.
+    suppression_us: after a match of a key, further matches of that key within this time are counted but not
+    emitted (0: every match is emitted). emits: the type of the complex event. contiguity, consume: as
+    CONTRACT says of `match`.
     """
 
     name: str
@@ -66,7 +65,7 @@ class Pattern:
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The distinct symbols, in order of first use: symbol i is bit i of a mask."""
+        """Return the distinct symbols, in order of first use: symbol i is bit i of a mask."""
         return tuple(dict.fromkeys(symbols(self.expression.root)))
 
     @cached_property
@@ -75,13 +74,14 @@ class Pattern:
 
     @cached_property
     def absent_bits(self) -> int:
-        """The bits of the symbols that a NOT forbids."""
+        """Return the bits of the symbols that a NOT forbids."""
         return sum(self.bits[symbol] for symbol in set(absences(self.expression.root)))
 
     @cached_property
     def plain(self) -> tuple[Step, ...] | None:
-        """The steps of SEQ(A; NOT X; OR(B, C); D{2}): one event each, and NOTs between them; None where it is
-        more than that.
+        """Return the steps of SEQ(A; NOT X; OR(B, C); D{2}): one event each, with NOTs between them.
+
+        Returns None if the expression is more complex.
         """
         steps: list[Step] = []
         forbidden = 0
@@ -99,8 +99,9 @@ class Pattern:
 
     @cached_property
     def needed(self) -> tuple[str, ...] | None:
-        """The symbols of a plain AND(A, A, B) (or A{2}), each as often as it is needed; None where the
-        expression is more than that.
+        """Return the symbols of a plain AND(A, A, B) (or A{2}), each as often as needed.
+
+        Returns None if the expression is more complex.
         """
         root = self.expression.root
         if not isinstance(root, Conjunction) or self.expression.at_first or self.expression.at_last:
@@ -122,32 +123,35 @@ class Pattern:
 
     @property
     def needs_every_event(self) -> bool:
-        """Whether an event that satisfies no symbol matters too."""
+        """Return whether an event that satisfies no symbol matters too."""
         anchored = self.expression.at_first or self.expression.at_last
         return not self.is_relaxed or anchored or self.reads_previous
 
     @property
     def reads_previous(self) -> bool:
-        """Whether a predicate reads the event before."""
+        """Return whether a predicate reads the previous event."""
         return any(self.defines[symbol].previous for symbol in self.symbols)
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns its predicates and its key read, of an event or of the one before."""
+        """Return the columns that its predicates and its key read, of an event or of the previous one."""
         predicates = [self.defines[symbol] for symbol in self.symbols]
         read = frozenset().union(*(each.columns | each.previous for each in predicates))
         return read | ({self.key} if self.key else set())
 
     @cached_property
     def signature(self) -> str:
-        """Changes when what matches changes: state of another signature is not continued."""
+        """Return a signature that changes when the definition of a match changes.
+
+        State with another signature is not continued.
+        """
         parts = [repr(self.expression), *(self.defines[symbol].text for symbol in self.symbols)]
         parts += [str(self.key), str(self.within_us), str(self.suppression_us), self.contiguity, self.consume]
         return f"{self.name}~{blake2s(chr(0).join(parts).encode(), digest_size=4).hexdigest()}"
 
 
 def expression_of(text: object, field: str) -> Expression:
-    """A pattern's expression. Raises BadInput naming `field`."""
+    """Parse a pattern's expression. Raises `BadInput` that names `field`."""
     if isinstance(text, str) and len(text) > predicate.MOST_CHARACTERS:
         raise Forbidden(field, f"takes at most {predicate.MOST_CHARACTERS} characters, not {len(text)}")
     expression = parse(text, field)
@@ -168,9 +172,7 @@ def expression_of(text: object, field: str) -> Expression:
 
 
 def check_states(pattern: Pattern, field: str) -> None:
-    """Raises Forbidden where a pattern that is searched event by event may come to more states than are
-    kept in memory.
-    """
+    """Raise `Forbidden` if a pattern that is searched event by event may have too many states for memory."""
     if pattern.plain and (pattern.is_relaxed or pattern.consume == "skip-past-last"):
         return
     if pattern.needed and pattern.is_relaxed and pattern.consume == "once":
@@ -182,7 +184,7 @@ def check_states(pattern: Pattern, field: str) -> None:
 
 
 def _flat(item: Item) -> Iterator[Item]:
-    """The items of a sequence one after the other, those within it and those repeated so many times, too."""
+    """Flatten a sequence: inner sequences and items with a fixed number of repetitions are expanded."""
     match item:
         case Sequence(items):
             for part in items:
@@ -195,7 +197,9 @@ def _flat(item: Item) -> Iterator[Item]:
 
 
 def _single(item: Item) -> frozenset[str]:
-    """The symbols of which one event satisfies any; none where it takes more, or other than one event."""
+    """Return the symbols of which one event satisfies any; none if the item takes more, or other than one
+    event.
+    """
     match item:
         case Symbol(name):
             return frozenset({name})
@@ -205,7 +209,10 @@ def _single(item: Item) -> frozenset[str]:
 
 
 def definitions(expression: Expression, define: object, field: str) -> dict[str, Predicate]:
-    """Predicate per symbol: as declared, else the event type of that name. Raises BadInput when unused."""
+    """Return the predicate of each symbol: as declared, or else the event type of that name.
+
+    Raises `BadInput` if a definition is not used.
+    """
     names = tuple(dict.fromkeys(symbols(expression.root)))
     if not isinstance(define, Mapping):
         raise BadInput(field, 'takes conditions by symbol, such as {"B": "value > 80"}')

@@ -1,9 +1,9 @@
-"""What a symbol of a pattern demands of an event: a small, safe expression over its columns.
+"""The condition of a symbol of a pattern: a small, safe expression over the columns of an event.
 
 `value > 80 and key == "total"` — comparisons (`==  !=  <  <=  >  >=  in  not in`, also `=` and `<>`), `and`,
-`or`, `not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`; `"text" in column` searches for a
-part of a text; `prev(column)` is the column of the previous event of the same key. A comparison with an
-unknown (null, prev() at the first event, 0 / 0) is not true, nor is its `not`, as in SQL. One predicate is
+`or`, `not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`. `"text" in column` searches for a
+part of a text. `prev(column)` is the column of the previous event of the same key. As in SQL, neither a
+comparison with an unknown (null, prev() at the first event, 0 / 0) nor its `not` is true. A predicate is
 evaluated over a whole Arrow batch at once. Whole numbers are exact (`exact_numbers`).
 """
 
@@ -42,15 +42,15 @@ _PREVIOUS = "prev"
 _LARGEST = 2**64
 MOST_CHARACTERS = 2_000  # of a condition, and of a pattern
 MOST_NESTING = 12
-MOST_OPERATORS = 20  # within one another, chains of `and` and `or` being one
-_SHOWN = 80  # characters of a condition that a refusal quotes
+MOST_OPERATORS = 20  # nested; a chain of `and` or `or` counts as one level
+_SHOWN = 80  # characters of a condition that an error message quotes
 
 
-# Words that are Python's and not ours: attributes may be called so.
+# Keywords of Python that are none here: attributes may have these names.
 _FREE_WORDS = sorted({*keyword.kwlist} - {"and", "or", "not", "in", "True", "False", "None"})
-# Before such a word while Python reads it; no key writes this letter.
+# Prefix of such a word while Python parses it; no keyboard types this letter.
 _MARK = "\u02cd"
-# Texts first, so that what stands in them stays as it is; then every operator that contains a `=`.
+# Texts first, so that their content stays as it is; then every operator that contains a `=`.
 _SQL = re.compile(
     r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|<>|[=!<>]=|=|\b(?:AND|OR|NOT|IN|"""
     rf"""{"|".join(_FREE_WORDS)})\b"""
@@ -71,13 +71,13 @@ _AS_PYTHON = {
 
 
 def previous_of(column: str) -> str:
-    """The name under which `Predicate.mask` is given a column of the previous event."""
+    """Return the name under which `Predicate.mask` gets a column of the previous event."""
     return f"{_PREVIOUS}({column})"
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """A parsed expression (text: as Python writes it), the columns it reads, and those it reads of the
+    """A parsed expression (text: in Python's syntax), the columns it reads, and those it reads of the
     previous event.
     """
 
@@ -88,7 +88,7 @@ class Predicate:
 
     @cached_property
     def types(self) -> frozenset[str]:
-        """The event types that it asks for by name."""
+        """Return the event types that it requests by name."""
         event_types: set[str] = set()
         for node in ast.walk(self._tree):
             match node:
@@ -98,13 +98,15 @@ class Predicate:
         return frozenset(event_types)
 
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
-        """True where the expression holds; null counts as false. Raises pyarrow.ArrowException where a
-        column's type does not fit, as a text compared with a number.
+        """Return True where the expression is true; null counts as false.
+
+        Raises `pyarrow.ArrowException` if the type of a column does not fit, such as a text compared with a
+        number.
         """
         return pc.fill_null(self.truth(columns, rows), False)
 
     def truth(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
-        """The same, with null where what is unknown decides: neither true nor false. Raises likewise."""
+        """Return the same as `mask`, but null where the result is unknown. Raises the same exception."""
         return _broadcast(_evaluate(self._tree, columns), rows, pa.bool_())
 
 
@@ -117,12 +119,12 @@ class Quantity:
     _tree: ast.expr
 
     def values(self, columns: Mapping[str, pa.Array], rows: int) -> pa.DoubleArray:
-        """The number of each row; null where a column that it reads is."""
+        """Return the number of each row; null where a column that it reads is null."""
         return _broadcast(_evaluate(self._tree, columns), rows, pa.float64())
 
 
 def _broadcast(result: Any, rows: int, kind: pa.DataType) -> Any:
-    """Of constants alone an expression has one value, for all rows."""
+    """Expand the result of an expression of constants to all rows."""
     if isinstance(result, pa.Scalar):
         result = result.as_py()
     if isinstance(result, (pa.Array, pa.ChunkedArray)):
@@ -131,7 +133,7 @@ def _broadcast(result: Any, rows: int, kind: pa.DataType) -> Any:
 
 
 def parse(text: str, field: str) -> Predicate:
-    """Reads an expression. Raises BadInput naming `field` where it is not of the language above."""
+    """Parse an expression. Raises `BadInput` that names `field` if it is not in the language above."""
     python, tree, columns, previous = _read(text, field, "value > 80")
     if not _is_condition(tree):
         raise BadInput(
@@ -144,7 +146,10 @@ def parse(text: str, field: str) -> Predicate:
 
 
 def parse_quantity(text: str, field: str) -> Quantity:
-    """Reads an expression of the same language whose value is a number. Raises BadInput naming `field`."""
+    """Parse an expression of the same language whose value is a number.
+
+    Raises `BadInput` that names `field`.
+    """
     python, tree, columns, previous = _read(text, field, "shed_per_second + late_per_second")
     if previous:
         raise BadInput(field, "takes no prev(): each row is calculated by itself")
@@ -167,7 +172,10 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str], set[str]]:
-    """(as Python writes it, tree, columns, columns of the previous event), checked."""
+    """Parse and check a text.
+
+    Returns it in Python's syntax, with its tree, its columns, and its columns of the previous event.
+    """
     if not isinstance(text, str) or not text.strip():
         raise BadInput(field, f'takes an expression such as "{example}"')
     _check_text(text, field)
@@ -184,7 +192,7 @@ def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str],
 
 
 def _restore_names(tree: ast.expr) -> ast.expr:
-    """With the names as they were written."""
+    """Restore the names as written."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = node.id.removeprefix(_MARK)
@@ -192,7 +200,7 @@ def _restore_names(tree: ast.expr) -> ast.expr:
 
 
 def _check_text(text: str, field: str) -> None:
-    """Judged before Python reads it: what it takes to read is bounded by length and brackets."""
+    """Check the text before Python parses it: length and nesting bound the cost of parsing."""
     if len(text) > MOST_CHARACTERS:
         raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
     plain = _TEXTS.sub("''", text)
@@ -224,7 +232,7 @@ def _is_true(constant: Predicate, field: str) -> bool:
 
 
 def _as_python(text: str) -> str:
-    """The text with SQL's `=`, `<>`, AND, OR and NOT as Python writes them."""
+    """Replace SQL's `=`, `<>`, AND, OR, and NOT by Python's operators."""
     return _SQL.sub(lambda found: _AS_PYTHON.get(found[0], found[0]), text.replace("\n", " "))
 
 
@@ -233,7 +241,7 @@ def _reason(error: BaseException) -> str:
 
 
 def match_type(event_type: str) -> Predicate:
-    """The predicate of a symbol that nobody defined: the symbol is the event type."""
+    """Return the predicate of an undefined symbol: the symbol is the event type."""
     tree = ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq()], comparators=[ast.Constant(value=event_type)])
     return Predicate(f"type == {event_type!r}", frozenset({"type"}), frozenset(), tree)
 
@@ -265,7 +273,7 @@ def _column_before(node: ast.Call, field: str) -> str:
 
 
 def _parts(node: ast.expr, field: str) -> list[ast.expr]:
-    """The parts of one node, when the node is of the language."""
+    """Return the parts of one node, if the node is in the language."""
     match node:
         case ast.Constant(value=int() | float() as number) if not abs(number) < _LARGEST:
             raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
@@ -312,7 +320,7 @@ def _is_whole_text(text: str) -> bool:
 
 
 def _check_members(node: ast.expr, field: str) -> None:
-    """Each is a constant that may stand by itself, and all are of one kind."""
+    """Check that each member is a constant that may stand alone, and that all have the same kind."""
     items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else None
     if items is None or not all(map(_is_member, items)):
         raise BadInput(field, '`in` takes a list of values, such as type in ("cpu", "load")')
@@ -334,7 +342,7 @@ def _is_member(node: ast.expr) -> bool:
 
 
 def _members(nodes: Iterable[ast.expr]) -> list[Any]:
-    """The values of a list that was checked."""
+    """Return the values of a checked list."""
     return [_evaluate(node, {}) for node in nodes]
 
 
@@ -343,7 +351,7 @@ def _kind_of(value: object) -> type:
 
 
 def _kind_of_rows(value: Any) -> type | None:
-    """Of what a side comes to; None where nothing is known of it."""
+    """Return the kind of the value of a side; None if it is unknown."""
     value = value.as_py() if isinstance(value, pa.Scalar) else value
     if not isinstance(value, pa.Array):
         return float if isinstance(value, exact_numbers.Worked) else _kind_of(value)
@@ -355,12 +363,12 @@ def _kind_of_rows(value: Any) -> type | None:
 
 
 def _is_nothing(value: Any) -> bool:
-    """Whether it is a column that is null in every row, so that nobody knows of what kind it is."""
+    """Return whether it is a column that is null in every row, so that its kind is unknown."""
     return isinstance(value, pa.Array) and pa.types.is_null(value.type)
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
-    """Decimals too: rules make them of whole numbers."""
+    """Return whether it is numeric. Decimals are too: rules compute them from whole numbers."""
     return any(of(kind) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
@@ -402,7 +410,7 @@ def _fold(join: Callable[[Any, Any], Any], values: list[Any]) -> Any:
 
 
 def _needs_row_evaluation(*values: Any) -> bool:
-    """Whether Arrow would not be exact, or there are only constants to work with."""
+    """Return whether Arrow would not be exact, or there are only constants."""
     return any(map(exact_numbers.is_whole, values)) or all(map(exact_numbers.is_number, values))
 
 
@@ -430,19 +438,20 @@ def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa
     if any(map(exact_numbers.is_whole, (left, *members))) and not isinstance(members[0], bool | str):
         held = exact_numbers.is_member(left, members)
         return held if isinstance(op, ast.In) else pc.invert(held)
-    # Of null, is_in says false; whether it is among them is unknown.
+    # For null, is_in returns false, but whether null is among them is unknown.
     held = pc.if_else(pc.is_valid(left), pc.is_in(left, value_set=pa.array(members)), None)
     return held if isinstance(op, ast.In) else pc.invert(held)
 
 
 def _drop_undefined(found: Any) -> Any:
-    """What is calculated, unknown where it is no number: nothing by nothing, or infinite less infinite."""
+    """Replace results that are not a number (0 / 0, infinite minus infinite) by unknown."""
     return pc.if_else(pc.is_nan(found), None, found) if pa.types.is_floating(found.type) else found
 
 
 def _real(value: Any) -> Any:
-    """As a floating-point number: whole numbers divide with a rest, and by 0 without an error. Raises
-    pyarrow.ArrowTypeError for what is no number.
+    """Return the value as floating-point numbers, so that division keeps fractions and never fails on 0.
+
+    Raises `pyarrow.ArrowTypeError` if the value is not a number.
     """
     if exact_numbers.is_number(value):
         return pa.scalar(float(value))

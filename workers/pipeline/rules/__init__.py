@@ -1,1 +1,1 @@
-"""Rules in a language of our own, and their plan in Spark."""
+"""The language of rules, and the plan of the rules in Spark."""

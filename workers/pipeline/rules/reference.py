@@ -1,13 +1,12 @@
-"""Reference tables that events are enriched from: a CSV file with a header, small enough to be sent to every
+"""Reference tables that events are enriched from: CSV files with a header, small enough to be sent to every
 task.
 
-A table by subnet is kept by prefix length: an address is found among the networks of each length, by its
-first bits, and the longest prefix that has it wins. That is as many searches as there are lengths, whatever
-the number of subnets. A table whose file changes is read again; one that is then wrong leaves the old one in
-use.
+A table by subnet is stored by prefix length. An address is searched among the networks of each length by its
+first bits, and the longest matching prefix wins. The number of searches is thus the number of lengths, not of
+subnets. A table whose file changes is read again; if it is then invalid, the old one stays in use.
 
-A declaration names a table, and whoever writes declarations may not read files: so a name is a plain name of
-a regular file in the reference folder, and no refusal says what a file holds or where it lies.
+A declaration names a table, but its author may not read arbitrary files. A name is therefore a plain name of
+a regular file in the reference folder, and no error message says what a file contains or where it is.
 """
 
 import csv
@@ -29,13 +28,15 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}\.csv\Z", re.ASCII)
 MOST_BYTES = 2**20
 MOST_ROWS = 10_000
 MOST_COLUMNS = 32
-# Without waiting for a writer of a pipe, and never through a link.
+# Doesn't wait for a writer of a pipe, and never follows a link.
 _READ_ONLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class Reference:
-    """columns: the names of what a row gives. equal: key → row. networks: prefix length → first bits of an
+    """The content of a table.
+
+    columns: names of the values of a row. equal: key → row. networks: prefix length → first bits of an
     address, as a number → row.
     """
 
@@ -46,8 +47,10 @@ class Reference:
 
 @dataclass
 class ReferenceTable:
-    """A table on disk. `current` is what it held when it was last right; `trouble` says why it is not newer.
-    seen: the state of the file when it was checked.
+    """A table on disk.
+
+    `current` is its last valid content; `last_error` says why it is not newer. seen: the state of the file
+    when it was last checked.
     """
 
     path: Path
@@ -60,13 +63,13 @@ class ReferenceTable:
 
     @classmethod
     def open(cls, path: Path, by: str, columns: tuple[str, ...], where: str) -> "ReferenceTable":
-        """Raises BadInput naming `where`."""
+        """Open a table. Raises `BadInput` that names `where`."""
         table = cls(path, by, columns, where, read_reference(path, by, columns, where))
         table.seen = table._stamp()
         return table
 
     def refresh(self) -> None:
-        """Reads the table again when its file has changed."""
+        """Read the table again if its file has changed."""
         seen = self._stamp()
         if seen is None or seen == self.seen:
             return
@@ -86,7 +89,9 @@ class ReferenceTable:
 
 
 def table_path(folder: Path, name: str, field: str) -> Path:
-    """Where the table of that name lies. Raises BadInput naming `field` where it is not a plain name."""
+    """Return the path of the table of that name. Raises `BadInput` that names `field` if it is not a plain
+    name.
+    """
     if not NAME.match(name):
         raise Forbidden(
             field,
@@ -97,8 +102,9 @@ def table_path(folder: Path, name: str, field: str) -> Path:
 
 
 def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) -> Reference:
-    """Reads a table whose key is column `by`; a column named `subnet` is matched by address. Raises BadInput
-    naming `field`.
+    """Read a table whose key is column `by`; a column named `subnet` is matched by address.
+
+    Raises `BadInput` that names `field`.
     """
     keyed: dict[str, Row] = {}
     for line, row in _rows(path, (by, *columns), field):
@@ -114,7 +120,7 @@ def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) ->
 
 
 def group_by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, dict[int, Row]]:
-    """The longest prefixes first."""
+    """Group the networks by prefix length, the longest first."""
     found: dict[int, dict[int, Row]] = {}
     for network, row in sorted(networks.items(), key=lambda item: -item[0].prefixlen):
         bits = int(network.network_address) >> (32 - network.prefixlen)
@@ -123,7 +129,7 @@ def group_by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, 
 
 
 def _text(path: Path, field: str) -> str:
-    """What a table holds, as text. Raises BadInput."""
+    """Return the text of a table. Raises `BadInput`."""
     unreadable = f"{path.name} can't be read; it takes the name of a CSV file in the reference folder"
     try:
         file = os.open(path, _READ_ONLY)
@@ -181,7 +187,9 @@ def _network(text: str, path: Path, field: str) -> ipaddress.IPv4Network:
 
 
 def subnet_of(text: str, field: str) -> tuple[int, int]:
-    """First address of a subnet as a number, and its prefix length. Raises BadInput naming `field`."""
+    """Return the first address of a subnet as a number, and its prefix length. Raises `BadInput` that names
+    `field`.
+    """
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:

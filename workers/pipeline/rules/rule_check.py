@@ -1,6 +1,4 @@
-"""Whether declared rules are of the language, name columns that are there, and stay within bounds: all that
-can be said without Spark.
-"""
+"""The checks of declared rules that need no Spark: language, column names, and limits."""
 
 from collections.abc import Collection, Iterator
 
@@ -11,11 +9,11 @@ from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule
 MOST_RULES = 64
 MOST_TABLES = 8
 MOST_EXPRESSION_CHARACTERS = 20_000  # of all rules together
-MOST_PARTS = 10_000  # of all expressions together, each with its columns written out
+MOST_PARTS = 10_000  # of all expressions together, each with its columns expanded
 
 
 def expressions_of(rule: Rule) -> Iterator[tuple[str, str, str | None]]:
-    """(its field behind the rule's, text, the column it makes) of each expression."""
+    """Return each expression as (field within the rule, text, the column it computes)."""
     match rule:
         case Filter():
             yield "discard" if rule.discard else "keep", rule.condition, None
@@ -26,7 +24,7 @@ def expressions_of(rule: Rule) -> Iterator[tuple[str, str, str | None]]:
 
 
 def check_size(rules: Collection[Rule]) -> None:
-    """Raises Forbidden naming the field, before an expression is read."""
+    """Raise `Forbidden` that names the field if a limit is exceeded, before any expression is parsed."""
     tables = sum(isinstance(rule, Enrich) for rule in rules)
     if tables > MOST_TABLES:
         raise Forbidden("rules", f"take at most {MOST_TABLES} tables, not {tables}")
@@ -40,7 +38,7 @@ def check_size(rules: Collection[Rule]) -> None:
 
 
 def check_expressions(rules: Collection[Rule], columns: Collection[str], criteria: Collection[str]) -> None:
-    """Raises BadInput naming the rule and the field. columns: of the events as they come."""
+    """Raise `BadInput` that names the rule and the field. columns: columns of the arriving events."""
     check_size(rules)
     costs, parts = dict.fromkeys(columns, Cost()), 0
     for place, rule in enumerate(rules):
@@ -86,7 +84,7 @@ def _names(columns: Collection[str]) -> str:
 
 
 def names_in(rules: Collection[Rule]) -> frozenset[str]:
-    """Every column that the rules name."""
+    """Return every column that the rules name."""
     named = {rule.using for rule in rules if isinstance(rule, Enrich)}
     named |= {column for rule in rules if isinstance(rule, Cleanse) for column in rule.columns}
     return frozenset(
@@ -95,7 +93,7 @@ def names_in(rules: Collection[Rule]) -> frozenset[str]:
 
 
 def criteria_in(rules: Collection[Rule]) -> tuple[str, ...]:
-    """The criteria that they name."""
+    """Return the criteria that the rules name."""
     return tuple(
         sorted(set().union(*(written_column.criteria for written_column in _list_written_columns(rules))))
     )

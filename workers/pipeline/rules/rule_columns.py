@@ -1,7 +1,7 @@
 """Spark's columns of a rule's expression, made node by node from the tree that `rule_language` has checked.
 
-Functions are asked for by the names of our own list; texts, numbers and criteria travel as literals and
-columns. Nothing here is given a text of a declaration to read.
+Functions are looked up by the names of a fixed list; texts, numbers, and criteria become literals and
+columns. No text of a declaration is parsed here.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from workers.pipeline.rules.reference import subnet_of
 from workers.pipeline.rules.rule_functions import SUBNET, number_of
 from workers.pipeline.rules.rule_language import TYPES, WrittenRule, list_chain
 
-DOT = r"\."  # Java splits by this one without making a regular expression of it
+DOT = r"\."  # Java splits by this one without compiling a regular expression
 _TYPES: dict[str, types.DataType] = {
     "string": types.StringType(),
     "boolean": types.BooleanType(),
@@ -50,7 +50,7 @@ _OPERATORS: dict[type, Callable[[Any, Any], Column]] = {
 
 
 def column_of(expression: WrittenRule) -> Column:
-    """The column that an expression stands for."""
+    """Return the Spark column of an expression."""
     return _column(expression.tree)
 
 
@@ -103,7 +103,7 @@ def _predicate(node: exp.Expression) -> Column:
 
 
 def _join_balanced(parts: list[Column], join: Callable[[Any, Any], Any]) -> Column:
-    """The parts joined pair by pair, so that a long chain makes no deep tree."""
+    """Join the parts pair by pair, so that a long chain makes no deep tree."""
     while len(parts) > 1:
         parts = [reduce(join, parts[place : place + 2]) for place in range(0, len(parts), 2)]
     return parts[0]
@@ -149,16 +149,16 @@ def _function(node: exp.Anonymous) -> Column:
 def _match_subnet(address: Column, subnet: str) -> Column:
     low, prefix_length = subnet_of(subnet, SUBNET)
     free_bits = 32 - prefix_length
-    # Most addresses differ in the text already, and are not taken apart.
+    # Most addresses differ in the text already, and need not be parsed.
     begins = ".".join(str(low >> shift & 255) for shift in (24, 16, 8, 0)[: prefix_length // 8])
     inside = sql.shiftright(address_number(address), free_bits) == long(low >> free_bits)
     return sql.startswith(address, sql.lit(begins)) & inside
 
 
 def address_number(address: Column) -> Column:
-    """An IPv4 address (text) as a number; outside 0 … 2³² - 1, or null, where it is none.
+    """Return an IPv4 address (text) as a number; outside 0 … 2³² - 1, or null, if it is not an address.
 
-    The address is named once: Spark writes out what a column stands for wherever it is named. The leading 1
+    The address is referenced once, since Spark expands a column wherever it is referenced. The leading 1
     distinguishes four parts from three or five.
     """
     parts = sql.transform(sql.split(address, DOT), lambda part: part.cast(types.LongType()))
@@ -166,5 +166,5 @@ def address_number(address: Column) -> Column:
 
 
 def long(value: int) -> Column:
-    """A 64-bit whole number."""
+    """Return a 64-bit whole number."""
     return sql.lit(value).cast(types.LongType())

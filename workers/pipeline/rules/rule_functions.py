@@ -1,6 +1,7 @@
-"""The functions that rules may use, with what their arguments take. All are of one row, bounded in time by
-the length of their input, and give the same answer whenever they are asked: nothing that reads a file, a
-clock or a class, makes rows, or runs a regular expression of the author's.
+"""The functions that rules may use, and the arguments that they take.
+
+All of them work on one row, take time bounded by the length of their input, and are deterministic. None reads
+a file, a clock, or a class, makes rows, or runs a regular expression of the author's.
 """
 
 import re
@@ -18,8 +19,10 @@ _UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 
 @dataclass(frozen=True)
 class Function:
-    """least, most: arguments (most None: any number). literal: by place, what a literal argument takes, and a
-    sentence of it. joins: whether it writes its arguments one behind the other.
+    """A function.
+
+    least, most: number of arguments (most None: unlimited). literal: checks the literal argument at a place
+    and returns what it takes, as a sentence. joins: whether it concatenates its arguments.
     """
 
     least: int
@@ -28,7 +31,7 @@ class Function:
     joins: bool = False
 
     def takes(self) -> str:
-        """How many arguments, in words."""
+        """Return the number of arguments in words."""
         if self.most is None:
             return f"{self.least} arguments or more"
         if self.least == self.most:
@@ -37,12 +40,12 @@ class Function:
 
 
 def text_of(node: exp.Expression) -> str | None:
-    """A literal text; None for anything else."""
+    """Return the value of a literal text; None for anything else."""
     return node.this if isinstance(node, exp.Literal) and node.is_string else None
 
 
 def number_of(node: exp.Expression) -> int | None:
-    """A whole number written as such; None for anything else."""
+    """Return the value of a literal whole number; None for anything else."""
     if isinstance(node, exp.Neg):
         number = number_of(node.this)
         return None if number is None else -number
@@ -58,7 +61,7 @@ def _path(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str 
 
 
 def _delimiter(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
-    """What a text is split by is a regular expression for Spark: plain characters only."""
+    """Check a delimiter. It is a regular expression for Spark, so only plain characters are allowed."""
     text = text_of(node)
     if place == 0 or (place == 2 and number_of(node) is not None):
         return None
@@ -77,7 +80,7 @@ def _pad(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str |
 
 
 def _replacement(place: int, node: exp.Expression, given: Sequence[exp.Expression]) -> str | None:
-    """Never longer than before."""
+    """Check a replacement: it must not be longer than the replaced text."""
     text = text_of(node)
     if place == 0 or (text is not None and len(text) <= len(text_of(given[1]) or "")):
         return None
@@ -135,4 +138,4 @@ FUNCTIONS: dict[str, Function] = {
     "xxhash64": Function(1, None),
     "hash": Function(1, None),
 }
-SUBNET = "in_subnet"  # ours: in_subnet(address, '92.126.10.0/24')
+SUBNET = "in_subnet"  # added by Weir: in_subnet(address, '92.126.10.0/24')

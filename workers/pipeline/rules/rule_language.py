@@ -1,18 +1,20 @@
-"""The language of rules: a part of Spark SQL's expressions, read here and built by `rule_columns` into
-Spark's columns. No text of a declaration is ever given to Spark to read.
+r"""The language of rules: a subset of Spark SQL's expressions, parsed here and built by `rule_columns` into
+Spark's columns.
+
+No text of a declaration is ever given to Spark to parse.
 
 | part | takes |
 |---|---|
-| columns | those of the event, declared attributes, what rules before have added |
+| columns | those of the event, declared attributes, columns that earlier rules have added |
 | `:name` | the present value of a criterion |
-| literals | numbers (`3 3L 1.5 1e3`), texts in quotes (`\\\\`, `\\'`, `\\"`), true, false, null, DATE '…' |
+| literals | numbers (`3 3L 1.5 1e3`), texts in quotes (`\\`, `\'`, `\"`), true, false, null, DATE '…' |
 | comparisons | `= == <> != < <= > >= <=>`, IN (…), BETWEEN … AND …, LIKE 'a%', IS NULL, IS TRUE |
-| arithmetic | `+ - * / % DIV`, and `\\|\\|` for texts |
+| arithmetic | `+ - * / % DIV`, and `\|\|` for texts |
 | others | AND, OR, NOT, CASE, CAST(… AS type), `…::type`, a text that was split `[n]`, FUNCTIONS, in_subnet |
 
-Judged before it is read: at most MOST_CHARACTERS, MOST_TOKENS and MOST_DEPTH, so that reading takes no longer
-than its length. sqlglot reads; whatever node it makes must be in the list below. What two grammars could read
-in two ways (`a = b = c`) takes parentheses.
+A text is checked before it is parsed: at most MOST_CHARACTERS, MOST_TOKENS and MOST_DEPTH, so that parsing
+takes time proportional to its length. sqlglot parses it; every node must be in the list below. An expression
+that two grammars could read in two ways (`a = b = c`) needs parentheses.
 """
 
 import re
@@ -34,8 +36,8 @@ from workers.pipeline.rules.rule_functions import FUNCTIONS, SUBNET, number_of, 
 MOST_CHARACTERS = 4_000
 MOST_TOKENS = 1_000
 MOST_DEPTH = 12
-MOST_WRITTEN = 2_000  # parts, once the expressions of the columns it names are written out
-MOST_JOINED = 16  # columns written one behind the other
+MOST_WRITTEN = 2_000  # parts, once the expressions of the named columns are expanded
+MOST_JOINED = 16  # columns that are concatenated
 TYPES = {
     exp.DataType.Type.TEXT: "string",
     exp.DataType.Type.BOOLEAN: "boolean",
@@ -149,7 +151,7 @@ _DIALECT = Spark()
 
 
 class _Parser(SparkParser):
-    """Every function is a name with arguments, and nothing but expressions is known."""
+    """A parser that treats every function as a name with arguments, and knows nothing but expressions."""
 
     FUNCTIONS = {}
     FUNCTION_PARSERS = {
@@ -163,7 +165,7 @@ class _Parser(SparkParser):
 
 @dataclass(frozen=True)
 class WrittenRule:
-    """An expression, read and checked. columns: what it names; criteria: likewise."""
+    """A parsed and checked expression. columns, criteria: the names that it uses."""
 
     tree: exp.Expression
     columns: frozenset[str]
@@ -172,8 +174,10 @@ class WrittenRule:
 
 @lru_cache(maxsize=1024)
 def parse_expression(text: str, field: str) -> WrittenRule:
-    """An expression of the language. Raises BadInput naming `field`; Forbidden for what is not of the
-    language, or larger than it may be.
+    """Parse an expression of the language.
+
+    Raises `BadInput` that names `field`, and `Forbidden` if the expression is not in the language or too
+    large.
     """
     tokens = _tokens(text, field)
     try:
@@ -188,7 +192,7 @@ def parse_expression(text: str, field: str) -> WrittenRule:
 
 
 def _refusal(tokens: list[Token]) -> type[BadInput]:
-    """A slip of the pen is bad input; who writes a statement reaches for more."""
+    """Return the error class: `BadInput` for a typing error, `Forbidden` for an attempt at a statement."""
     return Forbidden if any(token.text.upper() in _STATEMENTS for token in tokens) else BadInput
 
 
@@ -198,8 +202,10 @@ def _place(error: SqlglotError) -> str:
 
 
 def _tokens(text: str, field: str) -> list[Token]:
-    """What the text is made of, judged before anything reads it. Words that are none of the language's own
-    become plain names, so that no statement, clause or special function is ever recognised.
+    """Return the tokens of a text, checked before it is parsed.
+
+    Words that are not in the language become plain names, so that no statement, clause, or special function
+    is ever recognized.
     """
     if len(text) > MOST_CHARACTERS:
         raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
@@ -254,7 +260,7 @@ def _is_number(text: str) -> bool:
 
 
 def _check_string(written: str, before: TokenType | None, field: str) -> None:
-    """Only what every reader of SQL understands alike."""
+    """Allow only texts that every SQL dialect reads in the same way."""
     if before == TokenType.STRING:
         raise Forbidden(field, r"takes one text at a time; write a quote in a text as \'")
     if not _ESCAPES.match(written):
@@ -286,7 +292,7 @@ def _check_call(node: exp.Expression) -> str:
 
 
 def operands(node: exp.Expression) -> list[exp.Expression]:
-    """The parts of a node that are expressions themselves."""
+    """Return the parts of a node that are expressions themselves."""
     match node:
         case exp.Column() | exp.Literal() | exp.Placeholder() | exp.Boolean() | exp.Null():
             return []
@@ -306,7 +312,7 @@ def operands(node: exp.Expression) -> list[exp.Expression]:
     return [node.this, node.expression]
 
 
-# What each node's own arguments are, so that nothing hides in another (a subquery in an IN, an escape).
+# The allowed arguments of each node, so that nothing hides in another one (a subquery in an IN, an escape).
 _ARGUMENTS: dict[type, frozenset[str]] = {
     exp.In: frozenset({"this", "expressions"}),
     exp.Between: frozenset({"this", "low", "high"}),
@@ -351,7 +357,7 @@ def _check_node(node: exp.Expression, field: str) -> None:
 
 
 def _check_operators(node: exp.Expression, field: str) -> None:
-    """Where readers of SQL differ in what binds stronger, parentheses say it."""
+    """Require parentheses where SQL dialects differ in precedence."""
     inner = [operand for operand in operands(node) if isinstance(operand, exp.Expression)]
     if isinstance(node, (*PREDICATES, *ARITHMETIC, exp.DPipe, exp.Neg)) and any(
         isinstance(inner_node, _LOOSE) for inner_node in inner
@@ -404,7 +410,7 @@ def _check_type(node: exp.Expression, field: str) -> None:
 
 
 def _check_like(node: exp.Expression, field: str) -> None:
-    """Forms that are found in one pass."""
+    """Allow only forms that are matched in one pass."""
     text = text_of(node.expression)
     if text is None or "\\" in text:
         raise Forbidden(field, "LIKE takes a literal without \\, such as 'web-%'")
@@ -414,7 +420,7 @@ def _check_like(node: exp.Expression, field: str) -> None:
 
 
 def _check_place(node: exp.Bracket, field: str) -> None:
-    """`split(…)[0]`."""
+    """Check `split(…)[0]`."""
     of_split = isinstance(node.this, exp.Anonymous) and node.this.this.lower() == "split"
     places = node.expressions
     if not of_split or len(places) != 1 or number_of(places[0]) is None:
@@ -422,7 +428,7 @@ def _check_place(node: exp.Bracket, field: str) -> None:
 
 
 def _check_nesting(tree: exp.Expression, field: str) -> None:
-    """Chains of AND and OR are as flat as they read; all else is as deep as it is."""
+    """Check the nesting. Chains of AND and OR count as flat, everything else by its depth."""
     waiting = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
@@ -434,7 +440,7 @@ def _check_nesting(tree: exp.Expression, field: str) -> None:
 
 
 def list_chain(node: exp.Expression) -> Iterator[exp.Expression]:
-    """The parts of a chain of AND, or of OR, from left to right."""
+    """Return the parts of a chain of AND, or of OR, from left to right."""
     waiting = [node]
     while waiting:
         part = waiting.pop()
@@ -446,8 +452,9 @@ def list_chain(node: exp.Expression) -> Iterator[exp.Expression]:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of an expression with the columns it names written out. parts: how many it has. joined: columns whose
-    texts it writes one behind the other.
+    """The cost of an expression with its columns expanded.
+
+    parts: number of its parts. joined: number of columns whose texts it concatenates.
     """
 
     parts: int = 1
@@ -455,7 +462,10 @@ class Cost:
 
 
 def cost_of(expression: WrittenRule, columns: Mapping[str, Cost], field: str) -> Cost:
-    """Raises Forbidden where rules that build on one another grow beyond measure."""
+    """Return the cost of an expression.
+
+    Raises `Forbidden` if rules that build on one another grow too large.
+    """
     cost = _cost(expression.tree, columns)
     if cost.parts > MOST_WRITTEN:
         raise Forbidden(field, f"has {cost.parts} parts with its columns written out; {MOST_WRITTEN} at most")

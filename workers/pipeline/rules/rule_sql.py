@@ -1,4 +1,4 @@
-"""Declared rules carried out by Spark: columns built from checked trees, never SQL of a declaration's."""
+"""Declared rules executed by Spark: columns built from checked trees, never from a declaration's SQL."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -24,18 +24,22 @@ _PARTS = [f"_part{place}" for place in range(4)]
 
 @dataclass
 class Ruled:
-    """Events after the rules. counted: the rules behind which they are counted: each that removes some but
-    the last (those are counted where they arrive).
+    """Events after the rules.
+
+    counted: the rules after which events are counted: each one that removes some, except the last (its events
+    are counted where they arrive).
     """
 
     events: DataFrame
     counted: tuple[str, ...]
 
     def count_passed(self, ran: DataFrame) -> dict[str, int]:
-        """Events that passed each counted rule when `ran`, made of these events, was last carried out."""
+        """Return the events that passed each counted rule when `ran`, made of these events, was last
+        executed.
+        """
         if not self.counted:
             return {}
-        # What PySpark's own Observation gives can be had of one run only; a plan is run for every batch.
+        # PySpark's own Observation can be read for one run only, but a plan runs for every batch.
         observed = ran._jdf.queryExecution().observedMetrics()
         return {name: observed.apply(name).getLong(0) for name in self.counted}
 
@@ -43,7 +47,7 @@ class Ruled:
 def apply_rules(
     events: DataFrame, rules: tuple[Rule, ...], criteria: Collection[str], observe: bool = True
 ) -> Ruled:
-    """The rules in order, lazily. `observe`: count what passes each filter, for `rule_counts`."""
+    """Apply the rules in order, lazily. observe: count what passes each filter, for `rule_counts`."""
     filters = [rule for rule in rules if isinstance(rule, REMOVING)]
     counted: list[str] = []
     for rule in rules:
@@ -57,7 +61,7 @@ def apply_rules(
 def rule_counts(
     rules: tuple[Rule, ...], passed: Mapping[str, int], arrived: int, kept: int
 ) -> list[dict[str, Any]]:
-    """Per rule how many events went in and came out. passed: of the counted rules."""
+    """Return the events in and out of each rule. passed: events that passed the counted rules."""
     result, before = [], arrived
     filters = [rule.name for rule in rules if isinstance(rule, REMOVING)]
     for rule in rules:
@@ -72,8 +76,10 @@ def rule_counts(
 
 
 def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> DataFrame:
-    """One rule. Raises Spark's AnalysisException where types do not fit, BadInput where an expression is not
-    of the language or names a criterion that nobody declares.
+    """Apply one rule.
+
+    Raises Spark's `AnalysisException` if types do not fit, and `BadInput` if an expression is not in the
+    language or names an undeclared criterion.
     """
     match rule:
         case Filter():
@@ -107,7 +113,9 @@ def _column(text: str, name: str, criteria: Collection[str]) -> Column:
 
 
 def _join_by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
-    """A search for each prefix length; the first that finds a row counts, the longest prefix being first."""
+    """Search each prefix length; the first one that finds a row counts, and the longest prefix comes
+    first.
+    """
     found = add_address_columns(events, using)
     names, candidates = [], []
     for length, rows in reference.networks.items():
@@ -124,7 +132,10 @@ def _join_by_subnet(events: DataFrame, using: str, reference: Reference) -> Data
 
 
 def add_address_columns(events: DataFrame, using: str) -> DataFrame:
-    """With `_address`, an address as a number. Each part is a column of its own, so that it is read once."""
+    """Add `_address`, an address as a number.
+
+    Each part is a column of its own, so that it is computed once.
+    """
     parts = events.withColumn("_parts", sql.split(sql.col(f"`{using}`"), DOT))
     read = {part: sql.col("_parts").getItem(place).cast("bigint") for place, part in enumerate(_PARTS)}
     numbers = parts.withColumns({**read, "_four": sql.size("_parts") == 4})
@@ -132,16 +143,16 @@ def add_address_columns(events: DataFrame, using: str) -> DataFrame:
 
 
 def _number() -> Column:
-    """Of an address in parts; null where it is none."""
+    """Return the number of an address in parts; null if it is not an address."""
     parts = [sql.col(part) for part in _PARTS]
-    # A number from 0 to 255 has no other bits; null where a part is none.
+    # A number from 0 to 255 has no other bits; null if a part is none.
     bits = reduce(Column.bitwiseOR, parts)
     powers = [part * long(256**power) for part, power in zip(parts, (3, 2, 1, 0), strict=True)]
     return sql.when(sql.col("_four") & bits.between(0, 255), reduce(add, powers))
 
 
 def _match_any_address(row: Row, columns: tuple[str, ...]) -> Column:
-    """The row of 0.0.0.0/0, as a join would give it: whatever the address is, if it is one."""
+    """Return the row of 0.0.0.0/0, as a join would: for any valid address."""
     values = [sql.lit(value).alias(name) for value, name in zip(row, columns, strict=True)]
     return sql.when(sql.col("_address").isNotNull(), sql.struct(*values))
 
@@ -156,14 +167,14 @@ def _enrich(
 def _join_table(
     events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
 ) -> DataFrame:
-    """With the row of a small table whose key is `key`, as struct `name` (null where there is none)."""
+    """Join the row of a small table whose key is `key`, as struct `name` (null if there is none)."""
     table = _table(events, [(each, *row) for each, row in rows.items()], ("_key", *columns))
     packed = table.select("_key", sql.struct(*columns).alias(name))
     return events.join(sql.broadcast(packed), key == packed["_key"], "left").drop("_key")
 
 
 def _table(events: DataFrame, rows: list[tuple[Any, ...]], columns: tuple[str, ...]) -> DataFrame:
-    """A small constant table: part of the plan, so that a batch needs no job to make it."""
+    """Return a small constant table: it is part of the plan, so that a batch needs no job to make it."""
     places = f"({', '.join('?' * len(columns))})"
     names = [f"c{place}" for place in range(len(columns))]
     values = [value for row in rows for value in row]
@@ -176,7 +187,7 @@ def _table(events: DataFrame, rows: list[tuple[Any, ...]], columns: tuple[str, .
 
 
 def empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
-    """No events under a layout: enough for Spark to analyse rules."""
+    """Return an empty event table with a layout, sufficient for Spark to analyze rules."""
     return spark.createDataFrame([], layout.sql)
 
 
@@ -190,9 +201,10 @@ _KINDS: dict[str, tuple[str, ...]] = {
 def check_rules(
     events: DataFrame, rules: tuple[Rule, ...], needed: frozenset[str], criteria: Collection[str]
 ) -> dict[str, str]:
-    """Lets Spark analyse every rule (nothing is read); column → its type in SQL after them all. Raises
-    BadInput naming the rule, or the column that a pattern needs and nobody makes, or that has another type
-    than events have.
+    """Let Spark analyze every rule (nothing is read), and return the SQL type of each resulting column.
+
+    Raises `BadInput` that names the rule, or the column that a pattern needs and that is missing or has
+    another type than events have.
     """
     for place, rule in enumerate(rules):
         where = f"rules[{place}]"

@@ -1,10 +1,10 @@
-"""The intra-event stage: declared rules, carried out by Spark. A rule evaluates one event at a time (Xu et
-al., section 2).
+"""The intra-event stage: declared rules, executed by Spark. A rule evaluates one event at a time (Xu et al.,
+section 2).
 
 Kinds: *discard* and *keep* (a condition), *project* (compute columns, drop columns), *enrich* (a broadcast
-join with a reference table). Expressions are of `rule_language`, over the columns of
-`workers.pipeline.events.containers`, declared attributes and what rules before have added. `:name` stands for
-a criterion. `in_subnet(address, '92.126.10.0/24')` may be used in them.
+join with a reference table). Expressions are in the language of `rule_language`, over the columns of
+`workers.pipeline.events.containers`, declared attributes, and columns that earlier rules have added. `:name`
+is the value of a criterion. `in_subnet(address, '92.126.10.0/24')` may be used in them.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,9 @@ from workers.pipeline.rules.reference import ReferenceTable
 
 @dataclass(frozen=True)
 class Filter:
-    """Keeps the events whose `condition` is true; `discard` keeps all others (also where it is unknown)."""
+    """Keeps the events whose `condition` is true; `discard` keeps all others (including those where it is
+    unknown).
+    """
 
     name: str
     condition: str
@@ -33,7 +35,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Enrich:
-    """Adds the reference's columns of the row found by `using` (a column of the event); null where none is
+    """Adds the reference's columns of the row found by `using` (a column of the event); null if none is
     found.
     """
 
@@ -44,7 +46,7 @@ class Enrich:
 
 @dataclass(frozen=True)
 class Sample:
-    """Keeps a share of the events, chosen by their id: the same ones whenever it is asked."""
+    """Keeps a share of the events, selected by id, so that a replay keeps the same events."""
 
     name: str
     share: float
@@ -52,11 +54,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Cleanse:
-    """Replaces columns by their clean values; an event of which one is null goes no further."""
+    """Replaces columns by their clean values and drops events with a null among these values."""
 
     name: str
     columns: Mapping[str, str]
 
 
 Rule = Filter | Project | Enrich | Sample | Cleanse
-REMOVING = (Filter, Sample, Cleanse)  # rules that let events go
+REMOVING = (Filter, Sample, Cleanse)  # rules that remove events

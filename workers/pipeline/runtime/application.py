@@ -1,12 +1,11 @@
 """The pipeline process: `python -m workers.pipeline.runtime.application [--application FILE] [--reset]`.
 
-What it reads of the environment is in `queues.environment`: REDIS_URL, WEIR_DATA (the checkpoint is kept in
-its folder `pipeline`), SPARK_MASTER, WEIR_PIPELINE_… and OTEL_….
+`queues.environment` describes the environment variables that it reads: REDIS_URL, WEIR_DATA (the checkpoint
+is in its folder `pipeline`), SPARK_MASTER, WEIR_PIPELINE_…, and OTEL_…. The process keeps only these and
+those that `workers.host.environment` names: no key of the console, and no password of the database.
 
-Of the environment it keeps these and what `workers.host.environment` names: no key of the console, no
-password of the database.
-
-SIGTERM: nothing more is admitted, the running batch ends, the process ends with 0. Bad input ends it with 2.
+On SIGTERM nothing more is admitted, the running batch ends, and the process exits with 0. It exits with 2 on
+bad input.
 """
 
 import argparse
@@ -23,7 +22,8 @@ from queues import keys, logs
 from workers.host.environment import PIPELINE, PIPELINE_PREFIXES, go_on_with, select_needed
 
 if __name__ == "__main__":
-    # Before anything large is imported, since it begins again: without the keys that it was started with.
+    # Before anything large is imported, since the process executes itself again without the keys that it was
+    # started with.
     go_on_with(select_needed(variables.PROCESS, PIPELINE, PIPELINE_PREFIXES))
 
 import redis
@@ -53,7 +53,7 @@ log = logging.getLogger("weir.pipeline")
 
 @dataclass(frozen=True)
 class Settings:
-    """What the environment says."""
+    """The settings from the environment."""
 
     control_url: str
     data: Path
@@ -65,7 +65,7 @@ class Settings:
 
     @classmethod
     def load(cls, environment: Mapping[str, str]) -> "Settings":
-        """Raises BadInput naming the variable."""
+        """Load the settings. Raises `BadInput` that names the variable."""
         return cls(
             variables.REDIS_URL.text(environment) or variables.LOCAL_CONTROL,
             variables.DATA.path(environment).resolve(),
@@ -78,7 +78,7 @@ class Settings:
 
 
 class PipelineProcess:
-    """One run of the process: a session, and in it the applications that are wanted."""
+    """One run of the process: a session, and the requested applications in it."""
 
     def __init__(self, settings: Settings, file: Declared, control: redis.Redis) -> None:
         self._settings, self._file, self._control = settings, file, control
@@ -94,11 +94,11 @@ class PipelineProcess:
         self._ordered: dict[str, PipelineOrder] = {}
 
     def stop(self, *_: object) -> None:
-        """Safe in a signal handler: only says so."""
+        """Request the end of the process. Safe in a signal handler: it only sets a flag."""
         self._stopping.set()
 
     def run(self, reset: bool) -> None:
-        """Until it is asked to stop. Raises WeirError for what a restart can't mend."""
+        """Run until a stop is requested. Raises `WeirError` for what a restart can't fix."""
         settings = self._settings
         self._statuses.enter_state("starting")
         self._declarations.note_shipped()
@@ -140,8 +140,10 @@ class PipelineProcess:
                 hosted.leave()
 
     def _there_are_queues(self) -> bool:
-        """Waits for the first topology of a plant that is just being made: this process takes longest to
-        start, so it starts first. False when it is asked to stop.
+        """Wait for the first topology of a plant that is being created, and return False if a stop is
+        requested.
+
+        This process takes longest to start, so it starts first.
         """
         while not self._control.exists(keys.TOPOLOGY):
             self._watchdog.feed()
@@ -150,7 +152,7 @@ class PipelineProcess:
         return True
 
     def _follow(self, place: HostingPlace, reset: bool) -> None:
-        """What is wanted runs, what is not wanted any more is stopped."""
+        """Run what is requested, and stop what is no longer requested."""
         self._watchdog.feed()
         try:
             wanted, self._ordered = self._declarations.load_wanted(), self._orders.read()
@@ -161,7 +163,8 @@ class PipelineProcess:
             self._hosted.pop(name).leave()
             self._statuses.forget(name)
             self._declarations.forget(name)
-        # Its own first: of two that read a queue it is the one that runs.
+        # The application of the process's own file first: if two applications read the same queue, it is the
+        # one that runs.
         for name, declared in sorted(wanted.items(), key=lambda item: (item[0] != self._file.name, item[0])):
             order = self._ordered.get(name, NO_ORDER)
             if self._refused.get(name) == (declared, order.restart):
@@ -178,8 +181,9 @@ class PipelineProcess:
                 self._refuse(declared, error)
 
     def _give_way(self, error: SessionWorn) -> None:
-        """Ends the process as it is, for its supervisor to start another: to stop what is broken may take for
-        ever, and what it is at is worked again from the checkpoint.
+        """End the process as it is, so that its supervisor starts another.
+
+        Stopping what is broken may take forever, and its current work is repeated from the checkpoint.
         """
         log.error("%s", error)
         self._statuses.write()
@@ -187,7 +191,9 @@ class PipelineProcess:
         end_process()
 
     def _refuse(self, declared: Declared, error: WeirError) -> None:
-        """An application that can't run: the process's own ends it, another leaves the others running."""
+        """Reject an application that can't run: the process's own ends the process, another leaves the others
+        running.
+        """
         if declared.name == self._file.name:
             raise error
         if isinstance(error, BadInput):
@@ -199,7 +205,7 @@ class PipelineProcess:
 
 
 class Beat:
-    """Writes the status each second, whatever the main thread waits for, and ends a process that hangs."""
+    """Writes the status every second, whatever the main thread waits for, and ends a process that hangs."""
 
     def __init__(self, statuses: Statuses, watchdog: Watchdog, recent: RecentLog) -> None:
         self._statuses, self._watchdog, self._log = statuses, watchdog, recent
@@ -227,7 +233,7 @@ class Beat:
 
 
 def _read_declaration(path: Path, control: redis.Redis) -> Declared:
-    """The process's own declaration; one that is wrong is also shown as the pipeline's status."""
+    """Read the process's own declaration. An invalid one is also shown as the pipeline's status."""
     try:
         return read_file(path, read_application(path).name)
     except BadInput as error:

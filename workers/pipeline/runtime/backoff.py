@@ -1,9 +1,9 @@
-"""When a failed application is tried again, and after how many tries its process gives way to a new one.
+"""When a failed application is tried again, and after how many tries its process is replaced.
 
-Each pause is twice the one before, at most `LONGEST_SECONDS`. What fails again and again in one session of
-Spark may fail because of it: a query that could not be stopped keeps its name, a context that was stopped
-takes no more. So after `SESSION_TRIES` the process ends, and its supervisor starts another. What fails for
-want of room or of the control server is no such try: that is waited for.
+Each pause is twice the previous one, at most `LONGEST_SECONDS`. An application that fails repeatedly in one
+Spark session may fail because of it: a query that could not be stopped keeps its name, and a stopped context
+accepts no more work. After `SESSION_TRIES` the process therefore ends, and its supervisor starts another. A
+failure for lack of disk space or of the control server is not such a try: the process waits for these.
 """
 
 import time
@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 15.0
 SESSION_TRIES = 4
-LONG_ENOUGH_SECONDS = 60.0  # after which a failure is a new one
+LONG_ENOUGH_SECONDS = 60.0  # after which a failure counts as a new one
 
 
 class RestartBackoff:
-    """Of one application in one process. `started` and `failed` in turn."""
+    """The backoff of one application in one process. Call `record_start` and `record_failure` in turn."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -23,20 +23,20 @@ class RestartBackoff:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is to be started now."""
+        """Return whether it is to be started now."""
         return self._monotonic() >= self._due_at
 
     @property
     def gives_up(self) -> bool:
-        """Whether another try in this process is of no use."""
+        """Return whether another try in this process is of no use."""
         return self.tries >= SESSION_TRIES
 
     def record_start(self) -> None:
-        """It is being started."""
+        """Record that it is being started."""
         self._started_at = self._monotonic()
 
     def record_failure(self) -> float:
-        """It has failed; the seconds until the next try."""
+        """Record a failure, and return the seconds until the next try."""
         if self._monotonic() - self._started_at > LONG_ENOUGH_SECONDS:
             self.tries = 0
         pause: float = min(FIRST_SECONDS * 2**self.tries, LONGEST_SECONDS)
@@ -45,10 +45,10 @@ class RestartBackoff:
         return pause
 
     def waits(self) -> float:
-        """What a start needs is not there; the seconds until that is asked again."""
+        """Return the seconds until the next check of what a start needs and is missing."""
         self._due_at = self._monotonic() + FIRST_SECONDS
         return FIRST_SECONDS
 
     def forget(self) -> None:
-        """A person starts it: at once, and as if it had never failed."""
+        """Forget all failures: a person starts it, immediately."""
         self.tries, self._due_at = 0, 0.0

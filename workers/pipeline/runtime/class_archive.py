@@ -1,9 +1,9 @@
-"""Spark's classes as Java has them when they are loaded, in a file of 160 MB: a start that finds it neither
-unpacks nor verifies ten thousand of them, which is half of the processor time that its Java takes to start.
+"""Spark's classes as Java has them when they are loaded, in a file of 160 MB.
 
-`python -m workers.pipeline.runtime.class_archive` makes the file beside the installed packages, once for
-a version of Spark and a Java: `./run` does so when its plant has run for ten minutes. Where it is missing, or
-of another Java, a start does without.
+A start that finds the file neither unpacks nor verifies ten thousand classes, which is half of the processor
+time that its Java takes to start. `python -m workers.pipeline.runtime.class_archive` makes the file beside
+the installed packages, once for a version of Spark and a Java; `./run` does so when its plant has run for ten
+minutes. Without the file, or with that of another Java, a start takes longer.
 """
 
 import os
@@ -24,13 +24,15 @@ _BATCHES = 3
 
 
 def make_archive() -> Path:
-    """Start Spark once, let it do a little of what the pipeline does, and keep the classes that it loaded."""
+    """Start Spark once, let it do a little of what the pipeline does, and store the classes that it
+    loaded.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         file = class_archive(spark_environment(Path(scratch, "java"))["JAVA_HOME"])
         if file.is_file():
             return file
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Under another name until it is whole: a start that is killed leaves none.
+        # Under another name until it is complete: a start that is killed leaves no file.
         part = file.with_suffix(f".{os.getpid()}")
         keep = (quote_option(f"-XX:ArchiveClassesAtExit={part}"),)
         spark = start_session("archive", "local[1]", Path(scratch), java=keep)
@@ -44,7 +46,7 @@ def make_archive() -> Path:
 
 
 def _work(spark: Any) -> None:
-    """What each replica of the pipeline does: a stream, rows through Python as Arrow, a job a batch."""
+    """Do what each replica of the pipeline does: a stream, rows through Python as Arrow, a job per batch."""
     rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
     kept = rows.selectExpr("value % 3 as k", "timestamp", "value > 1 and value is not null as kept")
 

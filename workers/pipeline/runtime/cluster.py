@@ -1,11 +1,11 @@
-"""A standalone Spark cluster out of the installed package: the same version on master, workers and driver.
+"""A standalone Spark cluster from the installed package: the same version on master, workers, and driver.
 
     python -m workers.pipeline.runtime.cluster master --host 0.0.0.0 --port 7077
     python -m workers.pipeline.runtime.cluster worker spark://spark-master:7077 --cores 2
 
-This process becomes Spark's own (exec), so that signals and exit codes are Spark's. Further arguments are
-those of Spark's Master and Worker. WEIR_SPARK_SECRET (32 or more characters, the same for all) is what
-master, workers and drivers know each other by.
+This process becomes Spark's own (exec), so signals and exit codes are Spark's. Further arguments are those of
+Spark's Master and Worker. Master, workers, and drivers authenticate one another by WEIR_SPARK_SECRET (32 or
+more characters, the same for all).
 """
 
 import os
@@ -23,7 +23,8 @@ from workers.host.environment import select_needed
 from workers.host.java import spark_environment
 from workers.host.spark_privacy import cluster_environment, java_options
 
-# A worker keeps a folder for each application it has had, with what its executors said: by itself for ever.
+# A worker keeps a folder with the output of the executors for each application it has had; by default
+# forever.
 BOUNDED = {
     "spark.worker.cleanup.enabled": "true",
     "spark.worker.cleanup.interval": "1800",
@@ -39,7 +40,7 @@ CLASSES = {
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    """Spark's command line for a role and its arguments. Raises BadInput."""
+    """Return Spark's command line for a role and its arguments. Raises `BadInput`."""
     role = arguments[0] if arguments else ""
     if role not in CLASSES:
         raise BadInput("role", f"takes {' or '.join(CLASSES)}, not {role!r}")
@@ -48,7 +49,9 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 def environment(data: Path) -> dict[str, str]:
-    """Java, this Python, where a worker may write, and the cluster's secret. Raises BadInput."""
+    """Return the environment: Java, this Python, a folder for workers, and the cluster's secret. Raises
+    `BadInput`.
+    """
     home = str(Path(pyspark.__file__).parent)
     work = {"SPARK_HOME": home, "SPARK_WORKER_DIR": str(data / "spark" / "work")}
     secret = cluster_environment(variables.PROCESS, data / "spark" / "conf")
@@ -59,13 +62,13 @@ def environment(data: Path) -> dict[str, str]:
         **secret,
     }
     environment["SPARK_DAEMON_JAVA_OPTS"] = java_options(data / "spark")
-    # What somebody has set comes behind: of two, Java takes the last.
+    # The user's options come last: if an option is set twice, Java takes the last one.
     own = environment.get("SPARK_WORKER_OPTS", "")
     bounds = (f"-D{name}={value}" for name, value in BOUNDED.items())
     environment["SPARK_WORKER_OPTS"] = " ".join([*bounds, own]).rstrip()
-    # Spark reads it from its file; what the environment keeps, each executor would be given.
+    # Spark reads it from its file; each executor would get a copy of the environment.
     environment.pop(variables.SPARK_SECRET.name, None)
-    # The executors' tasks read and write blocks; nothing else of the plant's is theirs.
+    # The executors' tasks read and write blocks; they get nothing else of the plant.
     if login := variables.NODE_LOGIN.text():
         environment[variables.NODE_LOGIN.name] = login
     return environment

@@ -1,4 +1,4 @@
-"""An application in the pipeline process: started, watched, started again when it fails, and changed to
+"""An application in the pipeline process: started, monitored, restarted after a failure, and changed to
 another version between two batches.
 """
 
@@ -39,7 +39,7 @@ log = logging.getLogger("weir.pipeline")
 
 @dataclass(frozen=True)
 class HostingPlace:
-    """Where applications run: the session, the control server, the folders, the times."""
+    """Where applications run: the session, the control server, the folders, and the times."""
 
     spark: SparkSession
     control: redis.Redis
@@ -51,11 +51,13 @@ class HostingPlace:
 
 
 class SessionWorn(WeirError):  # noqa: N818
-    """This process can't run the application any more; a new one may."""
+    """Raised when this process can't run the application any more, but a new one may."""
 
 
 class Hosted:
-    """Raises BadInput where its first version is wrong, or its checkpoint can't be continued."""
+    """A hosted application. Raises `BadInput` if its first version is invalid, or its checkpoint can't be
+    continued.
+    """
 
     def __init__(
         self,
@@ -67,7 +69,9 @@ class Hosted:
         order: PipelineOrder = NO_ORDER,
         others: Mapping[str, "Hosted"] = MappingProxyType({}),
     ) -> None:
-        """others: the applications of this process, by name, this one among them once it is hosted."""
+        """Load the first version. others: the applications of this process by name, including this one once
+        it is hosted.
+        """
         self._place, self._declarations, self._statuses = place, declarations, statuses
         self._others = others
         self.refused = declared
@@ -80,12 +84,12 @@ class Hosted:
         self._status = statuses.board(self._application)
         self._running: Running | None = None
         self._backoff = RestartBackoff()
-        self._lacked = ""  # of what a start needs
+        self._lacked = ""  # missing for a start
         self._order, self._stands = order, False
         declarations.note_at_work(self.declared, why)
 
     def _first(self, wanted: Declared) -> tuple[Declared, Application, str | None]:
-        """What is wanted; or, where that is refused, the version that was at work before, and why."""
+        """Return the requested version, or, if that is rejected, the previous version and the reason."""
         try:
             return wanted, self._check_declared(wanted), None
         except BadInput as error:
@@ -100,7 +104,7 @@ class Hosted:
                 raise error from None
 
     def _check_declared(self, declared: Declared) -> Application:
-        """Raises BadInput, also where Spark does not understand a rule."""
+        """Check a declaration. Raises `BadInput`, also if Spark rejects a rule."""
         application = application_of_text(declared.text, self._place.tables, declared.name)
         if application.name != declared.name:
             raise BadInput("name", f"is {application.name}, but the application is {declared.name}")
@@ -114,12 +118,13 @@ class Hosted:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """What it reads."""
+        """Return the queues that it reads."""
         return self._application.queues
 
     def step(self, declared: Declared, order: PipelineOrder = NO_ORDER) -> None:
-        """Called each second: follows what is wanted, and mends what has failed. Raises BadInput where a
-        start can't mend it, SessionWorn where one in this process can't.
+        """Follow the requested version and restart after failures. Called every second.
+
+        Raises `BadInput` if a restart can't fix the failure, and `SessionWorn` if one in this process can't.
         """
         if declared not in (self.declared, self.refused):
             self._change(declared)
@@ -135,12 +140,12 @@ class Hosted:
             self._status.enter_state("failed", str(error))
             raise
         except Py4JError:
-            raise  # Spark's own process is gone, and with it this one's use
-        except Exception as error:  # whatever it is: what has failed is tried again
+            raise  # Spark's own process is gone, so this process is of no use any more
+        except Exception as error:  # any error: a failed application is tried again
             self._fail(error)
 
     def _obey(self, order: PipelineOrder) -> None:
-        """What a person wants: that it stands still, goes on, or is started anew."""
+        """Carry out the order of a person: stop, start, or restart."""
         before, self._order = self._order, order
         if order.stopped:
             if not self._stands:
@@ -158,7 +163,9 @@ class Hosted:
             self._stands = False
 
     def _change(self, declared: Declared) -> None:
-        """To another version, from the offsets of this one; a wrong one is refused, and this one goes on."""
+        """Change to another version, from the offsets of this one. An invalid version is rejected, and this
+        one keeps running.
+        """
         try:
             application = self._check_declared(declared)
         except BadInput as error:
@@ -186,14 +193,16 @@ class Hosted:
             self._status,
             place.trigger_seconds,
             place.patience_seconds,
-            # A start that failed may have failed for want of the host's time: the next one asks for less.
+            # A start may have failed because the host was busy: the next one needs less at a time.
             one_at_a_time=self._backoff.tries > 0,
         )
         self._status.enter_state("running")
 
     def _waits(self) -> bool:
-        """For what a start needs: one that fails for want of it says nothing of this process, and the pause
-        after it would be longer than what it waits for.
+        """Return whether something that a start needs is missing.
+
+        A start that fails for lack of it says nothing about this process, and the pause after it would be
+        longer than the wait.
         """
         lacked, self._lacked = self._lacked, explain_missing(self._folder, self._place.control)
         if not self._lacked:
@@ -216,8 +225,8 @@ class Hosted:
             raise SessionWorn(f"{self.declared.name} fails again and again ({why}); a new process takes over")
 
     def _session_takes_queries(self) -> bool:
-        """Whether the session lives, and no query of this application is left in it: its name would be
-        taken.
+        """Return whether the session lives, and no query of this application is left in it, which would keep
+        its name.
         """
         spark = self._place.spark
         if spark.sparkContext._jsc is None or spark.sparkContext._jsc.sc().isStopped():
@@ -226,13 +235,13 @@ class Hosted:
         return not any((query.name or "").startswith(ours) for query in spark.streams.active)
 
     def end(self) -> None:
-        """Stops it between two batches."""
+        """Stop it between two batches."""
         running, self._running = self._running, None
         if running is not None:
             running.end()
 
     def leave(self) -> None:
-        """Stops it for good."""
+        """Stop it for good."""
         self._status.enter_state("stopping")
         self.end()
         self._lock.close()

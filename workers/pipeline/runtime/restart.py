@@ -1,8 +1,7 @@
-"""What a start goes on with: the checkpoint of one application, and whether it belongs to the state on the
-control server.
+"""The checkpoint that a start continues from, and whether it belongs to the state on the control server.
 
-Both carry the same run number. One without the other can't be continued: batches would be counted from
-another beginning, and events would be matched twice or never.
+Both have the same run number. One without the other can't be continued: batches would be counted from another
+start, and events would be matched twice or never.
 """
 
 import fcntl
@@ -24,17 +23,15 @@ from workers.pipeline.tiers.checkpoint import COMBINER, NEW_START, Checkpoint
 from workers.pipeline.tiers.result_queue import ResultQueue
 from workers.pipeline.tiers.state import StateStore
 
-ROOM_BYTES = 2**20  # what a start writes at once
+ROOM_BYTES = 2**20  # files that a start writes at once
 
 
 class CheckpointInUse(WeirError):  # noqa: N818
-    """Another pipeline process works on the same checkpoint."""
+    """Raised when another pipeline process uses the same checkpoint."""
 
 
 def check(checkpoint: Checkpoint) -> None:
-    """Reads what a start will continue from. Raises BadInput when it is broken or of another program
-    version.
-    """
+    """Read the checkpoint of a start. Raises `BadInput` if it is broken or of another program version."""
     if (checkpoint.folder / "spark" / "offsets").exists():
         raise BadInput("checkpoint", f"{checkpoint.folder} is of a program before this one. {NEW_START}")
     for query in sorted(path.name for path in (checkpoint.folder / "spark").glob("*")):
@@ -59,8 +56,10 @@ def _check_query(checkpoint: Checkpoint) -> None:
 
 
 def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Checkpoint:
-    """The checkpoint to go on with, or a new one where neither folder nor control server knows of a run that
-    has begun. Raises BadInput.
+    """Return the checkpoint to continue, or a new one if neither folder nor control server has a run with
+    progress.
+
+    Raises `BadInput`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = folder / "run.json"
@@ -69,7 +68,8 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     here = _read_run(own)
     if known is None and (here is None or _has_no_progress(folder, control, application)):
         here = here or secrets.token_hex(4)
-        # The folder first, and whole: whoever dies behind it, or finds no room for it, begins once more.
+        # The folder first, and completely: a process that crashes after it, or finds no room for it, starts
+        # over.
         write_private(own, json.dumps({"run": here, "application": application}))
         control.set(key, here)
     elif known is None:
@@ -90,13 +90,17 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
 
 
 def _has_no_progress(folder: Path, control: redis.Redis, application: str) -> bool:
-    """Whether a run ended before it planned or dispatched anything: nothing can be lost, or done twice."""
+    """Return whether a run ended before it planned or dispatched anything, so that nothing can be lost or
+    done twice.
+    """
     return not (folder / "spark").exists() and Dispatches(control, application).cursor() is None
 
 
 def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> None:
-    """Forgets folder, run and what is between the tiers; the next `open_checkpoint` begins anew. The run
-    first: a reset that dies in the middle is not gone on with, but asked for once more.
+    """Remove the folder, the run, and what is between the tiers; the next `open_checkpoint` starts a new run.
+
+    The run goes first: after a reset that crashes in the middle, a start does not continue, but requires
+    another reset.
     """
     control.delete(keys.PIPELINE_RUN.build(application))
     Dispatches(control, application).clear()
@@ -108,7 +112,10 @@ def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> No
 
 
 def lock_checkpoint(folder: Path) -> IO[str]:
-    """Held while the file stays open; the kernel lets go when the process dies. Raises CheckpointInUse."""
+    """Lock the checkpoint while the file stays open; the kernel releases the lock when the process ends.
+
+    Raises `CheckpointInUse`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     file = (folder / "lock").open("w")
     try:
@@ -122,7 +129,7 @@ def lock_checkpoint(folder: Path) -> IO[str]:
 
 
 def explain_missing(folder: Path, control: redis.Redis) -> str:
-    """What a start would fail for want of: the control server, or room for the checkpoint; "" if nothing."""
+    """Return what a start would fail for lack of, the control server or disk space; "" if nothing."""
     try:
         control.ping()
     except redis.RedisError as error:

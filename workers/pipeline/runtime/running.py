@@ -1,4 +1,4 @@
-"""One application at work: the dispatcher, a query for each replica, and the combiner's query."""
+"""One running application: the dispatcher, a query for each replica, and the query of the combiner."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ from workers.pipeline.tiers.result_queue import ResultQueue
 from workers.pipeline.tiers.state import StateStore
 
 INTRA, INTER = TIERS = ("intra-event", "inter-event")
-# How long a query's source waits for something to do; what stops a query waits for it.
+# How long the source of a query waits for something to do. Stopping a query waits for it.
 SOURCE_WAIT_SECONDS = 0.5
 STOPPING_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
@@ -43,7 +43,7 @@ log = logging.getLogger("weir.pipeline")
 
 
 class Running:
-    """Started by its constructor; `check` raises what went wrong, `end` stops between two batches."""
+    """The constructor starts it, `check` raises what went wrong, and `end` stops it between two batches."""
 
     def __init__(
         self,
@@ -57,9 +57,11 @@ class Running:
         tiers: tuple[str, ...] = TIERS,
         one_at_a_time: bool = False,
     ) -> None:
-        """tiers: which of the two it works; they meet in the result queue, and may run apart.
-        one_at_a_time: whether a query waits for the sources of the one before it. Spark gives the Python
-        worker behind a source 10 seconds to begin; on a loaded host several at once all come too late.
+        """Start it.
+
+        tiers: which of the two tiers it runs; they meet in the result queue, and may run in separate
+        processes. one_at_a_time: whether a query waits for the sources of the previous one. Spark gives the
+        Python worker behind a source 10 seconds to start; on a loaded host, several at once all exceed that.
         """
         self._spark, self._application, self._checkpoint = spark, application, checkpoint
         self._control_url, self._status = control_url, status
@@ -85,7 +87,7 @@ class Running:
         try:
             self._start(tiers)
         except BaseException:
-            self.end()  # a query that is left behind keeps its name, and no start after it succeeds
+            self.end()  # a query that is left behind keeps its name, and no later start succeeds
             raise
 
     def _start(self, tiers: tuple[str, ...]) -> None:
@@ -96,7 +98,7 @@ class Running:
             self._start_combiner()
 
     def _list_retiring(self) -> set[str]:
-        """Replicas of a version before that still have something to work: they get nothing new."""
+        """Return replicas of an earlier version that still have work: they get nothing new."""
         dispatches = Dispatches(self._control, self._application.name)
         published = self._results.room().published
         others = dispatches.replicas() - set(self._application.replicas)
@@ -144,7 +146,7 @@ class Running:
             _await_sources(query, self._sources_by)
 
     def _dispatch(self) -> None:
-        """The dispatcher's thread. A server that is away is tried again; anything else ends the run."""
+        """Run the dispatcher's thread. It tries an unavailable server again; any other error ends the run."""
         while not self._ending.wait(self._dispatcher.pause_seconds):
             try:
                 events = self._dispatcher.step(self.outbox.is_full)
@@ -155,12 +157,12 @@ class Running:
             except (redis.ConnectionError, redis.TimeoutError) as error:
                 log.warning("nothing is dispatched: %s", error)
                 self._ending.wait(1.0)
-            except Exception as error:  # the main thread gets it, whatever it is
+            except Exception as error:  # any error is passed to the main thread
                 self._failure = error
                 return
 
     def check(self) -> None:
-        """Called each second. Raises what has ended a query or the dispatcher."""
+        """Raise what has ended a query or the dispatcher. Called every second."""
         if self._failure is not None:
             raise self._failure
         for query, work in zip(self._queries, self._works, strict=True):
@@ -175,8 +177,9 @@ class Running:
             log.warning("dead letters and criteria wait: %s", error)
 
     def end(self) -> None:
-        """Dispatches nothing more, lets running batches finish, and stops between two. Safe at any time: what
-        is stopped in the middle is worked again at the next start.
+        """Stop dispatching, let running batches finish, and stop between two. Safe at any time.
+
+        Interrupted work is repeated at the next start.
         """
         self._ending.set()
         if self._thread.is_alive():
@@ -191,7 +194,7 @@ class Running:
 
 
 def _await_sources(query: StreamingQuery, deadline: float) -> None:
-    """Until the query's sources answer, or it has failed, or it is too late."""
+    """Wait until the query's sources answer, it has failed, or the deadline is over."""
     pause = threading.Event()
     while query.isActive and query.status["message"].startswith("Initializing"):
         if time.monotonic() >= deadline:
@@ -200,7 +203,7 @@ def _await_sources(query: StreamingQuery, deadline: float) -> None:
 
 
 def _is_in_a_batch(query: StreamingQuery) -> bool:
-    """A source that waits for something to do counts as none."""
+    """Return whether the query is in a batch. A source that waits for something to do is in none."""
     return query.status["isTriggerActive"] and not query.status["message"].startswith("Getting offsets")
 
 

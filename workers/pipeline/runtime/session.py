@@ -1,4 +1,4 @@
-"""The Spark session of the pipeline, made small: a plant that is nearly idle should not cost half a core."""
+"""The Spark session of the pipeline, kept small: a plant that is nearly idle should not cost half a core."""
 
 import logging
 from pathlib import Path
@@ -18,27 +18,28 @@ from workers.pipeline.runtime.worker_start import interpreter
 
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
-    # A start runs much code a few thousand times: ten times that before the costly compiler takes it up
-    # saves a third of the start's CPU; what a busy pipeline runs all the time passes it within a minute.
+    # A start runs much code a few thousand times. A tenfold threshold for the costly compiler saves a third
+    # of the start's CPU time; the code that a busy pipeline runs all the time exceeds it within a minute.
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
-    # What a batch makes is garbage when it ends, and must not be moved to the old generation, kept small.
+    # The objects of a batch are garbage when it ends, and must not be moved to the old generation, which is
+    # kept small.
     "-Xmn128m",
-    # By itself it begins with a share of the host's memory, and fills that before it collects.
+    # By default Java starts with a share of the host's memory, and fills that before it collects.
     "-Xms224m",
     "-XX:ReservedCodeCacheSize=160m",
     "-XX:MinHeapFreeRatio=20",
     "-XX:MaxHeapFreeRatio=40",
-    # What is freed outside the heap, by compilers above all, goes back to the host within a minute.
+    # Memory freed outside the heap, mostly by compilers, goes back to the host within a minute.
     "-XX:TrimNativeHeapInterval=60000",
-    # Without memory some thread of it dies, and the others wait for that one for ever.
+    # Out of memory, some thread of it dies, and the others wait for that one forever.
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",
 )
-# A worker needs as much memory for each task. Given back in between, every page of it is cleared anew, which
-# takes longer than the matching.
+# A worker needs the same amount of memory for each task. If it were returned in between, every page would be
+# cleared again, which takes longer than the matching.
 _RETAINED_BYTES = 256 * 2**20
 _WORKER_ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -60,10 +61,12 @@ _CHECKPOINT_FILES = (
 def start_session(
     name: str, master: str, folder: Path, heap: str = "512m", java: tuple[str, ...] | None = None
 ) -> SparkSession:
-    """A session with the pipeline's sources registered. `folder` takes Spark's scratch files; `java`: further
-    options of its Java, in the place of those that read Spark's classes from where they are kept.
+    """Start a session with the pipeline's sources registered.
+
+    `folder` is for Spark's scratch files. `java`: further options of its Java, in place of those that load
+    Spark's classes from the archive.
     """
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it reports every connection
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every connection
     variables.PROCESS.update(spark_environment(folder / "java"))
     if master.startswith("local"):
         python = interpreter(folder / "python")
@@ -89,8 +92,9 @@ def start_session(
 
 
 def forget_reflection(spark: SparkSession) -> None:
-    """No expression of this session can call a Java class. None that comes as text is read at all
-    (`rule_language`): this is for what somebody may add one day.
+    """Remove the functions by which an expression could call a Java class.
+
+    No expression is read as text at all (`rule_language`); this protects against later additions.
     """
     registry = spark._jsparkSession.sessionState().functionRegistry()
     java: Any = spark._jvm
@@ -105,36 +109,36 @@ def _settings(folder: Path, heap: str, java: tuple[str, ...]) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, *java, java_options(folder))),
         "spark.executorEnv.PYTHONPATH": variables.PROCESS[variables.PYTHONPATH],
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_ENVIRONMENT.items()},
-        # A page of a broadcast table, of which each stream keeps two: it would be 16 MB.
+        # A page of a broadcast table, of which each stream keeps two; the default is 16 MB.
         "spark.buffer.pageSize": "2m",
-        # Else tasks of one kind have another environment than all others, and so a daemon of their own.
+        # Otherwise tasks of one kind have a different environment, and so a daemon of their own.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # What only Spark's own pages would show: by themselves a thousand batches of it stay in memory.
+        # Only Spark's own pages would show these; by default a thousand batches stay in memory.
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
         "spark.sql.ui.retainedExecutions": "5",
         **CLOSED,
         "spark.sql.session.timeZone": "UTC",
-        # A value that can't be cast is unknown, not the end of the batch.
+        # A value that can't be cast is null and does not end the batch.
         "spark.sql.ansi.enabled": "false",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-        # With any other limit in bytes, each row is followed by adding up what there is.
+        # With any other limit in bytes, the size is added up again after each row.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.stopTimeout": "10000",
-        # On a host that does much else, or stood still, a worker or a heartbeat comes late: nothing is lost
-        # by waiting, and what really hangs is the watchdog's.
+        # On a busy or suspended host, a worker or a heartbeat is late. Waiting loses nothing, and the
+        # watchdog handles what really hangs.
         "spark.python.authenticate.socketTimeout": "120s",
         "spark.network.timeout": "600s",
         "spark.executor.heartbeatInterval": "30s",

@@ -1,8 +1,9 @@
-"""The two streaming sources: what a replica was given to work, and what all replicas have made of it.
+"""The two streaming sources: the assignments of a replica, and the results of all replicas.
 
-Spark plans a batch (`latestOffset`), writes its offset into the checkpoint, then works it; whatever happens
-later, the same batch is worked again with the same assignments or results, controls and watermark. Where
-nothing is to be planned the answer waits for it: so a batch begins when there is something to work.
+Spark plans a batch (`latestOffset`), writes its offset into the checkpoint, and then processes it. Whatever
+happens later, the same batch is processed again with the same assignments or results, controls, and
+watermark. If there is nothing to plan, the answer waits, so that a batch starts as soon as there is something
+to do.
 """
 
 import json
@@ -28,8 +29,8 @@ MOST_ASSIGNMENTS = 64  # of a batch
 
 
 class _Planner(DataSourceStreamReader):
-    """Lives in a process beside the driver. It gives no rows: the offset says what the batch works, and its
-    tasks read that where it is needed.
+    """Runs in a process beside the driver. It yields no rows: the offset defines what the batch processes,
+    and the tasks read it where they need it.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -45,7 +46,7 @@ class _Planner(DataSourceStreamReader):
         return ReadAllAvailable()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Called when the batch after is planned."""
+        """Called when the next batch is planned."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [InputPartition(0)]
@@ -54,12 +55,12 @@ class _Planner(DataSourceStreamReader):
         return iter(())
 
     def stop(self) -> None:
-        """Its process ends."""
+        """Called when its process ends."""
 
 
 class AssignmentSource(DataSource):
-    """Options: control (URL of the control server), application, replica; wait_seconds (0 if not given): how
-    long the answer waits for something to plan.
+    """Options: control (URL of the control server), application, replica; wait_seconds (default 0): how long
+    the answer waits for something to plan.
     """
 
     @classmethod
@@ -84,7 +85,9 @@ class AssignmentReader(_Planner):
         return {"from": 0, "tick": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """As many assignments as make a batch, at least one; `start` when there is none."""
+        """Return an offset with as many assignments as make a batch, at least one; `start` if there is
+        none.
+        """
         dispatches = Dispatches(self._control, self._application)
         waiting = dispatches.list_after(self._replica, start["tick"], MOST_ASSIGNMENTS)
         if not waiting and self._wait_seconds:
@@ -100,7 +103,7 @@ class AssignmentReader(_Planner):
 
 
 class ResultSource(DataSource):
-    """Options: control, application, replicas (comma separated), controls (JSON, the defaults) and
+    """Options: control, application, replicas (comma-separated), controls (JSON, the defaults) and
     wait_seconds.
     """
 
@@ -125,7 +128,9 @@ class ResultReader(_Planner):
         self._released: Combined | None = None
 
     def _release(self, done: Combined) -> None:
-        """Spark plans the next batch when this one is finished for good: what it has read may go."""
+        """Release the results of a finished batch: Spark plans the next batch when this one is finished for
+        good.
+        """
         if done == self._released:
             return
         results = ResultQueue(self._control, self._application)
@@ -141,18 +146,19 @@ class ResultReader(_Planner):
         self._release(before)
         end, newest = self._combine_results(before)
         if end is before and self._wait_seconds:
-            # What moves the watermark and makes no result, the end of a stretch, is seen when this ends.
+            # A change that moves the watermark and makes no result, such as the end of a range, is noticed
+            # when this wait ends.
             ResultQueue(self._control, self._application).await_after(newest, self._wait_seconds)
             end, _ = self._combine_results(before)
         # Spark compares the texts: an unchanged offset must be the very same document.
         return start if end is before else end.to_document()
 
     def _combine_results(self, before: Combined) -> tuple[Combined, str]:
-        """(the next batch's end, the entry id of the newest result)."""
+        """Return the next batch's end, and the entry id of the newest result."""
         dispatches = Dispatches(self._control, self._application)
         results = ResultQueue(self._control, self._application)
-        # The order matters: what is outstanding after the cursor was read was so when it was read, or newer;
-        # what is not outstanding is in the queue when the queue is checked, last.
+        # The order matters. A dispatch that is outstanding after the cursor was read was outstanding then, or
+        # is newer. One that is not outstanding is in the queue when the queue is read, last.
         cursor = dispatches.cursor() or Cursor(controls=self._defaults)
         published = results.room().published
         outstanding = {
@@ -161,7 +167,7 @@ class ResultReader(_Planner):
             if (waiting := dispatches.list_after(name, published.get(name, 0), 1))
         }
         settled = barrier(cursor.watermark_us, outstanding)
-        controls = cursor.controls.freeze(time.time())  # what has an end may have lapsed since the dispatch
+        controls = cursor.controls.freeze(time.time())  # some may have expired since the dispatch
         found = results.read_after(before.taken)
         end = combine(before, found, settled, controls, controls.combine_events_per_batch)
         return end, found[-1].entry_id if found else before.taken

@@ -1,8 +1,8 @@
-"""Streaming sources answer Spark in the process that has the session: by itself Spark starts a process for
-each of them, which takes 65 MB and a second or more to import PySpark, and does little but wait.
+"""Streaming sources answer Spark in the process that has the session.
 
-What Spark starts (`worker_start`) hands its call over here, by a socket in a folder of this user alone, and
-ends. Each source is answered by a thread until Spark hangs up.
+By default Spark starts a process for each of them, which takes 65 MB and a second or more to import PySpark,
+and does little but wait. What Spark starts (`worker_start`) hands its call over here, by a socket in a folder
+of this user alone, and ends. A thread answers each source until Spark closes the connection.
 """
 
 import json
@@ -21,7 +21,7 @@ HAND_OVER_SECONDS = 5.0
 
 
 def answer_sources(folder: Path) -> None:
-    """From now on, those whose calls come through that folder, until this process ends."""
+    """Answer the sources whose calls arrive in that folder, until this process ends."""
     with calls_address(folder) as address:
         Path(address).unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -33,14 +33,14 @@ def answer_sources(folder: Path) -> None:
 def _accept(listener: socket.socket) -> None:
     while True:
         connection, _ = listener.accept()
-        # Whatever comes, the next is answered; who was not calls Spark by itself.
+        # After any error the next call is answered; a worker whose call is not taken calls Spark itself.
         with suppress(OSError, ValueError, KeyError, TypeError), _take_call(connection) as (port, secret):
             threading.Thread(target=_answer, args=(port, secret), daemon=True, name="source").start()
 
 
 @contextmanager
 def _take_call(connection: socket.socket) -> Iterator[tuple[int, str]]:
-    """The call that somebody hands over; it is taken once a thread has it."""
+    """Take a call that a worker hands over; it counts as taken once a thread has it."""
     with connection:
         connection.settimeout(HAND_OVER_SECONDS)
         asked = json.loads(connection.recv(MOST_BYTES))
@@ -49,6 +49,6 @@ def _take_call(connection: socket.socket) -> Iterator[tuple[int, str]]:
 
 
 def _answer(port: int, secret: str) -> None:
-    # Spark hangs up when its query ends; what fails before that, it has been sent.
+    # Spark closes the connection when its query ends; a failure before that has been sent to it.
     with suppress(OSError, SystemExit), call_back(port, secret) as stream:
         runner.main(stream, stream)

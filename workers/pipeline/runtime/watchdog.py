@@ -1,7 +1,7 @@
-"""Ends the pipeline's process when it hangs, so that its supervisor starts it anew.
+"""Ends the pipeline's process when it hangs, so that its supervisor restarts it.
 
-A worker, a query or the Java machine that hangs never fails, and what hangs can't be asked to stop either:
-Spark waits for it then. A new process goes on from the checkpoint, within seconds and exactly.
+A worker, a query, or a Java process that hangs never fails, and can't be asked to stop either: Spark would
+wait for it. A new process continues from the checkpoint within seconds, exactly.
 """
 
 import logging
@@ -15,19 +15,22 @@ log = logging.getLogger("weir.pipeline")
 
 
 class Watchdog:
-    """Fed by the main thread each time it comes round, and asked each second by another one."""
+    """Fed by the main thread in each cycle, and checked every second by another thread."""
 
     def __init__(self, limit_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._limit_seconds, self._monotonic = limit_seconds, monotonic
         self._fed_at: float | None = None
 
     def feed(self) -> None:
-        """The main thread is at work. Before the first time nothing is asked: Spark takes time to start."""
+        """Record that the main thread is running. Nothing is checked before the first call: Spark takes time
+        to start.
+        """
         self._fed_at = self._monotonic()
 
     def verdict(self, stuck_seconds: float) -> str | None:
-        """Why this process has to end, or None. stuck_seconds: for how long somebody in it has finished
-        nothing though all was there.
+        """Return why this process has to end, or None.
+
+        stuck_seconds: for how long a component that has all it needs has finished nothing.
         """
         if stuck_seconds > self._limit_seconds:
             return f"nothing was finished for {stuck_seconds:.0f} s though all was there; it is started anew"
@@ -38,7 +41,7 @@ class Watchdog:
 
 
 def end_process() -> None:
-    """At once, with all it has started: what hangs is not waited for."""
+    """End the process at once, with all its children: what hangs is not waited for."""
     for process in psutil.Process().children(recursive=True):
         process.kill()
     os._exit(1)

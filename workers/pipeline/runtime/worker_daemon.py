@@ -1,7 +1,7 @@
 """The process that Spark's Python workers are forked from: `spark.python.daemon.module`.
 
-It has imported what their tasks need: to import it anew takes a worker a second, as long as half a million
-events. Spark starts one for each kind of worker; those that only read sources need nothing.
+It has imported what their tasks need: importing it takes a worker a second, as long as half a million events.
+Spark starts one such process for each kind of worker; workers that only read sources need nothing.
 """
 
 import gc
@@ -12,7 +12,7 @@ from zipimport import zipimporter
 
 from queues.private_files import keep_private
 
-TASKS = "pyspark.worker"  # the kind that carries tasks out
+TASKS = "pyspark.worker"  # the kind that executes tasks
 NEEDED = (
     "workers.pipeline.intra_event.event_source",
     "workers.pipeline.inter_event.operators",
@@ -21,8 +21,9 @@ NEEDED = (
 
 
 def prefer_installed() -> None:
-    """Spark names archives of PySpark before the PySpark that is installed. What comes out of an archive is
-    compiled anew, and each task reads the archive's directory again.
+    """Put the installed PySpark before the archives of PySpark that Spark names.
+
+    Code from an archive is compiled each time, and each task reads the archive's directory again.
     """
     named = list(sys.path)
     sys.path[:] = [path for path in named if not path.endswith(".zip")]
@@ -42,5 +43,5 @@ if __name__ == "__main__":
         for name in NEEDED:
             import_module(name)
     gc.collect()
-    gc.freeze()  # a worker's collector leaves these pages alone, so all of them share them
+    gc.freeze()  # a worker's garbage collector leaves these pages alone, so all workers share them
     daemon.manager()

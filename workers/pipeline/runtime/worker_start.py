@@ -1,11 +1,11 @@
-"""Begins the Python workers of a local Spark: its PYSPARK_PYTHON calls `main` with `-m MODULE ARGUMENTS`, and
-with `-c CODE` to ask for Python's version.
+"""Starts the Python workers of a local Spark: its PYSPARK_PYTHON calls `main` with `-m MODULE ARGUMENTS`, and
+with `-c CODE` to query Python's version.
 
-Spark waits 10 seconds for the worker behind a streaming source to call back, and that worker calls when it
-has imported PySpark: on a loaded host too late, at every try. Here the call goes to the process that has the
-session (`source_calls`); where none takes it, this one calls first and imports then. What plans a query is
-needed again when another begins, so a daemon of such workers ends when it has had none for a while: Spark
-starts it anew.
+Spark waits 10 seconds for the worker behind a streaming source to call back, and the worker calls once it has
+imported PySpark: on a loaded host too late, at every try. Here the call goes to the process that has the
+session (`source_calls`). If no process takes it, this one calls first and imports then. Workers for planning
+are only needed when queries start, so their daemon ends when it has had no worker for a while; Spark starts
+it again.
 """
 
 import json
@@ -32,13 +32,14 @@ DAEMON = "pyspark.daemon"
 CONNECT_SECONDS = 15.0
 CALLS = "calls"  # the socket that takes the calls of sources
 TAKEN_SECONDS = 5.0
-IDLE_SECONDS = 60.0  # Spark ends a worker that has had nothing to do for as long
+IDLE_SECONDS = 60.0  # Spark ends a worker that was idle for as long
 _START = "#!{python}\nfrom workers.pipeline.runtime.worker_start import main\n\nmain()\n"
 
 
 def interpreter(folder: Path) -> str:
-    """An executable file in `folder` that Spark starts in place of Python; Python itself where the folder may
-    hold none.
+    """Return an executable file in `folder` that Spark starts in place of Python.
+
+    Returns Python itself if files in the folder can't be executed.
     """
     file = folder / "python"
     private_folder(folder)
@@ -48,7 +49,7 @@ def interpreter(folder: Path) -> str:
 
 
 def main() -> None:
-    """Runs MODULE as `python -m` would; anything else is Python's own matter."""
+    """Run MODULE as `python -m` would; other calls are passed to Python."""
     if sys.argv[1] != "-m":
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     folder, module, sys.argv = Path(sys.argv[0]).parent, sys.argv[2], sys.argv[2:]
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def end_when_idle(seconds: float) -> None:
-    """This process ends itself once it has had no worker at two looks in a row, so long apart."""
+    """End this process once it had no worker at two consecutive checks, that far apart."""
     idle = False
 
     def check(*_: Any) -> None:
@@ -80,12 +81,12 @@ def end_when_idle(seconds: float) -> None:
             signal.raise_signal(signal.SIGTERM)
 
     signal.signal(signal.SIGALRM, check)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # not for those that are forked
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # forked processes don't inherit it
 
 
 @contextmanager
 def calls_address(folder: Path) -> Iterator[str]:
-    """The socket's address in a folder whose path may be longer than an address."""
+    """Yield the socket's address in a folder whose path may be too long for a socket address."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{opened}/{CALLS}"
@@ -94,7 +95,7 @@ def calls_address(folder: Path) -> Iterator[str]:
 
 
 def hand_over(folder: Path) -> bool:
-    """Whether the process that has the session calls Spark back in the place of this one."""
+    """Return whether the process that has the session calls Spark back in place of this one."""
     asked = json.dumps(dict(zip(("port", "secret"), _call(), strict=True)))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, calls_address(folder) as address:
         connection.settimeout(TAKEN_SECONDS)
@@ -107,13 +108,15 @@ def hand_over(folder: Path) -> bool:
 
 
 def _call() -> tuple[int, str]:
-    """The port where Spark waits for the worker, and the secret that it knows the worker by."""
+    """Return the port where Spark waits for the worker, and the secret that authenticates the worker."""
     environment = variables.PROCESS
     return int(environment[variables.SPARK_CALLBACK_PORT]), environment[variables.SPARK_CALLBACK_SECRET]
 
 
 def call_back(port: int, secret: str) -> IO[bytes]:
-    """The connection that the worker's module would make: authenticated, this process's id said."""
+    """Return the connection that the worker's module would make: authenticated, with this process's id
+    sent.
+    """
     # Closed once the stream is.
     with socket.create_connection(("127.0.0.1", port), timeout=CONNECT_SECONDS) as connection:
         stream = connection.makefile("rwb", 65536)

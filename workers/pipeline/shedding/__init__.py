@@ -1,1 +1,1 @@
-"""Which events are left out, and what that costs."""
+"""Shedding: which events are left out, and what that costs."""

@@ -1,11 +1,11 @@
-"""What shedding costs, estimated while it goes on: from the control keys, whose matches are all found.
+"""The cost of shedding, estimated at run time from the control keys, whose matches are all found.
 
     recall = (n_o / E_o) / (n_s / E_s)
 
 n: matches, E: events of use that were offered, s: of the control keys, o: of all others. The interval treats
 matches as Poisson: given n_s + n_o, n_o is binomial (Clopper and Pearson's exact interval). Keys differ, so
-matches come in clumps: by how much is seen in the groups the control keys are counted in (random groups; the
-variance of n_g - n_s E_g / E_s over what Poisson would give), and the counts are made smaller by that.
+matches come in clumps. The clumping is measured in the groups in which the control keys are counted (random
+groups; the variance of n_g - n_s E_g / E_s over the Poisson variance), and the counts are reduced by it.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,9 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Recall:
-    """estimate and its interval, shares from 0; high may be None: no bound. matches: of control keys."""
+    """An estimate and its interval, shares from 0; high may be None: no bound. matches: matches of control
+    keys.
+    """
 
     estimate: float
     low: float
@@ -29,17 +31,15 @@ class Recall:
 def recall_of(
     control_matches: Sequence[int], control_events: Sequence[int], matches: int, events: int
 ) -> Recall | None:
-    """`spared_*`: per group of control keys; the others: of all other keys. None: there is nothing to
-    estimate by.
+    """Return the recall, or None if there is no basis for an estimate.
 
-    An estimate above 1 is chance, and shown as 1.
+    `control_*`: per group of control keys; the others: of all other keys. An estimate above 1 is chance, and
+    shown as 1.
     """
     of_control, offered = sum(control_matches), sum(control_events)
     if not of_control or not offered or not events:
         return None
-    odds = (
-        events / offered
-    )  # how many of the others' matches go with one of the control keys', if none is lost
+    odds = events / offered  # number of matches of others per match of a control key, if none is lost
     clumps = compute_clumping(control_matches, control_events)
     low, high = _interval(of_control / clumps, matches / clumps)
     return Recall(
@@ -51,7 +51,7 @@ def recall_of(
 
 
 def compute_clumping(matches: Sequence[int], events: Sequence[int]) -> float:
-    """How many times the variance between groups is Poisson's; at least 1."""
+    """Return the ratio of the variance between groups to the Poisson variance; at least 1."""
     whole, offered = sum(matches), sum(events)
     groups = [(n, e) for n, e in zip(matches, events, strict=True) if e]
     if len(groups) < 2:
@@ -61,7 +61,7 @@ def compute_clumping(matches: Sequence[int], events: Sequence[int]) -> float:
 
 
 def _interval(of_control: float, of_others: float) -> tuple[float, float | None]:
-    """Bounds of the ratio of rates of the others' matches to the control keys'."""
+    """Return bounds of the ratio of the other keys' match rate to that of the control keys."""
     tail = (1 - CONFIDENCE) / 2
     low = float(scipy.special.betaincinv(of_others, of_control + 1, tail)) if of_others else 0.0
     high = float(scipy.special.betaincinv(of_others + 1, of_control, 1 - tail))

@@ -1,17 +1,20 @@
-"""How much was shed: pattern → type → events. Counted where an event ends, so that it is counted once."""
+"""How much was shed: pattern → type → events. An event is counted where it is dropped, so that it is counted
+once.
+"""
 
 import json
 from collections.abc import Collection
 
-MOST_TYPES = 32  # counted by name of one pattern, besides those that it names itself
-MAX_NAME = 80  # characters of a type that is not named: every page's snapshot holds it
+MOST_TYPES = 32  # types counted by name for one pattern, besides those that it names itself
+MAX_NAME = 80  # characters of a type that the pattern does not name: the snapshot of every page contains it
 OTHERS = "(other types)"
 ShedCounts = dict[str, dict[str, int]]
 
 
 def limit_types(types: dict[str, int], named: Collection[str] = ()) -> dict[str, int]:
-    """The named types and the most frequent others, all the rest as one: producers may invent as many types
-    as they like, and as long ones as an event may have.
+    """Return the named types and the most frequent others, with all the rest as one.
+
+    Producers may invent any number of types, each as long as an event.
     """
     types = _with_short_names(types, named)
     others = {each: number for each, number in types.items() if each not in named and each != OTHERS}
@@ -35,7 +38,7 @@ def _with_short_names(types: dict[str, int], named: Collection[str]) -> dict[str
 
 
 def add_count(counts: ShedCounts, pattern: str, types: dict[str, int]) -> None:
-    """Add what a pattern does without."""
+    """Add the events that a pattern sheds."""
     if not types:
         return
     of_pattern = counts.setdefault(pattern, {})
@@ -44,7 +47,7 @@ def add_count(counts: ShedCounts, pattern: str, types: dict[str, int]) -> None:
 
 
 def together(texts: list[str]) -> ShedCounts:
-    """The counts of all tasks."""
+    """Return the sum of the counts of all tasks."""
     sums: ShedCounts = {}
     for text in texts:
         for pattern, types in json.loads(text or "{}").items():

@@ -1,17 +1,17 @@
-"""Which events a pattern does without while its operator is given more than it can do.
+"""The events that a pattern sheds while its operator receives more than it can process.
 
-The table says, per pattern and type, the share that is dropped. An event's shed decision follows from its id
-alone (`ranked`), so it is the same in every replay, and an event that one pattern drops is dropped by every
-pattern that drops as much: what nobody wants any more need not travel.
+The table gives, per pattern and type, the share that is dropped. The shed decision of an event follows from
+its id alone (`rank_texts`), so it is the same in every replay. An event that one pattern drops is dropped by
+every pattern that drops at least as much, so that events that no pattern needs are not sent.
 
-Dropped *by event*, of a pattern's matches the product of the shares that are kept is left: nothing much where
-each key has few events. *By key* the events of a key share their shed decision, and of a pattern whose types
-are kept alike so many matches are left; which keys these are changes every ROTATION_WINDOWS windows of the
-pattern, or of the longest behind it that goes on with its keys (`traced_keys`), so that none is left out for
-good.
+Dropped *by event*, a pattern keeps the product of the kept shares of its matches: next to nothing if each key
+has few events. *By key*, the events of a key share their shed decision, and a pattern whose types have the
+same share keeps that share of its matches. The selected keys change every ROTATION_WINDOWS windows of the
+pattern, or of the longest later pattern that continues with its keys (`traced_keys`), so that no key is left
+out for good.
 
-A small share of the keys are *control keys*: all their events go to all patterns, which shows what the others
-lose (`recall`).
+A small share of the keys are *control keys*: all their events go to all patterns, which shows what the other
+keys lose (`recall`).
 """
 
 from collections.abc import Mapping
@@ -27,15 +27,17 @@ from workers.pipeline.patterns.pattern import Pattern
 UNITS = ("event", "key")
 ROTATION_WINDOWS = 20
 Shares = Mapping[str, Mapping[str, float]]
-# The control keys are counted in groups, by which the recall's interval knows how far keys differ.
+# The control keys are counted in groups, from which the interval of the recall takes how much keys differ.
 CONTROL_GROUPS = 10
 _SPARED_SALT, _GROUP_SALT, _WHOLE = crc32(b"spared"), crc32(b"group"), float(1 << 32)
 
 
 @dataclass(frozen=True)
 class Shedder:
-    """shares: pattern → type → share dropped. control_share: of the keys; nothing of theirs is dropped. by:
-    what gets its shed decision as one, of UNITS.
+    """A shedding table.
+
+    shares: pattern → type → share dropped. control_share: share of the keys whose events are never dropped.
+    by: the unit of the shed decision, one of UNITS.
     """
 
     shares: Shares = field(default_factory=dict)
@@ -44,38 +46,39 @@ class Shedder:
 
     @cached_property
     def sheds(self) -> bool:
-        """Whether anything is dropped at all."""
+        """Return whether anything is dropped at all."""
         return any(share > 0 for types in self.shares.values() for share in types.values())
 
 
 @dataclass(frozen=True)
 class DecisionPeriod:
-    """For how long of event time a key keeps its shed decision. level: of its operator; what operators of two
-    levels drop of the same keys has nothing to do with one another.
+    """For how long of event time a key keeps its shed decision.
+
+    level: of its operator. What operators of two levels drop of the same keys is independent.
     """
 
     lasts_us: int
     level: int = 0
 
     def salt(self, number: int) -> int:
-        """Of the ranks of keys in one period."""
+        """Return the salt of the ranks of keys in one period."""
         return crc32(f"{number}/{self.level}".encode() if self.level else str(number).encode())
 
 
 class KeyRanks:
-    """What follows from keys: text, one per row or match; null where a row is of no use anyway."""
+    """The properties of keys: text, one per row or match; null if a row is of no use."""
 
     def __init__(self, shedder: Shedder, keys: pa.Array) -> None:
         self._shedder, self._keys = shedder, keys.fill_null("").dictionary_encode()
 
     @cached_property
     def control(self) -> np.ndarray:
-        """bool per key: whether it is a control key."""
+        """Return whether each key is a control key (bool per key)."""
         return self._rank_keys(_SPARED_SALT) < self._shedder.control_share
 
     @cached_property
     def groups(self) -> np.ndarray:
-        """Per key the group it is counted in, should it be a control key."""
+        """Return the group in which each key is counted if it is a control key."""
         groups: np.ndarray = (self._rank_keys(_GROUP_SALT) * CONTROL_GROUPS).astype(np.int64)
         return groups
 
@@ -85,8 +88,9 @@ class KeyRanks:
 
 
 class ShedDecisions(KeyRanks):
-    """Of the rows of one batch. periods: pattern → how long its keys keep their decision; of others it
-    follows from their window.
+    """The shed decisions for the rows of one batch.
+
+    periods: pattern → how long its keys keep their decision; for others it follows from their window.
     """
 
     def __init__(
@@ -102,10 +106,10 @@ class ShedDecisions(KeyRanks):
         self._in_periods: dict[tuple[DecisionPeriod, int], np.ndarray] = {}
 
     def select_dropped(self, pattern: Pattern, masks: np.ndarray) -> np.ndarray:
-        """bool per row: whether the pattern does without it. masks: see `masks_of`.
+        """Return whether the pattern sheds each row (bool per row). masks: see `masks_of`.
 
-        Only what adds to a match is ever dropped: where a NOT waits for an event, or every event counts,
-        dropping one would make up matches that were not there.
+        Only events that add to a match are ever dropped. If a NOT waits for an event, or every event counts,
+        dropping one would create false matches.
         """
         shares = self._shedder.shares.get(pattern.name, {})
         if not is_sheddable(pattern) or not any(share > 0 for share in shares.values()):
@@ -121,11 +125,11 @@ class ShedDecisions(KeyRanks):
         return dropped
 
     def _key_ranks(self, pattern: Pattern, concerned: np.ndarray) -> np.ndarray:
-        """Per row the rank of its key in the period that its time falls into."""
+        """Return, per row, the rank of its key in the period of its time."""
         period = self._periods.get(pattern.name) or DecisionPeriod(
             ROTATION_WINDOWS * max(1, pattern.within_us)
         )
-        # A rule may leave a row without its time: nobody gets such a row, but it comes here first.
+        # A rule may leave a row without its time: no pattern gets such a row, but it comes here first.
         numbers = self._rows.column("time").fill_null(0).to_numpy() // period.lasts_us
         ranks = np.ones(self._rows.num_rows)
         for number in np.unique(numbers[concerned]).tolist():
@@ -139,7 +143,7 @@ class ShedDecisions(KeyRanks):
         return self._rows.column("type").fill_null("").dictionary_encode()
 
     def _rank_rows(self, concerned: np.ndarray) -> np.ndarray:
-        """The ranks, with those of these rows known: each is computed once, whoever asks."""
+        """Return the ranks after computing those of these rows: each is computed only once."""
         new = np.flatnonzero(concerned & np.isnan(self._ranks))
         if len(new):
             self._ranks[new] = rank_texts(self._rows.column("id").take(pa.array(new)).fill_null(""))
@@ -147,16 +151,17 @@ class ShedDecisions(KeyRanks):
 
 
 def is_sheddable(pattern: Pattern) -> bool:
-    """Whether a pattern finds only less, and nothing else, where it is given fewer events."""
+    """Return whether a pattern with fewer events only finds fewer matches, never other ones."""
     return not pattern.needs_every_event
 
 
 def rank_texts(texts: pa.Array, salt: int = 0) -> np.ndarray:
-    """Per text a number from 0 to below 1, alike everywhere and always; evenly spread, also over texts that
-    count on.
+    """Return, per text, a number in [0, 1), the same everywhere and always.
+
+    The numbers are spread evenly, even for texts with consecutive numbers.
     """
     checks = np.array([crc32(text.encode(), salt) for text in texts.to_pylist()], np.uint32)
-    # A checksum is linear: what counts on would be spread, but in step. The multiplications break that.
+    # A checksum is linear: consecutive texts would be spread, but in step. The multiplications break that.
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         checks ^= checks >> np.uint32(shift)
         checks *= np.uint32(factor)
@@ -165,7 +170,7 @@ def rank_texts(texts: pa.Array, salt: int = 0) -> np.ndarray:
 
 
 def count_by_type(rows: pa.RecordBatch, chosen: np.ndarray) -> dict[str, int]:
-    """Type → how many of the chosen rows are of it."""
+    """Return how many of the chosen rows are of each type."""
     if not chosen.any():
         return {}
     counts = rows.column("type").filter(pa.array(chosen)).value_counts()

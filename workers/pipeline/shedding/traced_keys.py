@@ -1,17 +1,18 @@
 """Control keys of the last operator, traced back to the events that its matches are made of.
 
-A complex event's source is the key it was found by. So where an operator brings complex events together by
-`source`, its keys are those of the operator before, whatever column that one reads them from. A key is a
-control key by its text: all that a control key's match is made of is of that key, and none of it was shed.
-How many matches the others would have follows from the events at the beginning of the chain, which are
-counted before any is shed (what reaches the last operator has lost some already):
+A complex event's source is the key it was found by. If an operator groups complex events by `source`, its
+keys are therefore those of the previous operator, whatever column that one reads them from. A key is a
+control key by its text: all events of a control key's match have that key, and none of them was shed. The
+number of matches that the other keys would have follows from the events at the start of the chain, which are
+counted before any is shed (the last operator receives only what is left):
 
     recall of whole matches = (n_o / E_o) / (n_s / E_s)     n: matches at the end, E: events at the beginning
 
-By key, a key keeps its shed decision for as long as the longest window along its chain asks (`periods`): so a
-match of the last operator is found whole or not at all, and not lost by a part that was decided on anew.
+By key, a key keeps its shed decision for as long as the longest window along its chain requires (`periods`).
+A match of the last operator is therefore found as a whole or not at all, and not lost because the decision on
+a part changed.
 
-By any other column (the pattern's name, the type) complex events of all keys come together: no sample of keys
+By any other column (the pattern's name, the type), complex events of all keys are grouped. No sample of keys
 has whole matches then, and nothing is estimated.
 """
 
@@ -21,12 +22,13 @@ from workers.pipeline.patterns.graph import Graph, Operator, types_named
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shedder import ROTATION_WINDOWS, DecisionPeriod
 
-BY_KEY_BEFORE = "source"  # the column of a complex event that holds what it was found by
+BY_KEY_BEFORE = "source"  # the column of a complex event that holds the key it was found by
 
 
 def beginnings(graph: Graph) -> Mapping[str, frozenset[str]]:
-    """Pattern → the patterns at the beginning of its chains, itself where it reads no complex events; none
-    where keys are lost on the way.
+    """Return, per pattern, the patterns at the start of its chains, or itself if it reads no complex events.
+
+    Empty if keys are lost on the way.
     """
     emitters, starts = _emitters(graph), dict[str, frozenset[str]]()
     for operator in (each for level in graph.levels for each in level):
@@ -42,8 +44,10 @@ def beginnings(graph: Graph) -> Mapping[str, frozenset[str]]:
 
 
 def periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
-    """Pattern → for how long a key of it keeps its shed decision: ROTATION_WINDOWS of the longest window, its
-    own or of those that go on with what it emits, by the same keys.
+    """Return, per pattern, how long a key of it keeps its shed decision.
+
+    That is ROTATION_WINDOWS of the longest window: its own, or one of those that continue with what it emits
+    by the same keys.
     """
     emitters, longest_us = _emitters(graph), {each.name: max(1, each.within_us) for each in graph.patterns}
     found: dict[str, DecisionPeriod] = {}
@@ -61,13 +65,15 @@ def periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
 
 
 def _read(pattern: Pattern, operator: Operator) -> frozenset[str]:
-    """The types it may take: a condition that names none takes whatever comes to its operator."""
+    """Return the types that it may take: a condition that names none takes everything that its operator
+    receives.
+    """
     names_all = all(pattern.defines[symbol].types for symbol in pattern.symbols)
     return types_named(pattern) if names_all else operator.types
 
 
 def _emitters(graph: Graph) -> dict[str, list[str]]:
-    """Type → the patterns that emit it."""
+    """Return the patterns that emit each type."""
     emitters: dict[str, list[str]] = {}
     for pattern in graph.patterns:
         emitters.setdefault(pattern.emits, []).append(pattern.name)

@@ -1,1 +1,1 @@
-"""What an application says of itself."""
+"""The status of an application."""

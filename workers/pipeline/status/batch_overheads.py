@@ -1,20 +1,20 @@
-"""How much the fixed cost of a batch varies: what it takes beside its operators, over a while."""
+"""How much the fixed cost of a batch, besides its operators, varies over a time window."""
 
 from collections import deque
 from statistics import fmean, variance
 
-LEAST_BATCHES = 10  # with fewer the variance says little
+LEAST_BATCHES = 10  # with fewer, the variance says little
 RETAINED_SECONDS = 60.0
 
 
 class BatchOverheads:
-    """Of the batches that were finished in the last RETAINED_SECONDS. Times are monotonic seconds."""
+    """The batches that finished in the last RETAINED_SECONDS. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._batches: deque[tuple[float, float]] = deque()
 
     def add(self, at: float, overhead_seconds: float) -> None:
-        """A batch is finished; overhead_seconds: its own time without that of its operators."""
+        """Add a finished batch. overhead_seconds: its own time without that of its operators."""
         self._batches.append((at, overhead_seconds))
 
     def forget(self, now: float) -> None:
@@ -22,7 +22,7 @@ class BatchOverheads:
             self._batches.popleft()
 
     def cv2(self, between_seconds: float) -> float | None:
-        """Variance over mean², of what a batch takes together with what lies between two; None with few."""
+        """Return variance / mean² of a batch's time with the pause before the next; None for few batches."""
         overheads = [overhead for _, overhead in self._batches]
         mean = between_seconds + fmean(overheads) if overheads else 0.0
         if len(overheads) < LEAST_BATCHES or mean <= 0:

@@ -1,7 +1,7 @@
-"""Whether an application at work gets on, and if not, what it waits for. Pure.
+"""Whether a running application makes progress, and if not, what it waits for. Pure.
 
-A process that is there and beats proves nothing: a worker that is frozen, a query that waits for ever or a
-limit of 0 leave events waiting while everything seems to run. So what counts is what was finished last.
+A process that exists and sends heartbeats proves nothing: with a frozen worker, a query that waits forever,
+or a limit of 0, events wait while everything seems to run. What counts is therefore what was finished last.
 """
 
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 STALLED_SECONDS = 15.0
 FIRST_SECONDS = 60.0  # Spark compiles in the first batch
-FIRST_BATCH_GRACE_SECONDS = 240.0  # a new start would have to work the first batch, too
-SLOW_BATCHES = 3.0  # a batch may take so many times as long as the one before it
+FIRST_BATCH_GRACE_SECONDS = 240.0  # a restart would have to process the first batch, too
+SLOW_BATCHES = 3.0  # a batch may take this many times as long as the previous one
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ChainStep:
 
     @property
     def stuck_seconds(self) -> float:
-        """For how long a new start has been worth it."""
+        """Return for how long a restart has been worthwhile."""
         if not self.is_stalled:
             return 0.0
         return (
@@ -43,9 +43,11 @@ class ChainStep:
 
 @dataclass(frozen=True)
 class ProgressInputs:
-    """What is known at one instant. steps: who has something to do. silent_seconds: since the dispatcher
-    checked last. undispatched_seconds: for how long events wait and none was dispatched. stall_reason: why
-    the dispatcher dispatches nothing, as far as it knows.
+    """The inputs of a judgment at one instant.
+
+    steps: the workers with something to do. silent_seconds: since the dispatcher checked last.
+    undispatched_seconds: for how long events have waited while none was dispatched. stall_reason: why the
+    dispatcher dispatches nothing, as far as it knows.
     """
 
     steps: tuple[ChainStep, ...] = ()
@@ -55,13 +57,13 @@ class ProgressInputs:
 
     @property
     def stuck_seconds(self) -> float:
-        """For how long somebody who has all it needs has finished nothing."""
+        """Return for how long a worker that has all it needs has finished nothing."""
         steps = [step.stuck_seconds for step in self.steps]
         return max([*steps, self.silent_seconds if self.silent_seconds > STALLED_SECONDS else 0.0])
 
 
 def stall(inputs: ProgressInputs) -> str | None:
-    """What is waited for, in a sentence; None while it gets on."""
+    """Return what the application waits for, as a sentence; None while it makes progress."""
     return next(_reasons(inputs), None)
 
 
@@ -78,5 +80,5 @@ def _reasons(inputs: ProgressInputs) -> Iterator[str]:
 
 
 def compute_elapsed(now: float, *moments: float) -> float:
-    """Seconds since the latest of these instants."""
+    """Return the seconds since the latest of these instants."""
     return max(0.0, now - max(moments))

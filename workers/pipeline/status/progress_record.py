@@ -1,5 +1,5 @@
-"""What was finished when, of one application: what its progress is judged by. Thread-safe only under the
-status' lock.
+"""What one application finished when: the basis for judging its progress. Thread-safe only under the status's
+lock.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ class ProgressRecord:
         self.begin(now)
 
     def begin(self, now: float) -> None:
-        """The application is started, once more perhaps."""
+        """Record that the application is started or restarted."""
         self._began = self._observed_at = self._dispatched_at = now
         self._unmatched.clear()
         self._replicas: dict[str, Finished] = {}
@@ -33,7 +33,9 @@ class ProgressRecord:
     def record_dispatch(
         self, now: float, events: int, stall_reason: str | None, skipped: tuple[str, ...]
     ) -> None:
-        """The dispatcher has dispatched so many events. stall_reason, skipped: see there."""
+        """Record that the dispatcher has dispatched this number of events. stall_reason, skipped: see
+        `Dispatcher`.
+        """
         self._observed_at, self._stall_reason, self.skipped = now, stall_reason, skipped
         if events:
             self._dispatched_at = now
@@ -49,18 +51,20 @@ class ProgressRecord:
 
     @property
     def stuck_seconds(self) -> float:
-        """As of the last judgement."""
+        """Return the value of the last judgment."""
         return self._inputs.stuck_seconds
 
     def rest(self) -> None:
-        """It is not at work: nothing is judged."""
+        """Record that it is not running: nothing is judged."""
         self._inputs = ProgressInputs()
 
     def judge(
         self, now: float, oldest_at: Mapping[str, float], waiting: int | None
     ) -> tuple[str, str | None]:
-        """(starting, running or stalled; why nothing moves). oldest_at: replica → when it got the oldest
-        piece that has no result yet. waiting: events in the containers.
+        """Return the state (starting, running or stalled), and why nothing moves.
+
+        oldest_at: replica → when it got the oldest piece that has no result yet. waiting: events in the
+        containers.
         """
         if not waiting:
             self._idle_at = now
@@ -84,7 +88,10 @@ class ProgressRecord:
         return steps
 
     def _step(self, name: str, now: float, given_at: float, last: Finished | None) -> ChainStep:
-        """It counts from its piece, its last batch or the start, whichever is latest."""
+        """Return a step.
+
+        Its time counts from its piece, its last batch, or the start, whichever is latest.
+        """
         if last is None:
             return ChainStep(name, compute_elapsed(now, self._began, given_at), None)
         return ChainStep(name, compute_elapsed(now, self._began, given_at, last[0]), last[1])

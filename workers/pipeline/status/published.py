@@ -1,8 +1,8 @@
-"""What the pipeline process says: key `weir:pipeline` on the control server, JSON, after each inter-event
-batch and each second.
+"""The status of the pipeline process: key `weir:pipeline` on the control server, JSON.
 
-At the top are the figures of all applications together, and under `applications` each with its own document
-(`status`). A process that starts reads there what counts on.
+It is written after each inter-event batch and every second. The top level has the figures of all applications
+together, and `applications` has each one's own document (`status`). A process that starts reads cumulative
+counts there.
 """
 
 import threading
@@ -62,7 +62,7 @@ class Statuses:
         self._before = {**left.carried, **left.applications} if left else {}
 
     def board(self, application: Application) -> StatusBoard:
-        """A board for an application, or for another version of it: what was counted counts on."""
+        """Return a board for an application, or for another version of it, which continues the counts."""
         name = application.name
         former = self._boards.get(name)
         before = former.document(self._heartbeats()) if former else self._before.get(name)
@@ -73,32 +73,34 @@ class Statuses:
 
     @property
     def stuck_seconds(self) -> float:
-        """Of the application that is stuck for longest."""
+        """Return the value of the application that is stuck for longest."""
         with self._lock:
             return max((board.stuck_seconds for board in self._boards.values()), default=0.0)
 
     def forget(self, name: str) -> None:
-        """It is not wanted any more."""
+        """Forget an application that is no longer requested."""
         with self._lock:
             self._boards.pop(name, None)
             self._before.pop(name, None)
 
     def expect(self, wanted: Collection[str]) -> None:
-        """No others will begin: nothing is carried for them."""
+        """Drop what is carried for applications that will not start."""
         with self._lock:
             for name in self._before.keys() - set(wanted):
                 del self._before[name]
 
     def enter_state(self, state: str, error: str | None = None) -> None:
-        """Of the process, which shows as long as it has no application. Starting says how the one before
-        ended, where that was not asked for.
+        """Set the state of the process, which is shown as long as it has no application.
+
+        Starting says how the previous process ended, unless that was requested.
         """
         self._state, self._error = state, self._end_before if state == STARTING else error
         self.write()
 
     def write(self) -> None:
-        """The status as of now. A control server that is away, or full, is left to whoever watches the
-        status' age.
+        """Write the current status.
+
+        If the control server is unavailable or full, the age of the status shows it.
         """
         try:
             heartbeats = self._heartbeats()
@@ -115,7 +117,7 @@ class Statuses:
     def document(
         self, applications: dict[str, ApplicationStatus], carried: dict[str, ApplicationStatus]
     ) -> PipelineReport:
-        """All applications together."""
+        """Return the document of all applications together."""
         states = [application.state for application in applications.values()]
         if self._state == FAILED or not states:
             states = [self._state]
@@ -155,7 +157,7 @@ class Statuses:
 
 
 def _load_previous(text: bytes | None) -> PipelineReport | None:
-    """The status that the process before left; None when there is none that can be read."""
+    """Return the status that the previous process left; None if it is missing or unreadable."""
     try:
         return decode_document(PipelineReport, text, "pipeline") if text else None
     except BadDocument:
@@ -163,11 +165,11 @@ def _load_previous(text: bytes | None) -> PipelineReport | None:
 
 
 def _end_of(left: PipelineReport, now: float) -> str | None:
-    """How it ended, as it did not end by request: its error, or that it was gone without a word."""
+    """Return how the previous process ended without a request: its error, or that it exited unexpectedly."""
     if left.state == STOPPING:
         return None
     if left.state == FAILED and left.error:
-        return left.error.rstrip(".")  # it stands within a sentence
+        return left.error.rstrip(".")  # it is part of a sentence
     return f"its process was gone without a word, {max(0.0, now - left.at):,.0f} s before this start"
 
 

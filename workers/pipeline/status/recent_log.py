@@ -1,6 +1,6 @@
-"""The newest lines of the process' log, where the console can read them (`weir:pipeline:log`).
+"""The newest lines of the process's log, where the console can read them (`weir:pipeline:log`).
 
-The lines of the process before stay until there are newer ones: they say why it ended.
+The lines of the previous process stay until there are newer ones: they say why it ended.
 """
 
 import logging
@@ -18,7 +18,7 @@ LONGEST_TEXT = 400
 
 
 class RecentLog(logging.Handler):
-    """A handler of the root logger; `write` is called each second, and writes what is new."""
+    """A handler of the root logger. `write` is called every second, and writes what is new."""
 
     def __init__(self, control: redis.Redis) -> None:
         super().__init__(logging.INFO)
@@ -32,7 +32,10 @@ class RecentLog(logging.Handler):
         self._is_new = True
 
     def write(self) -> None:
-        """Raises nothing where the control server is away, or full: it is written with the next line."""
+        """Write new lines.
+
+        If the control server is unavailable or full, they are written with the next line.
+        """
         if not self._is_new:
             return
         self._is_new = False
@@ -43,7 +46,7 @@ class RecentLog(logging.Handler):
 
 
 def newest(control: redis.Redis) -> list[LogLine]:
-    """The lines, the newest first."""
+    """Return the lines, newest first."""
     return list(reversed(_load_previous(control)))
 
 

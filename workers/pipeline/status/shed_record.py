@@ -1,5 +1,6 @@
-"""What the board remembers of shedding: how much, since ever and now, and what it costs. Not thread-safe: the
-board's lock is held.
+"""The board's record of shedding: how much in total and now, and what it costs.
+
+Not thread-safe: the caller holds the board's lock.
 """
 
 from collections import deque
@@ -12,7 +13,7 @@ from workers.pipeline.shedding.recall import recall_of
 from workers.pipeline.shedding.shed_counts import ShedCounts, add_count, limit_types
 from workers.pipeline.shedding.shedder import CONTROL_GROUPS
 
-RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has matches to estimate by
+RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has matches to estimate from
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class ShedRecord:
     """Times are the board's monotonic seconds."""
 
     def __init__(self, before: ShedCounts, beginnings: Mapping[str, frozenset[str]]) -> None:
-        """before: what a process before has counted. beginnings: pattern → those whose events its matches
-        are made of in the end (`traced_keys`).
+        """before: counts of an earlier process. beginnings: pattern → the patterns at the start of its chain,
+        of whose events its matches are made in the end (`traced_keys`).
         """
         self._beginnings = beginnings
         self.totals: ShedCounts = {name: dict(types) for name, types in before.items()}
@@ -40,13 +41,13 @@ class ShedRecord:
         self._batches: deque[_Batch] = deque()
 
     def record_replica(self, at: float, shed: ShedCounts) -> None:
-        """What replicas did not let travel; no pattern has seen it, and none of it is of control keys."""
+        """Record what replicas did not send. No pattern has seen it, and none of it has a control key."""
         self._add(at, shed)
         for name, types in shed.items():
             self._batches.append(_Batch(at, name, [], [], sum(types.values()), 0))
 
     def record_operators(self, at: float, operators: Iterable[OperatorCount], sheds: bool) -> None:
-        """What a batch of operators did; sheds: whether a table was in force."""
+        """Record what a batch of operators did. sheds: whether a table was in force."""
         counts = {name: each for operator in operators for name, each in operator.patterns.items()}
         self._add(at, {name: each.shed for name, each in counts.items() if each.shed})
         if sheds:
@@ -59,14 +60,14 @@ class ShedRecord:
             self._batches.popleft()
 
     def lately(self, pattern: str) -> dict[str, int]:
-        """Type → events shed in the window."""
+        """Return the events shed in the window by type."""
         counts: ShedCounts = {}
         for _, shed in self._lately:
             add_count(counts, pattern, shed.get(pattern, {}))
         return counts.get(pattern, {})
 
     def recall(self, pattern: str) -> RecallEstimate | None:
-        """`recall.Recall` of a pattern's whole matches; None while nothing is known."""
+        """Return the `Recall` of a pattern's whole matches; None while nothing is known."""
         made, given = (
             list(self._sum_patterns({pattern})),
             list(self._sum_patterns(self._beginnings.get(pattern, frozenset()))),
@@ -99,7 +100,7 @@ def _batch(at: float, name: str, count: PatternCount) -> _Batch:
 
 
 def _sums(groups: Iterable[list[int]]) -> list[int]:
-    """Per group; an empty list counts nothing."""
+    """Return the sums by group; an empty list counts nothing."""
     sums = [0] * CONTROL_GROUPS
     for group in groups:
         sums = [a + b for a, b in zip(sums, group, strict=True)] if group else sums

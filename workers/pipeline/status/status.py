@@ -1,25 +1,25 @@
-"""What an application says of itself; `statuses` writes it. Unknown is null.
+"""The status of an application; `published` writes it. Unknown is null.
 
-Rates are over the last WINDOW_SECONDS: `in_per_second` worked by the replicas, `kept_per_second` after the
-rules, `alerts_per_second` complex events; per rule `in` and `out` a second. Per pattern `matches` and `quiet`
-count on over restarts; `seconds` is the matcher's time for one event. Per replica and operator `utilisation`
-is the share of the window that it worked (of each of its tasks); `work` is what was measured of each task
-(`task_measures`), `parallelism` how many it has when there is enough to do, `tasks` how many worked last.
-`offered_per_second` and `shed_per_second` count what patterns could use, once for each of them; `shed_share`
-is their ratio. Of a pattern `partnerless_per_second` counts events that were not searched
-(`matching.partners`). Of an operator `overhead_seconds` is its time for one event beside that of its
-patterns; of the application `batch_overhead_seconds` is what a batch takes beside its operators,
-`batch_overhead_cv2` how much that varies (variance over mean²), `latency_p95_seconds` the time from an
-event's own to the end of the batch that has worked it.
+Rates are over the last WINDOW_SECONDS: `in_per_second` processed by the replicas, `kept_per_second` after the
+rules, `alerts_per_second` complex events; per rule `in` and `out` per second. Per pattern, `matches` and
+`quiet` are cumulative across restarts; `seconds` is the matcher's time for one event. Per replica and
+operator, `utilisation` is the share of the window in which it (or each of its tasks) worked; `work` has the
+measurements of each task (`task_measures`), `parallelism` the number of tasks under sufficient load, and
+`tasks` how many worked last. `offered_per_second` and `shed_per_second` count what patterns could use, once
+for each of them; `shed_share` is their ratio. Per pattern, `partnerless_per_second` counts events that were
+not searched (`matching.partners`). Per operator, `overhead_seconds` is its time for one event besides that of
+its patterns. For the application, `batch_overhead_seconds` is the time of a batch besides its operators,
+`batch_overhead_cv2` how much that varies (variance over mean²), and `latency_p95_seconds` the time from an
+event's own time to the end of the batch that has processed it.
 
-A replica's `response_seconds` is the mean of the window; null without a batch in it, and as long as the
-process' first one is: that one waits for Spark to warm up, and those behind it wait for that one.
-`response_error_seconds` is that mean's standard error.
+A replica's `response_seconds` is the mean of the window. It is null without a batch in the window, and during
+the process's first batch, which waits for Spark to warm up and delays those after it.
+`response_error_seconds` is the standard error of that mean.
 
-`state` is starting (until something is worked since a start), running, stalled (events wait and nothing
-moves: `stall_reason` says why), stopping, stopped (by a person) or failed; `error` is what ended the run
-before, until something is worked again. `restarts` says how often it was started anew, since when it fails,
-and when the next try is.
+`state` is starting (until something is processed after a start), running, stalled (events wait and nothing
+moves: `stall_reason` says why), stopping, stopped (by a person) or failed; `error` is what ended the previous
+run, until something is processed again. `restarts` says how often it was restarted, since when it fails, and
+when the next try is.
 """
 
 import threading
@@ -72,8 +72,9 @@ WINDOW_SECONDS = 10.0
 
 
 class StatusBoard:
-    """Collects what happens and writes the status. Used by the driver's main thread, the dispatcher's, and
-    those that work batches.
+    """Collects what happens and writes the status.
+
+    Used by the driver's main thread, the dispatcher's thread, and those that process batches.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class StatusBoard:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """before: what it said last, of a process before. notify: called when there is news."""
+        """before: the last status of an earlier process. notify: called when there is news."""
         self._application = application
         self._clock, self._monotonic = clock, monotonic
         self._totals = Totals.load(before)
@@ -105,12 +106,14 @@ class StatusBoard:
         self._state, self._error = "starting", before.error if before else None
         self._restarts = before.restarts if before else RestartStatus()
         self._has_run = before is not None
-        self.outbox: Mapping[str, int] = {}  # queue → complex events that it has not taken yet
+        self.outbox: Mapping[str, int] = {}  # queue → complex events that it has not accepted yet
         self.outbox_full = False
 
     def enter_state(self, state: str, error: str | None = None, pause_seconds: float | None = None) -> None:
-        """To starting, running, stopping, stopped or failed; written at once. Running keeps the error before
-        until something is worked. pause_seconds: until a failed one is tried again by itself.
+        """Set the state to starting, running, stopping, stopped or failed, and write it at once.
+
+        Running keeps the previous error until something is processed. pause_seconds: time until a failed
+        application is tried again automatically.
         """
         with self._lock:
             if state == "running":
@@ -136,32 +139,34 @@ class StatusBoard:
         )
 
     def _works(self) -> None:
-        """Something was worked: what failed before is over."""
+        """Record that something was processed: earlier failures are over."""
         self._error = None
         if self._restarts.tries:
             self._restarts = replace_fields(self._restarts, tries=0, failed_at=None, next_try_at=None)
 
     @property
     def stuck_seconds(self) -> float:
-        """For how long somebody has finished nothing though all was there, as of the last document."""
+        """Return for how long a worker that has all it needs has finished nothing, as of the last
+        document.
+        """
         return self._progress.stuck_seconds
 
     def record_dispatch(
         self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]
     ) -> None:
-        """The dispatcher has checked. stall_reason, skipped: see there."""
+        """Record that the dispatcher has checked. stall_reason, skipped: see `Dispatcher`."""
         with self._lock:
             self._cursor = cursor
             self._totals.admitted_events += events
             self._progress.record_dispatch(self._monotonic(), events, stall_reason, skipped)
 
     def record_monitored(self, shown: Mapping[str, MonitoredStatus]) -> None:
-        """What the monitor sees: criterion → its quantile, of how many events."""
+        """Record what the monitor measures: criterion → its quantile and number of events."""
         with self._lock:
             self._monitored = shown
 
     def replica(self, name: str, batch: ReplicaBatch) -> None:
-        """A replica's batch is published."""
+        """Record that a replica's batch is published."""
         with self._lock:
             self._replicas.setdefault(name, deque()).append(batch)
             self._first_at.setdefault(name, batch.at)
@@ -170,7 +175,7 @@ class StatusBoard:
             self._works()
 
     def inter_event(self, batch: InterEventBatch) -> None:
-        """An inter-event batch is worked."""
+        """Record that an inter-event batch is finished."""
         with self._lock:
             self._batches.append(batch)
             self._totals.add(batch)
@@ -190,7 +195,7 @@ class StatusBoard:
         with self._lock:
             now = self._monotonic()
             self._forget(now)
-            # With a full outbox nothing is to be dispatched: it is the queue beyond that does not get on.
+            # With a full outbox nothing is to be dispatched: the destination queue is what makes no progress.
             state, stall_reason = self._judge_state(now, given, 0 if self.outbox_full else waiting)
             cursor, newest = self._cursor, self._batches[-1] if self._batches else None
             controls = cursor.controls if cursor else self._application.controls
@@ -240,7 +245,7 @@ class StatusBoard:
             )
 
     def _list_given_times(self, room: Room) -> dict[str, float]:
-        """Replica → when it was given the oldest piece that has no result yet (1970)."""
+        """Return, per replica, when it got the oldest piece that has no result yet (seconds since 1970)."""
         oldest = {
             name: self._dispatches.list_after(name, room.published.get(name, 0), 1)
             for name in self._application.replicas
@@ -250,7 +255,7 @@ class StatusBoard:
     def _judge_state(
         self, now: float, given: dict[str, float], waiting: int | None
     ) -> tuple[str, str | None]:
-        """(the state as it is, why nothing moves)."""
+        """Return the current state, and why nothing moves."""
         if self._state != "running":
             self._progress.rest()
             return self._state, None
@@ -264,7 +269,9 @@ class StatusBoard:
         return self._application.graph
 
     def _forget(self, now: float) -> None:
-        """One batch behind the window stays: what was last is shown until something newer is."""
+        """Forget old batches. One batch before the window stays: the last one is shown until there is a newer
+        one.
+        """
         kept: list[deque[Any]] = [*self._replicas.values(), self._batches]
         for records in kept:
             while len(records) > 1 and records[1].at < now - WINDOW_SECONDS:
@@ -302,7 +309,7 @@ class StatusBoard:
         }
 
     def _batch_overhead(self, now: float) -> float | None:
-        """What a batch takes beside its operators, and Spark between two of them."""
+        """Return the time of a batch besides its operators, including Spark's time between two batches."""
         worked = [recent_batch for recent_batch in self._recent_batches(now) if recent_batch.operators]
         if not worked:
             return None
@@ -310,9 +317,7 @@ class StatusBoard:
         return round(beside + self._compute_batch_pause(now), 4)
 
     def _compute_batch_pause(self, now: float) -> float:
-        """Seconds between two when Spark does not wait for anything: the shortest time that lay between two
-        lately.
-        """
+        """Return the seconds between two batches when Spark waits for nothing: the shortest recent pause."""
         recent = self._recent_batches(now)
         between = [after.at - after.seconds - before.at for before, after in pairwise(recent)]
         return max(0.0, min(between, default=0.0))
@@ -385,7 +390,7 @@ class StatusBoard:
         )
 
     def _work(self, operator: Operator, now: float, parallelism: int) -> list[Measures]:
-        """What each task did; one whose parallelism has just fallen shows what it still did."""
+        """Return what each task did. A task that was just removed by a lower parallelism is still shown."""
         samples: dict[int, list[WorkSample]] = {task: [] for task in range(1, parallelism + 1)}
         for batch, elapsed in _add_spacing(self._batches, now):
             if operator.name not in batch.operators:
@@ -443,7 +448,7 @@ class StatusBoard:
         return {each: self._rate([number], now) for each, number in sorted(types.items())}
 
     def _describe_control_keys(self, count: PatternCount, now: float) -> ControlKeys:
-        """What the control keys' events were, and made of them; empty while nothing is shed."""
+        """Return the events of the control keys, and their matches; empty while nothing is shed."""
         matches = self._rate(count.control_matches, now)
         return ControlKeys(
             types=self._list_types(limit_types(count.control_types), now), out_per_second=matches
@@ -455,7 +460,7 @@ def _mean(values: list[float]) -> float | None:
 
 
 def _standard_error(values: list[float]) -> float | None:
-    """Of the mean of such values; None where there are too few to say."""
+    """Return the standard error of the mean of such values; None if there are too few."""
     return round(stdev(values) / sqrt(len(values)), 4) if len(values) > 1 else None
 
 
@@ -464,14 +469,16 @@ def _share(part: float, whole: float) -> float:
 
 
 def _add_spacing(records: Iterable[Any], now: float) -> Iterator[tuple[Any, float]]:
-    """The batches of the window, each with the seconds since the one before."""
+    """Return the batches of the window, each with the seconds since the previous one."""
     for before, batch in pairwise((None, *records)):
         if batch.at >= now - WINDOW_SECONDS:
             yield batch, batch.at - before.at if before else batch.seconds
 
 
 def count_waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, ...]) -> int | None:
-    """What waits in the application's containers, by the nodes' last heartbeats; null without any."""
+    """Return the events that wait in the application's containers, by the nodes' last heartbeats; None
+    without any.
+    """
     found: list[int] = []
     for text in heartbeats.values():
         containers = Heartbeat.from_json(text).containers

@@ -1,7 +1,7 @@
-"""What is measured of one task of an operator over a window (Stutz, 4.2). Unknown is null.
+"""The measurements of one task of an operator over a window (Stutz, 4.2). Unknown is null.
 
-A task works batches, so one measured value is a batch's: of its n events, t seconds of work, d seconds since
-the batch before and i events that came to it
+A task processes batches, so one measured value belongs to a batch: for its n events, t seconds of work, d
+seconds since the previous batch, and i arriving events
 
     latency t (an event leaves with its batch), service t / n, interval between arrivals d / i
 
@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import variance
 
-DIGITS = 6  # significant ones: a variance of microseconds is small, and not nothing
+DIGITS = 6  # significant digits: a variance of microseconds is small, but not zero
 
 
 @dataclass(frozen=True)
 class WorkSample:
-    """One batch of a task. elapsed_seconds: since the batch before. inputs: events that came to the task (its
-    part of the operator's, by what it executed). executions: events that it worked.
+    """One batch of a task.
+
+    elapsed_seconds: since the previous batch. inputs: events that arrived at the task (its part of the
+    operator's, in proportion to what it executed). executions: events that it processed.
     """
 
     elapsed_seconds: float
@@ -30,7 +32,7 @@ class WorkSample:
 
 
 def measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, float | None]:
-    """The measures of a task by name; `controllers.parallelism.measured_topology.MEASURES` says their
+    """Return the measures of a task by name; `controllers.parallelism.measured_topology.MEASURES` has their
     units.
     """
     worked = [sample for sample in samples if sample.executions]

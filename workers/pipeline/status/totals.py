@@ -1,4 +1,4 @@
-"""What an application counts on over restarts."""
+"""The cumulative counts of an application, which continue across restarts."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from workers.pipeline.shedding.shed_counts import ShedCounts
 
 @dataclass
 class Totals:
-    """What counts on over restarts."""
+    """The cumulative counts of an application."""
 
     matches: dict[str, int] = field(default_factory=dict)
     suppressed: dict[str, int] = field(default_factory=dict)
@@ -19,7 +19,7 @@ class Totals:
 
     @classmethod
     def load(cls, before: ApplicationStatus | None) -> "Totals":
-        """Of what a process before has left."""
+        """Load what an earlier process has left."""
         if before is None:
             return cls()
         patterns = before.patterns

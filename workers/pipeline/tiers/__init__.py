@@ -1,1 +1,1 @@
-"""What both tiers share: the work on a batch, the result queue between them, the state."""
+"""What both tiers share: the processing of a batch, the result queue between them, and the state."""

@@ -1,4 +1,4 @@
-"""The work on micro-batches, as Spark calls it (foreachBatch), and what is left of it when it fails."""
+"""The processing of micro-batches, as Spark calls it (foreachBatch), and what is left of it when it fails."""
 
 import re
 from abc import ABC, abstractmethod
@@ -15,14 +15,14 @@ RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt): \S")
 
 
 class BatchFailed(WeirError):  # noqa: N818
-    """What Spark is given of a batch that failed."""
+    """Raised to Spark for a batch that failed."""
 
 
 class BatchWork(ABC):
-    """Callable as Spark wants it: `(events, batch)`. `failure` keeps what went wrong as it was.
+    """Callable as Spark requires: `(events, batch)`. `failure` keeps the original error.
 
-    Spark itself gets a sentence only: when it is being stopped it searches an error's text with an expression
-    that overflows the thread's stack on the pages that a Java error comes with.
+    Spark itself gets one sentence only: when it is being stopped, it searches an error's text with a regular
+    expression that overflows the thread's stack on the long text of a Java error.
     """
 
     failure: Exception | None = None
@@ -38,11 +38,13 @@ class BatchWork(ABC):
 
     @abstractmethod
     def work(self, events: DataFrame, batch: int) -> None:
-        """One batch. May be called again for the same one."""
+        """Process one batch. May be called again for the same one."""
 
 
 def sentence(error: Exception) -> str:
-    """The line of an error that says most: Spark wraps the cause, a Python error of a task, in pages."""
+    """Return the most informative line of an error: Spark buries the cause, a Python error of a task, in
+    pages of text.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if line.startswith(OURS)]
     if own:

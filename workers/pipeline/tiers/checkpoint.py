@@ -1,4 +1,4 @@
-"""Where Spark keeps how far each query of an application has come."""
+"""Where Spark stores the progress of each query of an application."""
 
 import json
 from dataclasses import dataclass, replace
@@ -13,8 +13,10 @@ NEW_START = "Start once with --reset to begin anew at the oldest events still wa
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """folder: where Spark keeps offsets and commits. run: 8 hex digits, new with every reset. query: whose
-    offsets (a replica, or COMBINER).
+    """The checkpoint of a query.
+
+    folder: where Spark stores offsets and commits. run: 8 hex digits, new after every reset. query: the query
+    (a replica, or COMBINER).
     """
 
     folder: Path
@@ -22,7 +24,7 @@ class Checkpoint:
     query: str = COMBINER
 
     def find_sibling(self, query: str) -> "Checkpoint":
-        """That of another query of the same run."""
+        """Return the checkpoint of another query of the same run."""
         return replace(self, query=query)
 
     @property
@@ -30,8 +32,9 @@ class Checkpoint:
         return str(self.folder / "spark" / self.query)
 
     def offset(self, batch: int) -> Any:
-        """The end offset of a planned batch, as Spark wrote it before the batch began. Raises BadInput when
-        it can't be read.
+        """Return the end offset of a planned batch, as Spark wrote it before the batch started.
+
+        Raises `BadInput` if it can't be read.
         """
         path = Path(self.location) / "offsets" / str(batch)
         try:

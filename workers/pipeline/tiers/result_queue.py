@@ -1,10 +1,10 @@
-"""The bounded queue between the two tiers, on the control server: what the replicas' rules have let through.
+"""The bounded queue between the two tiers, on the control server: the events that passed the replicas' rules.
 
 A replica's batch writes its rows as Arrow blobs and then publishes them, all at once and once only: a batch
-that is worked again after it was published changes nothing. An attempt that was thought dead, and goes on
-when another has begun, is refused: what both have cut differently never mixes. A blob stays until the
-watermark has passed its last row, so the queue is also the combiner's reorder buffer. Its bytes are bounded
-by what is dispatched, so that nothing ever waits in the middle of a batch and nothing is dropped.
+that is repeated after it was published changes nothing. An attempt that was thought dead, and continues after
+another has started, is rejected, so that their different cuts never mix. A blob stays until the watermark has
+passed its last row, so the queue is also the combiner's reorder buffer. The dispatcher bounds its bytes, so
+that no batch ever waits in the middle and nothing is dropped.
 
 | key | type | holds |
 |---|---|---|
@@ -34,11 +34,11 @@ ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured
 
 
 class AttemptOvertaken(WeirError):  # noqa: N818
-    """Another attempt at the batch has begun, or has published it: this one leaves no trace."""
+    """Raised when another attempt at the batch has started, or has published it: this one leaves no trace."""
 
 
 class Blob(NamedTuple):
-    """Rows of one route (its key column) and slice (of key groups; -1: of all), their event times."""
+    """Rows of one route (its key column) and slice (of key groups; -1: of all), and their event times."""
 
     name: str
     route: str
@@ -51,8 +51,10 @@ class Blob(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What one batch of a replica made. tick: of the last dispatch in it. watermark_us: how far event time
-    was settled before its first. entry_id: given when it was published.
+    """The result of one batch of a replica.
+
+    tick: of its last dispatch. watermark_us: the settled event time before its first dispatch. entry_id: set
+    when it is published.
     """
 
     replica: str
@@ -87,9 +89,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Room:
-    """used_bytes: in the queue. in_flight_events: dispatched, not yet in the queue. published: replica →
-    tick. bytes_per_event: of all results so far (an event that was discarded counts as one of 0 bytes).
-    released_bytes: what has left it so far.
+    """The occupancy of the queue.
+
+    used_bytes: in the queue. in_flight_events: dispatched, not yet in the queue. published: replica → tick.
+    bytes_per_event: average over all results so far (a discarded event counts with 0 bytes). released_bytes:
+    bytes that have left it so far.
     """
 
     used_bytes: int
@@ -99,7 +103,7 @@ class Room:
     released_bytes: int
 
     def free_bytes(self, capacity_bytes: int) -> float:
-        """What is left when everything in flight has arrived."""
+        """Return what is left when everything in flight has arrived."""
         return capacity_bytes - self.used_bytes - self.in_flight_events * self.bytes_per_event
 
 
@@ -116,15 +120,17 @@ class ResultQueue:
         self._release = control.register_script(script("pipeline/release_result"))
 
     def begin(self, replica: str, tick: int) -> str | None:
-        """An attempt at a batch: its name, which `put` and `publish` take; None when the batch is published.
-        What one before has left is deleted.
+        """Start an attempt at a batch, and return its name for `put` and `publish`; None if the batch is
+        published.
+
+        What an earlier attempt has left is deleted.
         """
         attempt = secrets.token_hex(8)
         places = [self._room, self._blobs(replica, tick)]
         return attempt if self._begin(keys=places, args=[replica, tick, attempt]) else None
 
     def put(self, replica: str, tick: int, attempt: str, blobs: dict[str, bytes]) -> None:
-        """Blobs of a batch that is not published yet; nobody sees them. Raises AttemptOvertaken."""
+        """Add blobs to a batch that is not published yet; they are not visible. Raises `AttemptOvertaken`."""
         if not blobs:
             return
         written: list[EncodableT] = [replica, attempt, *(part for blob in blobs.items() for part in blob)]
@@ -132,8 +138,9 @@ class ResultQueue:
             raise _overtaken(replica, tick)
 
     def publish(self, result: Result, attempt: str, events: int) -> bool:
-        """False when it was published before. events: worked by the batch, before its rules. Raises
-        AttemptOvertaken.
+        """Publish a result. Returns False if it was published before.
+
+        events: processed by the batch, before its rules. Raises `AttemptOvertaken`.
         """
         document = json.dumps(result.to_document())
         written: list[EncodableT] = [
@@ -150,16 +157,16 @@ class ResultQueue:
         return bool(answer)
 
     def read_after(self, entry_id: str) -> list[Result]:
-        """Published behind an entry, in the order of publishing."""
+        """Return the results published after an entry, in the order of publishing."""
         entries = cast(Entries, self._control.xrange(self._results, f"({entry_id}", "+"))
         return [Result.from_document(json.loads(fields[b"d"]), name.decode()) for name, fields in entries]
 
     def await_after(self, entry_id: str, seconds: float) -> None:
-        """Until something is published behind an entry, or for so many seconds."""
+        """Wait until a result is published after an entry, or until the time is over."""
         await_entry(self._control, self._results, entry_id, seconds)
 
     def read(self, result: Result, names: Iterable[str]) -> list[pa.RecordBatch]:
-        """Blobs of a published result. Raises KeyError naming one that is not there."""
+        """Read blobs of a published result. Raises `KeyError` that names a missing one."""
         wanted = list(names)
         key = self._blobs(result.replica, result.tick)
         values = cast(list[bytes | None], self._control.hmget(key, wanted) if wanted else [])
@@ -171,7 +178,7 @@ class ResultQueue:
         return batches
 
     def release(self, result: Result) -> None:
-        """The watermark has passed it: its bytes are free. Twice is once."""
+        """Release a result that the watermark has passed: its bytes are free. Idempotent."""
         places = [self._room, self._results, self._blobs(result.replica, result.tick)]
         self._release(keys=places, args=[result.size_bytes, result.entry_id])
 
@@ -193,7 +200,7 @@ class ResultQueue:
         )
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Remove everything."""
         blobs = list(self._control.scan_iter(self._blobs("*", "*")))
         self._control.delete(self._results, self._room, *blobs)
 

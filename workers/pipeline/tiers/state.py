@@ -1,10 +1,9 @@
-r"""What operators remember between batches: one value per operator and key group, kept on the control server
-with the batch that wrote it.
+r"""The memory of operators between batches: one value per operator and key group, on the control server.
 
-A place (`operator/group`) is stored with the batch that wrote it, in one script with the matches of that
-batch and with all other places of the task. So a task is either written or not: one that is written is not
-worked again, and one that is not starts from the state of the batch before. A writer of an older batch (a
-process that was thought dead) is refused.
+A place (`operator/group`) is stored with the number of the batch that wrote it, in one script with the
+matches of that batch and with all other places of the task. A task is therefore either written or not: one
+that is written is not repeated, and one that is not starts from the state of the previous batch. A writer of
+an older batch (a process that was thought dead) is rejected.
 
 | key | type | holds |
 |---|---|---|
@@ -35,38 +34,40 @@ from workers.documents.pipeline import ComplexEvent
 from workers.pipeline.events.arrow_blob import decode, encode
 
 LATE_RETAINED = 100  # units of batches with late events
-RETAINED = 30  # complex events that are shown
+RETAINED = 30  # number of complex events that are shown
 
 
 class StateFromTheFuture(WeirError):  # noqa: N818
-    """State of a later batch than the one at work: the checkpoint is older than the state, or another run has
-    taken over.
+    """Raised for state of a later batch than the current one: the checkpoint is older than the state, or
+    another run has taken over.
     """
 
 
 def outbox_name(queue: str, batch: int, run: str, place: str, rows: pa.RecordBatch) -> str:
-    """The name of complex events in the outbox: where they go, what made them, and how many they are. After a
-    reset batches count anew, and what waits is of another run.
+    """Return the name of complex events in the outbox: their destination, origin, and number.
+
+    After a reset batches are counted from the start again, and waiting events belong to another run.
     """
     return f"{queue}|{batch}/{run}/{place}/{rows.num_rows}"
 
 
 def queue_of(name: str) -> str:
-    """Where complex events of the outbox go."""
+    """Return the destination of complex events in the outbox."""
     return name.partition("|")[0]
 
 
 def _age(name: str) -> tuple[int, str]:
-    """By which the oldest come first."""
+    """Return the sort key that puts the oldest first."""
     batch, _, rest = name.partition("|")[2].partition("/")
     return int(batch), rest
 
 
 @dataclass(frozen=True)
 class WrittenState:
-    """What a task made of a batch. places: place → (state, event time (µs) at which it has to be checked
-    again without events, or None). between, outbox: name → complex events. late: the newest of late_events
-    rows that came too late.
+    """What a task wrote for a batch.
+
+    places: place → (state, event time (µs) at which it has to be checked again without events, or None).
+    between, outbox: name → complex events. late: the newest of late_events rows that arrived too late.
     """
 
     places: Mapping[str, tuple[bytes, int | None]]
@@ -101,8 +102,10 @@ class StateStore:
         self._write = control.register_script(script("pipeline/write_state"))
 
     def load(self, places: list[str], batch: int) -> dict[str, bytes] | None:
-        """The places' state before `batch`, without those that have none; None when the batch is written
-        already. Raises StateFromTheFuture.
+        """Return the places' state before `batch`, without those that have none; None if the batch is already
+        written.
+
+        Raises `StateFromTheFuture`.
         """
         fields = [name for place in places for name in (place, f"{place}:batch")]
         values = cast(list[bytes | None], self._control.hmget(self._state, fields) if fields else [])
@@ -122,7 +125,7 @@ class StateStore:
         return found
 
     def write(self, batch: int, written: WrittenState) -> None:
-        """State, due times and outputs, whole or not at all. Raises StateFromTheFuture."""
+        """Write state, due times, and outputs, atomically. Raises `StateFromTheFuture`."""
         places = [self._state, self._pending, self._build_between_key(batch), self._outbox, self._late]
         if not self._write(keys=places, args=written.arguments(batch)):
             raise StateFromTheFuture(
@@ -130,7 +133,7 @@ class StateStore:
             )
 
     def due(self, watermark_us: int) -> dict[str, list[int]]:
-        """Operator → groups that are to be checked when event time is there, events or none."""
+        """Return, per operator, the groups to be checked at this event time, even without events."""
         due_groups: dict[str, list[int]] = {}
         for place, due_us in cast(Fields, self._control.hgetall(self._pending)).items():
             if int(due_us) <= watermark_us:
@@ -139,28 +142,30 @@ class StateStore:
         return due_groups
 
     def read_between(self, batch: int) -> list[pa.RecordBatch]:
-        """What operators have emitted for operators in this batch so far."""
+        """Return what operators have emitted for operators in this batch so far."""
         found = cast(Fields, self._control.hgetall(self._build_between_key(batch)))
         return [rows for name in sorted(found) for rows in decode(found[name])]
 
     def forget_between(self, batch: int) -> None:
-        """Of a batch that is done."""
+        """Remove what operators emitted for operators in a batch that is done."""
         self._control.delete(self._build_between_key(batch))
 
     def output_names(self, refused: Collection[str] = ()) -> list[str]:
-        """Of complex events that are still to be published, those of the oldest batches first: for a pipeline
-        that reads them, later ones would make them late. refused: queues whose events are left out.
+        """Return the names of unpublished complex events, those of the oldest batches first.
+
+        In a pipeline that reads them, later ones would make them late. refused: queues whose events are left
+        out.
         """
         names = [name.decode() for name in cast(list[bytes], self._control.hkeys(self._outbox))]
         return sorted((name for name in names if queue_of(name) not in refused), key=_age)
 
     def outputs(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Those of these names that are there, in their order."""
+        """Return the existing ones of these names, in their order."""
         values = cast(list[bytes | None], self._control.hmget(self._outbox, names)) if names else []
         return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
     def count_waiting_outputs(self) -> dict[str, int]:
-        """How many complex events are still to be published, by queue."""
+        """Return the number of unpublished complex events by queue."""
         waiting: Counter[str] = Counter()
         for name in cast(list[bytes], self._control.hkeys(self._outbox)):
             queue, _, place = name.decode().partition("|")
@@ -168,8 +173,9 @@ class StateStore:
         return dict(waiting)
 
     def record_published(self, names: Iterable[str], newest: Iterable[bytes] = ()) -> None:
-        """Called after their publishing was acknowledged. newest: events to be shown, the newest first."""
-        # By itself: a server whose memory is full shows nothing new, and would let nothing go with it.
+        """Record that events were published and acknowledged. newest: events to be shown, newest first."""
+        # Separate: a server whose memory is full shows nothing new, and would otherwise remove nothing
+        # either.
         self._control.hdel(self._outbox, *names)
         if shown := list(newest):
             pipeline = self._control.pipeline(transaction=True)
@@ -179,18 +185,19 @@ class StateStore:
                 pipeline.execute()
 
     def recent(self) -> list[ComplexEvent]:
-        """The newest complex events, newest first, their attributes read."""
+        """Return the newest complex events, newest first, with their attributes parsed."""
         texts = self._control.lrange(self._recent, 0, RETAINED - 1)
         return [decode_document(ComplexEvent, text, "complex event") for text in texts]
 
     def late(self, most: int) -> list[pa.RecordBatch]:
-        """The newest late events, newest first."""
+        """Return the newest late events, newest first."""
         entries = cast(Entries, self._control.xrevrange(self._late, count=most))
         return [rows for _, fields in entries for rows in decode(fields[b"d"])]
 
     def forget_others(self, operators: Collection[str]) -> None:
-        """What operators remember that are not at work any more: if they come back, what came in between is
-        unknown to them.
+        """Remove the state of operators that are no longer used.
+
+        If they come back, they don't know what arrived in between.
         """
         for key in (self._state, self._pending):
             names = cast(list[bytes], self._control.hkeys(key))
@@ -199,7 +206,7 @@ class StateStore:
                 self._control.hdel(key, *old)
 
     def clear(self) -> None:
-        """Forgets everything but what is still to be published, and what came late."""
+        """Remove everything except unpublished events and late events."""
         between = list(self._control.scan_iter(self._build_between_key("*")))
         self._control.delete(self._state, self._pending, *between)
 

@@ -1,1 +1,1 @@
-"""The interpreter: any pattern, one event after the other."""
+"""The interpreter: matches any pattern, event by event."""

@@ -1,7 +1,7 @@
 """One attempt to match: an automaton that has taken its first event. Pure.
 
-Where a pattern leaves a choice, all ways are followed at once, the preferred first; the match is the first of
-them that ends, as if each had been tried in turn.
+If a pattern leaves a choice, all branches are followed in parallel, the preferred one first. The match is the
+first of them that ends, as if each had been tried in turn.
 """
 
 from dataclasses import dataclass, field
@@ -13,8 +13,10 @@ Event = tuple[Any, ...]  # (time in µs, …): what a match reports of an event;
 
 
 class Branch(NamedTuple):
-    """One way through the pattern. taken: the events of the match. through: how many events of the stream,
-    from the attempt's first, lie up to its last taken one. turns: where it parted from other ways.
+    """One branch through the pattern.
+
+    taken: the events of the match. through: number of events of the stream from the attempt's first up to its
+    last taken one. choices: where it parted from other branches.
     """
 
     state: int
@@ -25,8 +27,10 @@ class Branch(NamedTuple):
 
 @dataclass
 class Attempt:
-    """ways: still open, the preferred first. ended: the way that counts when none of these ends. seen: events
-    of the stream since its first. count: how many it has taken.
+    """An attempt to match.
+
+    branches: the open branches, the preferred one first. ended: the branch that counts if none of these ends.
+    seen: number of events of the stream since its first. count: number of events it has taken.
     """
 
     first_us: int
@@ -37,7 +41,7 @@ class Attempt:
 
     @classmethod
     def begin(cls, automaton: Automaton, event: Event, mask: int, to_the_last: bool) -> "Attempt | None":
-        """An attempt with its first event; None where the pattern can't begin with it."""
+        """Start an attempt with its first event. Returns None if the pattern can't start with it."""
         attempt = cls(event[0], [Branch(automaton.start, (), 0)])
         if not attempt.can_take(automaton, mask):
             return None
@@ -52,8 +56,10 @@ class Attempt:
         return any(automaton.list_branches(branch.state, mask) for branch in self.branches)
 
     def take(self, automaton: Automaton, event: Event, mask: int, relaxed: bool, to_the_last: bool) -> None:
-        """The next event: each way takes it where it can; else, when `relaxed`, passes over it, else is given
-        up.
+        """Process the next event.
+
+        Each branch takes the event if it can. Otherwise it passes over it if `relaxed`, and is given up if
+        not.
         """
         before, self.branches, reached = self.branches, [], set()
         self.seen += 1
@@ -88,8 +94,10 @@ class Attempt:
         return [] if passed is None else [branch._replace(state=passed)]
 
     def _end(self, branch: Branch, relaxed: bool) -> None:
-        """`branch` has ended: it counts unless a more preferred one ends later. With events in between, that
-        could be long: an OR then is what comes first, and only repetitions go on.
+        """Record that `branch` has ended: it counts unless a more preferred one ends later.
+
+        With events in between, that could take long. An OR is then decided by what ends first, and only
+        repetitions continue.
         """
         self.ended = branch
         if relaxed:
@@ -98,7 +106,7 @@ class Attempt:
             ]
 
     def pass_over(self, automaton: Automaton, mask: int, relaxed: bool) -> None:
-        """An event that went to another attempt, or to none."""
+        """Pass over an event that went to another attempt, or to none."""
         self.seen += 1
         if not relaxed:
             lasting = (branch for branch in self.branches if self._has_outlasted(automaton, branch, mask))
@@ -113,8 +121,10 @@ class Attempt:
 
     @staticmethod
     def _has_outlasted(automaton: Automaton, branch: Branch, mask: int) -> bool:
-        """With strict contiguity a NOT at the end is about the very next event: what is left after it must be
-        able to end still. SEQ(A; C+; NOT D) goes on after A C D with another C only, which can't come.
+        """Return whether the branch has outlasted the NOT at its end, given strict contiguity.
+
+        Such a NOT refers to the very next event, so what is left after that event must still be able to end.
+        After A C D, SEQ(A; C+; NOT D) could continue with another C only, which can't arrive.
         """
         state = automaton.state(branch.state)
         if not state.ends_late or mask & state.wanted:
@@ -123,7 +133,7 @@ class Attempt:
         return passed is not None and automaton.state(passed).ends_late
 
     def close(self, automaton: Automaton, to_the_last: bool = False) -> Branch | None:
-        """What it comes to when no further event can belong to it."""
+        """Return the outcome if no further event can belong to the attempt."""
         for branch in self.branches:
             state = automaton.state(branch.state)
             if state.ends_late or (to_the_last and state.ends and branch.through == self.seen):

@@ -1,4 +1,4 @@
-"""Any pattern over batches of events: a machine per key, fed event by event."""
+"""Any pattern over batches of events: an automaton per key, processed event by event."""
 
 import heapq
 from typing import Any, NamedTuple
@@ -22,8 +22,10 @@ class FoundMatches(NamedTuple):
 
 
 class Interpreted:
-    """machines: by key, with the key group it belongs to. What is over is closed in the order of time over
-    all keys, so that matches come in the same order however the events are cut into batches.
+    """Matcher for any pattern. It has one automaton per key, with the key group it belongs to.
+
+    Expired automata are closed in time order over all keys, so that matches come in the same order however
+    the events are cut into batches.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -38,10 +40,10 @@ class Interpreted:
 
     @property
     def open_rows(self) -> None:
-        """It searches event by event."""
+        """Return None: this matcher searches event by event."""
 
     def has_open(self, keys: pa.Array) -> np.ndarray:
-        """Per key (text, distinct) whether it has a machine that is at work."""
+        """Return, per key (text, distinct), whether it has an active automaton."""
         machines = (self._automata.get(key) for key in keys.to_pylist())
         return np.array([pair is not None and not pair[0].is_empty() for pair in machines], bool)
 
@@ -53,7 +55,7 @@ class Interpreted:
         keys, groups = rows.column("match_key").to_pylist(), rows.column("group").to_pylist()
         matches: list[FoundMatches] = []
         for event, mask, key, group in zip(events, masks.tolist(), keys, groups, strict=True):
-            # What is the last event of a key, no event of another one says.
+            # No event of another key says which event is the last of a key.
             if self._deadlines and self._deadlines[0][0] < event[0] and not self._rules.to_the_last:
                 matches += self._advance(event[0])
             matches += self._take(event, mask, key, group)
@@ -91,14 +93,16 @@ class Interpreted:
         return matches
 
     def advance(self, now_us: int) -> Matches:
-        """No event before `now_us` will come: closes what is over."""
+        """Close what is over: no event before `now_us` will arrive."""
         matches = self._matches_of(self._advance(now_us))
         self._automata = {key: pair for key, pair in self._automata.items() if not pair[0].is_empty()}
         return matches
 
     def finish(self) -> Matches:
-        """No event will come at all. What waits is closed as if time went on, so in the order of time; what
-        ends with the last event of its key, in the order of these.
+        """Close everything: no further event will arrive.
+
+        Waiting automata are closed in time order, as if time went on; those that end with the last event of
+        their key are closed in the order of these events.
         """
         matches: list[FoundMatches] = []
         while self._deadlines and not self._rules.to_the_last:
@@ -123,7 +127,7 @@ class Interpreted:
         return Matches.build(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
 
     def timers(self) -> dict[int, int]:
-        """Per key group the time (µs) from which on `advance` closes something."""
+        """Return, per key group, the time (µs) from which on `advance` closes something."""
         timers: dict[int, int] = {}
         for machine, group in self._automata.values():
             deadline_us = machine.deadline_us()

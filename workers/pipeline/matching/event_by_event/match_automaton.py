@@ -1,4 +1,4 @@
-"""What searches for any pattern, event by event, for one key: what all its kinds share."""
+"""What all event-by-event matchers of one key share."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,28 +13,32 @@ Taken = tuple[Event, ...]
 
 
 class MatchAutomaton(Protocol):
-    """What searches for one pattern in the events of one key, which come in event-time order."""
+    """Searches for one pattern in the events of one key, which arrive in event-time order."""
 
     def take(self, event: Event, mask: int) -> list[Taken]:
-        """One event with the bits of the symbols it satisfies; the matches that are complete with it."""
+        """Process one event with the bits of the symbols it satisfies, and return the matches that it
+        completes.
+        """
         ...
 
     def advance(self, now_us: int) -> list[Taken]:
-        """No event before `now_us` will come: what is over, and the matches complete by that."""
+        """Close what is over, as no event before `now_us` will arrive, and return the matches completed by
+        that.
+        """
         ...
 
     def finish(self) -> list[Taken]:
-        """No event will come at all."""
+        """Close everything: no further event will arrive."""
         ...
 
     def deadline_us(self) -> int | None:
-        """When the oldest that is open is over."""
+        """Return when the oldest open attempt is over."""
         ...
 
     def is_empty(self) -> bool: ...
 
     def snapshot(self) -> Any:
-        """JSON values; `restore` continues exactly there."""
+        """Return JSON values from which `restore` continues exactly."""
         ...
 
     def restore(self, state: Any) -> None: ...
@@ -42,8 +46,8 @@ class MatchAutomaton(Protocol):
 
 @dataclass
 class AutomatonRules:
-    """What a pattern's machines share. needed: bit of a symbol → events of it that each match has at
-    least.
+    """What the automata of a pattern share. needed: bit of a symbol → minimum number of its events in each
+    match.
     """
 
     pattern: Pattern
@@ -68,14 +72,14 @@ class AutomatonRules:
         return Attempt.begin(self.automaton, event, mask, self.to_the_last)
 
     def is_relevant_to_all(self, mask: int) -> bool:
-        """Whether an event matters to attempts that don't take it."""
+        """Return whether an event matters to attempts that don't take it."""
         return not self.relaxed or self.to_the_last or bool(mask & self.pattern.absent_bits)
 
     def is_over(self, first_us: int, now_us: int) -> bool:
         return now_us - first_us > self.pattern.within_us
 
     def write(self, branch: Branch) -> Any:
-        """A way as JSON values."""
+        """Return a branch as JSON values."""
         return [render(self.automaton.item(branch.state)), branch.taken, branch.through, branch.choices]
 
     def read(self, written: Any) -> Branch:

@@ -1,9 +1,9 @@
 """Policy once, for any pattern (CONTRACT, `match`; Röger et al. II and IX-C): several attempts are open at a
-time. An event goes to the one that has taken most, the oldest among equals, else opens a new one; it
-belongs to one match at most.
+time.
 
-A greedy end takes what it can get: such a match is complete when the next event can't belong to it, the
-window is over, or the events are.
+An event goes to the attempt that has taken most events, and to the oldest among equals; otherwise it opens a
+new one. It belongs to one match at most. A greedy end takes what it can: such a match is complete when the
+next event can't belong to it, the window is over, or there are no more events.
 """
 
 import heapq
@@ -17,9 +17,11 @@ Likeness = tuple[int, ...]  # events taken, states
 
 
 class OpenAttempts:
-    """Policy once. order: the numbers of the open attempts, oldest first, with some that are open no more.
-    alike: the numbers of those that have taken as many events and are in the same states, a heap each: all
-    of them can take the same events, so only the oldest is checked.
+    """Policy once.
+
+    It keeps the numbers of the open attempts, oldest first, including some that are no longer open. Attempts
+    that have taken equally many events and are in the same states share a heap of numbers: all of them can
+    take the same events, so only the oldest is checked.
     """
 
     def __init__(self, rules: AutomatonRules) -> None:
@@ -44,7 +46,7 @@ class OpenAttempts:
         return matches + (self._put(attempt, number) if attempt else [])
 
     def _choose_attempt(self, mask: int) -> int | None:
-        """The most advanced that can take it, the oldest among equals."""
+        """Return the most advanced attempt that can take the event, the oldest among equals."""
         able = [
             (-likeness[0], self._oldest(likeness))
             for likeness in self._alike
@@ -56,7 +58,7 @@ class OpenAttempts:
         return self._alike[likeness][0]
 
     def _remove_attempt(self, number: int) -> Attempt:
-        """No longer open; it is the oldest of those that are like it."""
+        """Remove an open attempt, which is the oldest of its heap."""
         attempt = self._open.pop(number)
         alike = self._alike[_likeness(attempt)]
         heapq.heappop(alike)
@@ -65,7 +67,7 @@ class OpenAttempts:
         return attempt
 
     def _put(self, attempt: Attempt, number: int | None = None) -> list[Taken]:
-        """Open again, or (no number) newly; the match when it is decided."""
+        """Add an attempt, new if it has no number. Returns the match if it is decided."""
         if attempt.is_decided:
             return self._match(attempt)
         if number is None:
@@ -80,7 +82,7 @@ class OpenAttempts:
         return [branch.taken] if branch and branch.taken else []
 
     def _pass_over(self, mask: int) -> list[Taken]:
-        """All that are open see an event they don't take."""
+        """Show an event that they don't take to all open attempts."""
         concerned = [likeness for likeness in self._alike if self._is_changed(likeness, mask)]
         numbers = sorted(number for likeness in concerned for number in self._alike.pop(likeness))
         attempts = [(number, self._open.pop(number)) for number in numbers]
@@ -91,7 +93,7 @@ class OpenAttempts:
         return found
 
     def _is_changed(self, likeness: Likeness, mask: int) -> bool:
-        """Whether an event nobody takes makes a difference to those attempts."""
+        """Return whether an event that no attempt takes makes a difference to those attempts."""
         if not self._rules.relaxed or self._rules.to_the_last:
             return True
         return any(self._rules.automaton.pass_over(state, mask) != state for state in likeness[1:])
@@ -101,7 +103,7 @@ class OpenAttempts:
         while (oldest := self._first()) is not None and self._rules.is_over(
             self._open[oldest].first_us, now_us
         ):
-            # Of those alike it is the oldest, too.
+            # It is also the oldest of its heap.
             matches += self._match(self._remove_attempt(oldest))
         return matches
 

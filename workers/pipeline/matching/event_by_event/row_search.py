@@ -1,9 +1,8 @@
-"""Policy skip-past-last, for any pattern (SQL's AFTER MATCH SKIP PAST LAST ROW): one attempt at a time,
-from the leftmost event that can begin; after a match the search goes on behind its last event, without a
-match at the next event.
+"""Policy skip-past-last, for any pattern (SQL's AFTER MATCH SKIP PAST LAST ROW): one attempt at a time.
 
-A greedy end takes what it can get: such a match is complete when the next event can't belong to it, the
-window is over, or the events are.
+It starts from the leftmost event that can start a match. After a match the search continues after its last
+event, and without a match at the next event. A greedy end takes what it can: such a match is complete when
+the next event can't belong to it, the window is over, or there are no more events.
 """
 
 from collections import Counter
@@ -17,9 +16,11 @@ _COMPACT_ROWS = 1_000
 
 
 class RowSearch:
-    """rows: from `head` on, the events from the first that may still begin a match. there: how many of them
-    satisfy each symbol that a match needs. While one of those is lacking, nothing is attempted: whatever
-    begins would have to wait, and be gone over again when it fails.
+    """Search row by row.
+
+    It keeps the events from the first that may still start a match, and counts how many of them satisfy each
+    symbol that a match needs. While one of the symbols is missing, nothing is attempted: an attempt would
+    have to wait, and be repeated when it fails.
     """
 
     def __init__(self, rules: AutomatonRules) -> None:
@@ -46,9 +47,7 @@ class RowSearch:
         self._there.update(bit for bit in self._rules.needed if mask & bit)
 
     def _search(self) -> Iterator[Taken]:
-        """Goes on until all rows are seen. What follows an attempt that came to nothing is checked
-        again.
-        """
+        """Search until all rows are seen. The rows after the start of a failed attempt are checked again."""
         rules = self._rules
         while self._attempt or self._begins():
             assert self._attempt is not None
@@ -64,7 +63,9 @@ class RowSearch:
                 self._attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
 
     def _begins(self) -> bool:
-        """An attempt from the first row that can begin one, unless something is lacking anyway."""
+        """Start an attempt from the first row that can start one, unless a needed symbol is missing. Returns
+        whether it did.
+        """
         while self._size():
             event, mask = self._rows[self._head]
             attempt = self._rules.begin(event, mask)
@@ -88,7 +89,7 @@ class RowSearch:
 
     def _drop(self, rows: int) -> None:
         if self._rules.pattern.expression.at_first:
-            rows = self._size()  # only the first event of the key may begin
+            rows = self._size()  # only the first event of the key may start
         for _, mask in self._rows[self._head : self._head + rows]:
             self._there.subtract(bit for bit in self._rules.needed if mask & bit)
         self._head += rows

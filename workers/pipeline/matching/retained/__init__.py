@@ -1,1 +1,1 @@
-"""What matchers keep between batches: matches, rows and state by key group."""
+"""What matchers keep between batches: matches, rows, and state by key group."""

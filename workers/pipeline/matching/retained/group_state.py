@@ -1,4 +1,4 @@
-"""A matcher's state as one value for each key group: JSON values and Arrow rows, packed."""
+"""The state of a matcher as one value for each key group: JSON values and Arrow rows, packed."""
 
 import struct
 from collections.abc import Mapping
@@ -16,7 +16,10 @@ _LENGTH = struct.Struct("<I")
 
 @dataclass
 class GroupParts:
-    """values: JSON values by name. rows: Arrow rows by name. Whatever is empty is left out."""
+    """The parts of a group.
+
+    values: JSON values by name. rows: Arrow rows by name. Empty parts are left out.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     rows: dict[str, pa.RecordBatch] = field(default_factory=dict)
@@ -40,7 +43,7 @@ class GroupParts:
 
 
 class GroupStates:
-    """The parts of many groups, put together by name and taken apart again."""
+    """The parts of many groups, combined by name and split again."""
 
     def __init__(self, states: Mapping[int, bytes] | None = None) -> None:
         self._parts = {group: GroupParts.unpack(data) for group, data in (states or {}).items()}
@@ -50,7 +53,7 @@ class GroupStates:
             self._parts.setdefault(group, GroupParts()).values[name] = value
 
     def put_rows(self, name: str, rows: pa.RecordBatch | None) -> None:
-        """Rows with a column `group`."""
+        """Add rows with a column `group`."""
         if rows is not None and rows.num_rows:
             for group, part in group_rows(rows).items():
                 self._parts.setdefault(group, GroupParts()).rows[name] = part
@@ -59,7 +62,7 @@ class GroupStates:
         return {group: parts.values[name] for group, parts in self._parts.items() if name in parts.values}
 
     def rows(self, name: str) -> pa.RecordBatch | None:
-        """What the groups hold together."""
+        """Return the rows of all groups together."""
         rows_of_name = [parts.rows[name] for parts in self._parts.values() if name in parts.rows]
         return pa.concat_batches(rows_of_name) if rows_of_name else None
 

@@ -1,4 +1,4 @@
-"""Events brought together by key, in arrays: what the quick matchers work on."""
+"""Events grouped by key, in arrays: the input of the array matchers."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,15 @@ import pyarrow.compute as pc
 
 from workers.pipeline.matching.retained.matches import KEYED
 
-_RADIX = 1 << 16  # NumPy sorts 16-bit numbers by radix, several times quicker than longer ones
+_RADIX = 1 << 16  # NumPy sorts 16-bit numbers by radix, several times faster than longer ones
 
 
 @dataclass(frozen=True)
 class KeyedRows:
-    """Rows sorted by key, within a key in their order. order: where each stood before. code: number of its
-    key. starts: first row of its key, for each row. last_us: time of the last row of its key, for each row.
+    """Rows sorted by key, and within a key in their order.
+
+    order: the original place of each row. code: number of its key. starts: first row of its key, for each
+    row. last_us: time of the last row of its key, for each row.
     """
 
     order: np.ndarray
@@ -30,7 +32,7 @@ class KeyedRows:
 
     @classmethod
     def build(cls, keys: pa.Array, times_us: np.ndarray) -> "KeyedRows":
-        """keys: text, none null. times_us: in event-time order within each key."""
+        """Build from keys (text, none null) and times_us (in event-time order within each key)."""
         code = keys.dictionary_encode().indices.to_numpy()
         order = stable_order(code)
         code = code[order]
@@ -41,7 +43,7 @@ class KeyedRows:
 
 
 def stable_order(code: np.ndarray) -> np.ndarray:
-    """A stable argsort of numbers from 0 on."""
+    """Return a stable argsort of numbers from 0 on."""
     most = int(code.max()) if len(code) else 0
     if most < _RADIX:
         return np.argsort(code.astype(np.uint16), kind="stable")
@@ -51,13 +53,13 @@ def stable_order(code: np.ndarray) -> np.ndarray:
 
 
 def append_rows(kept: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """What was kept, and behind it the new rows, as KEYED."""
+    """Return the kept rows followed by the new rows, as KEYED."""
     new = rows.select(KEYED.names).cast(KEYED)
     return new if kept is None or not kept.num_rows else pa.concat_batches([kept.select(KEYED.names), new])
 
 
 def group_rows(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
-    """Rows by their column `group`, in their order."""
+    """Return the rows by their column `group`, in their order."""
     groups = rows.column("group").to_numpy()
     order = stable_order(groups)
     groups, rows = groups[order], rows.take(pa.array(order))
@@ -70,13 +72,13 @@ def group_rows(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
 
 
 def find_present_keys(kept: pa.RecordBatch, keys: pa.Array) -> np.ndarray:
-    """Per key whether rows of it are among those kept."""
+    """Return, per key, whether rows of it are among those kept."""
     found: np.ndarray = pc.is_in(keys, kept.column("match_key")).to_numpy(zero_copy_only=False)
     return found
 
 
 def least_by_group(rows: pa.RecordBatch, column: str) -> dict[int, int]:
-    """The least value of a column for each `group`."""
+    """Return the minimum of a column for each `group`."""
     groups, values = rows.column("group").to_numpy(), rows.column(column).to_numpy()
     order = np.argsort(values, kind="stable")
     groups_present, first = np.unique(groups[order], return_index=True)

@@ -1,4 +1,4 @@
-"""What a matcher found, in columns: as many matches as `keys`, their events one after the other."""
+"""The matches of a matcher, in columns: as many matches as `keys`, their events one after the other."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-# What a match reports of a contributing event, beside its key and the key group that key belongs to.
+# What a match reports of a contributing event, besides its key and the key group of that key.
 EVENT = pa.schema(
     [
         pa.field("time", pa.int64()),
@@ -22,8 +22,10 @@ KEYED = EVENT.append(pa.field("match_key", pa.string())).append(pa.field("group"
 
 @dataclass(frozen=True)
 class Matches:
-    """events: rows of KEYED, match after match in the order of completion. ends: where each match's events
-    end. quiet: per match, whether it is counted only.
+    """Matches in columns.
+
+    events: rows of KEYED, match after match in the order of completion. ends: where each match's events end.
+    suppressed: per match, whether it is only counted.
     """
 
     events: pa.RecordBatch
@@ -43,30 +45,30 @@ class Matches:
 
     @property
     def keys(self) -> pa.Array:
-        """The key of each match."""
+        """Return the key of each match."""
         return self.events.column("match_key").take(pa.array(self.ends - 1))
 
     @property
     def groups(self) -> np.ndarray:
-        """The key group of each match."""
+        """Return the key group of each match."""
         groups: np.ndarray = self.events.column("group").to_numpy()
         of_last: np.ndarray = groups[self.ends - 1]
         return of_last
 
     @property
     def completed_us(self) -> np.ndarray:
-        """The time of each match's last event."""
+        """Return the time of each match's last event."""
         times_us: np.ndarray = self.events.column("time").to_numpy()
         of_last: np.ndarray = times_us[self.ends - 1]
         return of_last
 
     def ids(self) -> list[list[str]]:
-        """Per match the ids of its events."""
+        """Return the ids of the events of each match."""
         ids = self.events.column("id").to_pylist()
         return [ids[start:end] for start, end in self._bounds()]
 
     def list_emitted(self) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
-        """Per match that is not suppressed its key and its events (values of EVENT)."""
+        """Return, for each match that is not suppressed, its key and its events (values of EVENT)."""
         rows = list(zip(*(self.events.column(name).to_pylist() for name in EVENT.names), strict=True))
         for key, suppressed, (start, end) in zip(
             self.keys.to_pylist(), self.suppressed, self._bounds(), strict=True
@@ -83,15 +85,17 @@ def build_empty() -> Matches:
 
 
 def build_from_rows(events: pa.RecordBatch, rows: np.ndarray) -> Matches:
-    """Matches of equally many events. rows: int64[matches, events], the places in `events`, which are in the
-    order they came."""
+    """Build matches with equally many events.
+
+    rows: int64[matches, events], the places in `events`, which are in the order of arrival.
+    """
     rows = rows[np.argsort(rows[:, -1])]
     ends = np.arange(1, len(rows) + 1) * rows.shape[1]
     return Matches.build(events.take(pa.array(rows.ravel())), ends)
 
 
 def concatenate(parts: list[Matches]) -> Matches:
-    """The matches of all parts, in their order."""
+    """Return the matches of all parts, in their order."""
     parts = [part for part in parts if len(part)]
     if len(parts) < 2:
         return parts[0] if parts else build_empty()

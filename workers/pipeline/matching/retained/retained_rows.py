@@ -1,6 +1,6 @@
-"""The events that a matcher over whole batches keeps for later ones, with the symbols each satisfies.
+"""The events that a matcher over whole batches keeps for later ones, with the symbols that each satisfies.
 
-They leave once no match that is still to end can contain them: `within_us` after their time.
+They are removed once no future match can contain them: `within_us` after their time.
 """
 
 import numpy as np
@@ -22,44 +22,44 @@ class RetainedRows:
         self.kept = pa.RecordBatch.from_pylist([], schema=SCHEMA)
 
     def keep(self, events: pa.RecordBatch, masks: np.ndarray, places: np.ndarray) -> None:
-        """Keeps the events at these places, ascending, and no others."""
+        """Keep the events at these places, ascending, and no others."""
         kept = events.take(pa.array(places, pa.int64()))
         self.kept = kept.append_column(SCHEMA.field("mask"), pa.array(masks[places], pa.int64()))
 
     def build_masks(self) -> np.ndarray:
-        """The symbols of what is kept, int64[events]."""
+        """Return the symbols of the kept events, int64[events]."""
         masks: np.ndarray = self.kept.column("mask").to_numpy()
         return masks
 
     @property
     def open_rows(self) -> int:
-        """How many events are kept."""
+        """Return how many events are kept."""
         return int(self.kept.num_rows)
 
     def has_open(self, keys: pa.Array) -> np.ndarray:
-        """Per key (text, distinct) whether some event of it is kept."""
+        """Return, per key (text, distinct), whether an event of it is kept."""
         return find_present_keys(self.kept, keys)
 
     def advance(self, now_us: int) -> Matches:
-        """Discards what no match that ends from `now_us` on can contain."""
+        """Discard the events that no match ending from `now_us` on can contain."""
         if self.kept.num_rows:
             self.kept = self.kept.filter(pc.greater_equal(self.kept.column("time"), now_us - self._within_us))
         return build_empty()
 
     def finish(self) -> Matches:
-        """Nothing comes any more."""
+        """Finish: no further event will arrive."""
         self.kept = self.kept.slice(0, 0)
         return build_empty()
 
     def timers(self) -> dict[int, int]:
-        """Per key group the time (µs) from which on `advance` discards something."""
+        """Return, per key group, the time (µs) from which on `advance` discards something."""
         least = least_by_group(self.kept, "time")
         return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
 
     def save(self, states: GroupStates) -> None:
-        """Puts what is kept into the states of its key groups."""
+        """Store the kept events in the states of their key groups."""
         states.put_rows("open", self.kept)
 
     def load(self, states: GroupStates) -> None:
-        """Takes it out again."""
+        """Load the kept events from the states."""
         self.kept = states.rows("open") or self.kept
