@@ -1,1 +1,1 @@
-"""Alerts: what is worth waking somebody for, and what was done about it."""
+"""Alerts: rules, conditions, delivery, and the record of what was done."""

@@ -1,5 +1,7 @@
-"""What people do to an alert. Each locks it, so that a check of the evaluator comes before or after, never
-between; each raises BadInput where it can't be done, and then nothing has changed.
+"""Actions of people on an alert.
+
+Each action locks the alert, so that a check of the evaluator runs before or after it, never in between. Each
+raises `BadInput` if the action isn't possible; nothing has changed then.
 """
 
 from datetime import datetime, timedelta
@@ -25,7 +27,10 @@ LONGEST_NOTE = 2_000
 
 @transaction.atomic
 def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Alert:
-    """This person takes it: until the rule's time-out nobody else is notified. The later of two has it."""
+    """Assign the alert to this person: nobody else is notified until the rule's timeout.
+
+    If two people acknowledge it, the later one has it.
+    """
     alert = _open(alert_id)
     terms = rules.terms(alert.rule) if alert.rule else automaton.Terms()
     keep(alert, automaton.acknowledge(episode_of(alert), terms, now.timestamp()))
@@ -37,7 +42,7 @@ def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Ale
 
 @transaction.atomic
 def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert:
-    """Nobody is notified for so many minutes; an acknowledgement ends."""
+    """Suppress notifications for this many minutes; an acknowledgement ends."""
     alert = _open(alert_id)
     until = now + timedelta(minutes=_minutes(minutes))
     keep(alert, automaton.snooze(episode_of(alert), until.timestamp()))
@@ -49,8 +54,11 @@ def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert
 
 @transaction.atomic
 def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int | None = None) -> Alert:
-    """Notify the next step now, whatever its delay. step: the one that was shown as the next; None: whichever
-    it is. Raises BadInput when no step is left, and when that one was notified meanwhile.
+    """Notify the next step now, regardless of its delay.
+
+    `step` is the step that was shown as the next one; None means whichever is next. Raises `BadInput` if no
+    step
+    is left, or if that step was notified in the meantime.
     """
     alert = _open(alert_id)
     steps = alert.rule.escalation if alert.rule else []
@@ -73,7 +81,7 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
 
 @transaction.atomic
 def note(alert_id: int, by: User | None, text: str, now: datetime) -> AlertEvent:
-    """A note for whoever comes next; also on a resolved alert."""
+    """Add a note for the next reader; resolved alerts take notes, too."""
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
         raise BadInput("alert", f"{alert_id} is not known.")

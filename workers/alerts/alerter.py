@@ -1,6 +1,6 @@
 """The alerter: checks every two seconds and delivers every second, each under a lease of its own.
 
-The two run in threads: a mail server that hangs must not delay the next check.
+The two run in separate threads: a mail server that hangs must not delay the next check.
 """
 
 import logging
@@ -24,24 +24,25 @@ from workers.coordination.leases import Lease
 logger = logging.getLogger(__name__)
 DELIVER_SECONDS = 1.0
 DELIVERY_NOTED = timedelta(seconds=5)
-# Longer than a check takes; when an alerter dies, another goes on after so long.
+# Longer than a check takes. When an alerter dies, another one takes over after this time.
 LEASE_SECONDS = 6.0
 # One receiver may take 10 s: the lease outlives a round of sending.
 DISPATCH_LEASE_SECONDS = 30.0
 
 
 class Alerter:
-    """`step` is one check, `deliver` one delivery; `run` does both until it is stopped."""
+    """The alerter: `step` runs one check, `deliver` one delivery; `run` does both until it is stopped."""
 
     def __init__(self, control: redis.Redis) -> None:
         self._gatherer = Gatherer(control)
         self._lease = Lease(control, "alerter", LEASE_SECONDS)
         self._dispatch_lease = Lease(control, "courier", DISPATCH_LEASE_SECONDS)
-        self._delivered_at: datetime | None = None  # as it was noted last
+        self._delivered_at: datetime | None = None  # as last recorded
 
     def step(self, now: float, monotonic_seconds: float) -> AlertCheck | None:
-        """One check; None while another has the lease."""
-        # Gathered also without the lease: who takes over must have watched, to know ages.
+        """Run one check; return None while another process has the lease."""
+        # Evidence is gathered without the lease, too: a process that takes over must have watched to know
+        # ages.
         evidence = self._gatherer.gather(now, monotonic_seconds)
         if not self._checks():
             return None
@@ -49,7 +50,9 @@ class Alerter:
         return evaluator.check(evidence, self._lease.fence)
 
     def deliver(self, stop: threading.Event | None = None) -> int:
-        """Bundle and send, until nothing is due or `stop`; 0 while another has the lease."""
+        """Bundle and send until nothing is due or `stop` is set; return 0 while another process has the
+        lease.
+        """
         if not (self._dispatch_lease.renew() or self._dispatch_lease.acquire()):
             return 0
 
@@ -60,14 +63,14 @@ class Alerter:
         return dispatcher.deliver(lambda: datetime.now(UTC), goes_on)
 
     def _note_delivery(self) -> None:
-        """That it works, for the dead man's switch."""
+        """Record for the dead man's switch that delivery works."""
         now = datetime.now(UTC)
         if self._delivered_at is None or abs(now - self._delivered_at) >= DELIVERY_NOTED:
             AlertWatch.objects.filter(pk=1).update(delivered_at=now)
             self._delivered_at = now
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop`. What fails is logged once, and tried again."""
+        """Check and deliver until `stop` is set; log an error once and try again."""
         sending = threading.Thread(
             target=self._repeat, args=(stop, lambda: self.deliver(stop), DELIVER_SECONDS), daemon=True
         )
@@ -81,7 +84,7 @@ class Alerter:
         self.step(time.time(), time.monotonic())
 
     def close(self) -> None:
-        """Give the leases up, so that another takes over at once."""
+        """Release the leases, so that another process takes over at once."""
         try:
             self._lease.release()
             self._dispatch_lease.release()
@@ -95,7 +98,7 @@ class Alerter:
                 act()
                 failing = False
             except Exception as error:
-                # Whatever it is, it may be gone the next time; alerts must not end with it.
+                # Any error may be gone at the next try; alerting must not end with it.
                 if not failing:
                     logger.warning("The alerter failed, and tries again: %r", error)
                 failing = True
@@ -104,8 +107,11 @@ class Alerter:
         connections.close_all()
 
     def _checks(self) -> bool:
-        """Whether this alerter checks: it holds the lease, under a number that the database gave to nobody
-        else. A control server that was restored, or taken over by another, may count from an older one.
+        """Return whether this alerter checks.
+
+        It checks if it holds the lease under a number that the database gave to nobody else. A control server
+        that
+        was restored, or replaced by another one, may count from an older number.
         """
         if self._lease.renew():
             return True

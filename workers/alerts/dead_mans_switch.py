@@ -1,8 +1,11 @@
-"""A dead man's switch outwards: while observer, alerter and delivery work, an address is called every so many
-seconds (WEIR_ALIVE_URL, WEIR_ALIVE_SECONDS). Whoever stands behind it, such as Healthchecks, raises the alarm
-when the calls stop: somebody has to, when nothing of Weir is left that could.
+"""An outward dead man's switch.
 
-It is called by the process that notifies, so its own death ends the calls too. Of several alerters one calls.
+While observer, alerter, and delivery work, an address is called every few seconds (WEIR_ALIVE_URL,
+WEIR_ALIVE_SECONDS). The service behind it, such as Healthchecks, raises the alarm when the calls stop, when
+no
+part of Weir is left that could.
+
+The process that notifies makes the calls, so its own death ends them, too. Of several alerters, one calls.
 """
 
 import logging
@@ -29,16 +32,17 @@ from workers.host import egress
 logger = logging.getLogger(__name__)
 OBSERVED_SECONDS = 15.0
 CHECKED_SECONDS = 30.0
-# A round of sending lasts as long as the slowest channel may take.
+# A round of sending takes as long as the slowest channel may take.
 DELIVERED_SECONDS = 90.0
-# What shows a message by itself, and what is only people's names: nothing is sent to either.
+# A channel that shows a message itself, and one that only holds people's names: nothing is sent to either.
 NO_PEOPLE = (Receiver.Channel.BROWSER, Receiver.Channel.SCHEDULE)
 
 
 @dataclass(frozen=True)
 class WatchFacts:
-    """Ages in seconds, None where it never happened. error: of a message that no receiver took since one
-    arrived last, "" where there is none.
+    """Ages in seconds, None if it never happened. `error`: the error of a message that no receiver took since
+    one was
+    last delivered, "" if there is none.
     """
 
     observed_seconds: float | None
@@ -48,13 +52,13 @@ class WatchFacts:
 
 
 class _Published(msgspec.Struct):
-    """Of the snapshot its timestamp alone."""
+    """The snapshot's timestamp alone."""
 
     at: float | None = None
 
 
 def failure(facts: WatchFacts) -> str:
-    """What does not work, in a sentence; "" while everything does."""
+    """Return what does not work, in a sentence; "" while everything does."""
     for what, age, most in (
         ("observer has published no snapshot", facts.observed_seconds, OBSERVED_SECONDS),
         ("alerter has checked no rule", facts.checked_seconds, CHECKED_SECONDS),
@@ -67,7 +71,9 @@ def failure(facts: WatchFacts) -> str:
 
 
 class DeadMansSwitch:
-    """`step` is one look, and one call where everything works; `run` steps until asked to stop."""
+    """The dead man's switch: `step` runs one check, and one call if everything works; `run` steps until
+    stopped.
+    """
 
     def __init__(
         self,
@@ -81,7 +87,10 @@ class DeadMansSwitch:
         self._lease = Lease(control, "dead-mans-switch", 2 * self.every_seconds + TIMEOUT_SECONDS)
 
     def step(self, now: datetime) -> bool:
-        """Whether it was called. Only who has the lease looks, and notes what came of it."""
+        """Check, and return whether the address was called. Only the process with the lease checks and
+        records the
+        result.
+        """
         if not self._url or not (self._lease.renew() or self._lease.acquire()):
             return False
         error = failure(self._facts(now)) or self._call()
@@ -92,7 +101,7 @@ class DeadMansSwitch:
         return not error
 
     def run(self, stop: threading.Event) -> None:
-        """What fails is tried again; a call that was left out is what it is for."""
+        """Step until stopped; an error is tried again. A missing call is itself the signal."""
         while self._url and not stop.wait(self.every_seconds):
             try:
                 self.step(datetime.now(UTC))
@@ -114,7 +123,9 @@ class DeadMansSwitch:
         )
 
     def _call(self) -> str:
-        """Why it did not take the call; "" when it did. The address is a secret: it is in no error."""
+        """Call the address; return why it was not accepted, "" if it was. The address is a secret: no error
+        contains it.
+        """
         try:
             egress.check_url(self._url, variables.ALIVE_URL.name)
             with (
@@ -130,14 +141,16 @@ class DeadMansSwitch:
 
 
 def find_undelivered_error() -> str:
-    """The error of the newest message to people that failed twice, or was given up, since one arrived last;
-    "" where none has. Of several receivers one that works is enough, whatever became of earlier messages.
+    """Return the error of the newest message to people that failed twice, or was given up, since one was last
+    delivered; "" if there is none.
+
+    Of several receivers, one that works is enough, regardless of earlier messages.
     """
     to_people = Message.objects.exclude(receiver__channel__in=NO_PEOPLE)
     last = to_people.filter(state=Message.State.SENT).aggregate(Max("sent_at"))["sent_at__max"]
     given_up = Q(state=Message.State.FAILED) & ~Q(error__in=Message.NO_FAULT)
     failing = to_people.filter(given_up | Q(state=Message.State.WAITING, tries__gt=1), receiver__enabled=True)
-    if last is not None and last <= timezone.now():  # else the clock was set back since
+    if last is not None and last <= timezone.now():  # otherwise the clock was set back since
         failing = failing.filter(created_at__gt=last)
     newest = failing.order_by("-pk").first()
     return newest.error or "no error was noted" if newest else ""

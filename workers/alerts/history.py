@@ -22,8 +22,9 @@ UNJUDGED = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.NO_ACTION)
 
 
 def loops_of(alert: Alert) -> QuerySet[Loop]:
-    """The loops that steer what the alert is about, and those that steer the whole plant; of an attached
-    plant its own.
+    """Return the loops that steer the alert's subject, and those that steer the whole plant; for an attached
+    plant, its
+    own.
     """
     labels = alert.labels
     whole = Q(target={})
@@ -41,12 +42,12 @@ def loops_of(alert: Alert) -> QuerySet[Loop]:
 
 
 def span(alert: Alert) -> tuple[Any, Any]:
-    """The time whose actions count as answers to it."""
+    """Return the time range whose actions count as responses to it."""
     return alert.began_at - BEFORE, (alert.resolved_at or timezone.now()) + AFTER
 
 
 def decisions(alert: Alert) -> QuerySet[LedgerEntry]:
-    """Entries of these loops with an action in its time, done or only advised, the newest first."""
+    """Return entries of these loops with an action in its time, executed or advised, newest first."""
     entries = LedgerEntry.objects.filter(
         loop__in=loops_of(alert), at__range=span(alert), action__isnull=False
     )
@@ -54,24 +55,26 @@ def decisions(alert: Alert) -> QuerySet[LedgerEntry]:
 
 
 def actions(alert: Alert) -> QuerySet[LedgerEntry]:
-    """Of these, what was done: advice is none."""
+    """Return those that were executed, without advice."""
     return decisions(alert).filter(mode__in=Loop.ACTING)
 
 
 def effective_until(alert: Alert, until: datetime | None) -> QuerySet[LedgerEntry]:
-    """Of these, all since its onset that were judged effective, up to this time; None: it is not over."""
+    """Return those since its onset that were judged effective, up to this time; None: it is not over."""
     effective = actions(alert).filter(verdict=LedgerEntry.Verdict.EFFECTIVE, at__gte=alert.began_at)
     return effective if until is None else effective.filter(at__lte=until)
 
 
 def plans(alert: Alert) -> list[Plan]:
-    """The plans that controllers (or the recovery of a lost node) made in its time, the newest first."""
+    """Return the plans that controllers (or the recovery of a lost node) made in its time, newest first."""
     query = Plan.objects.filter(owner=None, created_at__range=span(alert)).order_by("-pk")[:MOST_PLANS]
     return [plan for plan in query if _is_relevant(plan, alert.labels)]
 
 
 def _is_relevant(plan: Plan, labels: dict[str, str]) -> bool:
-    """Whether a plan moves points of the alert's queue, or from or to its node; all do for a whole plant."""
+    """Return whether a plan moves points of the alert's queue, or from or to its node; for a whole plant, all
+    do.
+    """
     if labels.keys() & (UNSTEERED | {"plant"}):
         return False
     names = {name for move in plan.moves for name in (move["queue"], move["from"], move["to"])}
@@ -81,8 +84,11 @@ def _is_relevant(plan: Plan, labels: dict[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class AlertOutcome:
-    """What the actions since an alert's onset came to. count: of all, effective: of those that had an effect;
-    before: actions of up to BEFORE earlier, most of which knew nothing of it. words: all that in a sentence.
+    """The outcome of the actions since an alert's onset.
+
+    `count`: of all; `effective`: of those that had an effect; `before`: actions of up to BEFORE earlier, most
+    of
+    which were taken without knowledge of it; `words`: all that in a sentence.
     """
 
     count: int
@@ -95,7 +101,8 @@ class AlertOutcome:
 class Response:
     """What was done about an alert, each list the newest first and its first MOST_ACTIONS.
 
-    since: from its onset on; before: up to BEFORE earlier, on a forecast; advice: what loops would have done.
+    `since`: from its onset on; `before`: up to BEFORE earlier, on a forecast; `advice`: what loops would have
+    done.
     """
 
     since: list[LedgerEntry]
@@ -106,12 +113,12 @@ class Response:
 
     @property
     def entries(self) -> list[LedgerEntry]:
-        """The actions, those since the onset first."""
+        """Return the actions, those since the onset first."""
         return (self.since + self.before)[:MOST_ACTIONS]
 
 
 def outcome(alert: Alert) -> AlertOutcome:
-    """What loops did about it, counted."""
+    """Count what loops did about it."""
     is_before = Case(When(at__lt=alert.began_at, then=True), default=False)
     rows = actions(alert).order_by().values_list("verdict", is_before).annotate(Count("pk"))
     verdicts, before = Counter[str](), 0
@@ -125,9 +132,9 @@ def outcome(alert: Alert) -> AlertOutcome:
 
 
 def response(alert: Alert) -> Response:
-    """What loops and plans did about it."""
+    """Return what loops and plans did about it."""
     done = actions(alert)
-    came_to = outcome(alert)  # first: what is done meanwhile is among the entries, and not left out
+    came_to = outcome(alert)  # First: actions taken meanwhile are then among the entries, and not left out.
     return Response(
         since=list(done.filter(at__gte=alert.began_at)[:MOST_ACTIONS]),
         before=list(done.filter(at__lt=alert.began_at)[:MOST_ACTIONS]),
@@ -138,7 +145,7 @@ def response(alert: Alert) -> Response:
 
 
 def verdicts_within(spans: Sequence[tuple[datetime, datetime]]) -> Counter[str]:
-    """Verdicts of all that loops did in these times, which do not overlap."""
+    """Count the verdicts of all that loops did in these time ranges, which do not overlap."""
     verdicts: Counter[str] = Counter()
     for since, until in spans:
         done = LedgerEntry.objects.filter(at__gte=since, at__lt=until, action__isnull=False)
@@ -147,7 +154,7 @@ def verdicts_within(spans: Sequence[tuple[datetime, datetime]]) -> Counter[str]:
 
 
 def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
-    """How many have each verdict; the database counts."""
+    """Count the entries by verdict, in the database."""
     return Counter(dict(entries.order_by().values_list("verdict").annotate(Count("pk"))))
 
 

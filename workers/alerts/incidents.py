@@ -1,8 +1,11 @@
-"""What people say of an incident: how severe it is, who does what, when it was mitigated, its review and what
-is to be done after it. Each raises BadInput where it can't be done, and then nothing has changed.
+"""What people record of an incident: its severity, who does what, when it was mitigated, its review, and its
+follow-ups.
 
-An alert that another has come to explain is no incident any more: nothing new is said of it. What was said
-before can still be brought to its end: its follow-ups are done, its review is edited, its data are let go.
+Each function raises `BadInput` if it isn't possible; nothing has changed then.
+
+An alert that another one has come to explain is no incident any more: nothing new is recorded. Earlier
+records
+can still be completed: follow-ups are done, the review is edited, the data are deleted.
 """
 
 from collections.abc import Mapping
@@ -25,14 +28,14 @@ ROLES = {
     "communication": "keeps everybody else informed",
     "scribe": "keeps the notes",
 }
-REACH = timedelta(hours=3)  # what may have led to an incident is searched so long before its onset
+REACH = timedelta(hours=3)  # Possible causes of an incident are searched this long before its onset.
 LONGEST_REVIEW, LONGEST_FOLLOW_UP = 50_000, 500
 MOST_FOLLOW_UPS = 50
 
 
 @dataclass(frozen=True)
 class IncidentTimes:
-    """Seconds: from the onset to firing, and from firing to the others; None: that has not been."""
+    """Seconds from the onset to firing, and from firing to the other times; None: not reached yet."""
 
     detect_seconds: float | None
     acknowledge_seconds: float | None
@@ -41,17 +44,17 @@ class IncidentTimes:
 
 
 def incident_of(alert: Alert) -> Incident:
-    """What is kept of it; an empty one where nothing is."""
+    """Return the stored incident; an empty one if nothing is stored."""
     return getattr(alert, "incident", None) or Incident(alert=alert)
 
 
 def severity_of(alert: Alert) -> str:
-    """As a person says, else as its rule says."""
+    """Return the severity that a person set, else the rule's."""
     return alert.shown_severity
 
 
 def times(alert: Alert) -> IncidentTimes:
-    """Of its events."""
+    """Return the times of the alert's events."""
     taken = alert.events.filter(kind=Kind.ACKNOWLEDGED).order_by("at").values_list("at", flat=True).first()
     mitigated = incident_of(alert).mitigated_at
     fired = alert.fired_at
@@ -64,8 +67,9 @@ def times(alert: Alert) -> IncidentTimes:
 
 
 def onset_of(alert: Alert) -> datetime:
-    """When it really began, the last time if it came back: of a silence a threshold before its condition was
-    true.
+    """Return when it really started, the last time if it came back: for a silent subject, a threshold before
+    its
+    condition was true.
     """
     began = alert.began_at
     if (again := came_back_at(alert)) is not None:
@@ -74,13 +78,13 @@ def onset_of(alert: Alert) -> datetime:
 
 
 def _compute_elapsed_before(alert: Alert) -> timedelta:
-    """How long it had lasted when its condition became true."""
+    """Return how long it had lasted when its condition became true."""
     condition = CONDITIONS.get(alert.condition)
     return timedelta(seconds=alert.threshold if condition and condition.elapses else 0.0)
 
 
 def came_back_at(alert: Alert) -> datetime | None:
-    """The last time."""
+    """Return when it came back the last time."""
     if not alert.came_back:
         return None
     returns = alert.events.filter(kind=AlertEvent.Kind.CAME_BACK).order_by("-at")
@@ -89,13 +93,13 @@ def came_back_at(alert: Alert) -> datetime | None:
 
 
 def span(alert: Alert, now: datetime) -> tuple[datetime, datetime]:
-    """From what may have led to it to its end, or until now while it is open."""
+    """Return the time range from its possible causes to its end, or until now while it is open."""
     return min(alert.began_at, onset_of(alert)) - REACH, alert.resolved_at or now
 
 
 @transaction.atomic
 def grade(alert_id: int, by: User | None, severity: str, now: datetime) -> Incident:
-    """How severe it is; "" for what its rule says."""
+    """Set the severity; "" for that of its rule."""
     if severity not in ("", *AlertRule.Severity.values):
         raise BadInput("severity", f"takes {', '.join(AlertRule.Severity.values)}, not {severity[:40]!r}.")
     incident = lock_incident(alert_id)
@@ -110,7 +114,7 @@ def grade(alert_id: int, by: User | None, severity: str, now: datetime) -> Incid
 
 @transaction.atomic
 def assign(alert_id: int, by: User | None, roles: Mapping[str, str], now: datetime) -> Incident:
-    """Who has which role; "" for nobody. Those that are not named stay."""
+    """Set who has which role; "" for nobody. Roles that are not named stay."""
     for role, who in roles.items():
         _check_role(role, who)
     incident = lock_incident(alert_id)
@@ -124,7 +128,7 @@ def assign(alert_id: int, by: User | None, roles: Mapping[str, str], now: dateti
 
 @transaction.atomic
 def mitigate(alert_id: int, by: User | None, now: datetime) -> Incident:
-    """Nobody is harmed any more, though the cause may still be there; the first time stands."""
+    """Record that there is no more harm, though the cause may still exist; the first time is kept."""
     incident = lock_incident(alert_id)
     if incident.mitigated_at is not None:
         raise BadInput("mitigated", f"was said at {incident.mitigated_at:%H:%M:%S} UTC already.")
@@ -136,8 +140,10 @@ def mitigate(alert_id: int, by: User | None, now: datetime) -> Incident:
 
 @transaction.atomic
 def write_review(alert_id: int, by: User | None, text: str, revision: int, now: datetime) -> Incident:
-    """The review as somebody has edited it; of an older revision it is refused, so that nobody overwrites
-    another. "" gives the draft back.
+    """Store the review as edited.
+
+    An edit of an older revision is refused, so that nobody overwrites another person's. "" restores the
+    draft.
     """
     if len(text) > LONGEST_REVIEW:
         raise BadInput("text", f"takes {LONGEST_REVIEW:,} characters at most.")
@@ -157,7 +163,7 @@ def write_review(alert_id: int, by: User | None, text: str, revision: int, now: 
 def add_follow_up(
     alert_id: int, by: User | None, text: str, owner: str, due_on: date | None, now: datetime
 ) -> FollowUp:
-    """Something to be done after it."""
+    """Add a follow-up: something to be done after the incident."""
     what = text.strip()
     if not 0 < len(what) <= LONGEST_FOLLOW_UP:
         raise BadInput("text", f"takes 1 to {LONGEST_FOLLOW_UP} characters.")
@@ -172,7 +178,7 @@ def add_follow_up(
 
 @transaction.atomic
 def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: datetime) -> FollowUp:
-    """Done, or open again."""
+    """Mark a follow-up as done, or as open again."""
     incident = lock_started_incident(alert_id)
     follow_up = incident.follow_ups.select_for_update(of=("self",)).filter(pk=number).first()
     if follow_up is None:
@@ -186,26 +192,28 @@ def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: 
 
 
 def has_own_record(alert: Alert) -> bool:
-    """Whether people have written a review of it, or noted what is to be done after it."""
+    """Return whether people have written a review, or added follow-ups."""
     incident = incident_of(alert)
     return bool(incident.review) or FollowUp.objects.filter(incident=alert.pk).exists()
 
 
 def open_follow_ups() -> Any:
-    """Of all incidents, the soonest due first; those without a date last."""
+    """Return the open follow-ups of all incidents, the earliest due date first; those without a date last."""
     rows = FollowUp.objects.filter(done_at=None).select_related("incident__alert")
     return rows.order_by(F("due_on").asc(nulls_last=True), "pk")
 
 
 def lock_incident(alert_id: int) -> Incident:
-    """For what is said anew. The alert is locked, so that two who write its first word write one row."""
+    """Lock an incident for a new record. The alert is locked, so that two people who add its first record
+    write one row.
+    """
     incident = lock_started_incident(alert_id)
     _demand_unexplained(incident.alert)
     return incident
 
 
 def lock_started_incident(alert_id: int) -> Incident:
-    """For what ends something that was said before: also of an alert that is explained by now."""
+    """Lock an incident to complete an earlier record; also of an alert that is explained by now."""
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
         raise BadInput("alert", f"{alert_id} is not known.")

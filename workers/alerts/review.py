@@ -1,4 +1,6 @@
-"""The morning review: what fired in a time, how long, what helped, what flapped, what went unnoticed."""
+"""The morning review: what fired in a time range, for how long, what helped, what flapped, and what went
+unnoticed.
+"""
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +26,7 @@ NONE_FIRED = "No alert fired."
 
 @dataclass(frozen=True)
 class Row:
-    """One alert of the time, as the review says it. Durations are within the time, up to `until`."""
+    """One alert of the time range, as the review shows it. Durations are within the range, up to `until`."""
 
     alert: Alert
     seconds: float
@@ -39,7 +41,7 @@ class Row:
         return self.alert.came_back >= automaton.FLAPS
 
     def document(self) -> dict[str, Any]:
-        """As CSV and API give it."""
+        """Return the row as in CSV and the API."""
         alert = self.alert
         return {
             "id": alert.pk,
@@ -64,10 +66,14 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewFigures:
-    """A time in figures and in a sentence. open_seconds: that anything was open; explained: alerts that
-    belong to another's incident; failed: messages given up; acknowledged_seconds: the median of the
-    incidents that were; actions, effective, unjudged: of control loops meanwhile, all, those that had an
-    effect, and those of which nobody can say.
+    """A time range in figures and in a sentence.
+
+    - `open_seconds`: the time during which anything was open.
+    - `explained`: alerts that belong to another's incident.
+    - `failed`: messages given up.
+    - `acknowledged_seconds`: the median of the incidents that were acknowledged.
+    - `actions`, `effective`, `unjudged`: actions of control loops in the range: all, those that had an
+      effect, and those that can't be judged.
     """
 
     incidents: int
@@ -86,14 +92,14 @@ class ReviewFigures:
     sentence: str
 
     def document(self) -> dict[str, Any]:
-        """As the API gives it."""
+        """Return the figures as in the API."""
         figures = dict(vars(self))
         told = figures.pop("messages_sent")
         return {**figures, "told": told}
 
 
 def alerts_between(since: datetime, until: datetime) -> Any:
-    """Those that fired, or were open, in the time; the longest ago first."""
+    """Return those that fired, or were open, in the time range, the oldest first."""
     open_then = Q(resolved_at__isnull=True) | Q(resolved_at__gte=since)
     events = AlertEvent.objects.select_related("by").order_by("at", "pk")
     return (
@@ -105,7 +111,7 @@ def alerts_between(since: datetime, until: datetime) -> Any:
 
 
 def rows(since: datetime, until: datetime) -> Iterator[Row]:
-    """The review's rows; see `alerts_between`."""
+    """Return the review's rows; see `alerts_between`."""
     for alert in alerts_between(since, until):
         events = list(alert.events.all())
         had = next((event for event in events if event.kind == AlertEvent.Kind.ACKNOWLEDGED), None)
@@ -122,7 +128,7 @@ def rows(since: datetime, until: datetime) -> Iterator[Row]:
 
 
 def open_spans(rows: Iterable[Row], since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
-    """When any of them was open, within the time: in order, none overlapping."""
+    """Return when any of them was open, within the time range: in order, none overlapping."""
     spans: list[tuple[datetime, datetime]] = []
     alerts = (row.alert for row in rows)
     times = [(alert.fired_at, alert.resolved_at) for alert in alerts if alert.fired_at is not None]
@@ -136,8 +142,9 @@ def open_spans(rows: Iterable[Row], since: datetime, until: datetime) -> list[tu
 
 
 def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigures:
-    """What one alert explains belongs to its incident: only incidents count, and what overlaps counts
-    once.
+    """Summarize the review.
+
+    An explained alert belongs to its incident: only incidents count, and overlapping times count once.
     """
     incidents = [row for row in rows if row.alert.under_id is None]
     still = sum(row.alert.resolved_at is None or row.alert.resolved_at >= until for row in incidents)
@@ -167,7 +174,7 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
 
 
 def duration_words(seconds: float) -> str:
-    """In minutes, or in seconds where it is less than one."""
+    """Return a duration in minutes, or in seconds if it is less than one minute."""
     return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 

@@ -1,1 +1,1 @@
-"""What an alert rule can watch, and the evidence it reads."""
+"""What alert rules can watch, and the evidence that they read."""

@@ -24,10 +24,10 @@ CONDITIONS: dict[str, Condition] = {
 }
 
 
-# Of Weir's own integrity: rules of these, and their alerts, are for administrators.
+# Conditions of Weir's own integrity: their rules and alerts are for administrators.
 INTEGRITY = frozenset(each.name for each in CONDITIONS.values() if each.guards_integrity)
 
 
 def condition(name: Any) -> Condition:
-    """The condition of that name. Raises BadInput naming the known ones."""
+    """Return the condition of that name. Raises `BadInput` that lists the known ones."""
     return CONDITIONS[checks.choice(CONDITIONS).validate(name, "condition", end=".")]

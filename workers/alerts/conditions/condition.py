@@ -9,9 +9,11 @@ from workers.alerts.conditions.evidence import Evidence
 
 @dataclass(frozen=True)
 class Reading:
-    """One subject: its labels, its value (None: unknown), a sentence on it, and what may explain it
-    ({"nodes": names, "kind": a queue's consumers, "cause": why a loop has no valid measurement, "queues":
-    those of a producer}).
+    """A reading of one subject: its labels, value (None: unknown), a sentence about it, and what may explain
+    it.
+
+    What may explain it: {"nodes": names, "kind": a queue's consumers, "cause": why a loop has no valid
+    measurement, "queues": the queues of a producer}.
     """
 
     labels: Mapping[str, str]
@@ -22,21 +24,27 @@ class Reading:
 
 # What a series may be named by.
 SERIES_LABELS = ("queue", "node", "loop", "plant", "group", "sensor")
-Read = Callable[[Evidence, float], Iterator[Reading]]  # the evidence, and how far back it counts (s)
+Read = Callable[[Evidence, float], Iterator[Reading]]  # the evidence, and the window (s)
 
 
 @dataclass(frozen=True)
 class Condition:
-    """`direction`: on which side of the threshold it fires. `label`: what its subjects are named by (""
-    for the whole plant). `series`: what of the metrics it reads, with the subject in braces; these are
-    charted, and a preview is computed from them. `source`: what it reads; what comes from the snapshot is
-    unknown while nobody observes. `counts`: whether it counts over a window. `waits`: unknown while a part
-    that its subject depends on is starting (`workers.alerts.conditions.starting`). `elapses`: its value is
-    how long its subject has been silent (s), so it began a threshold before the condition was true.
-    `guards_integrity`: whether it watches that Weir itself was not tampered with; then only administrators
-    change its rules, acknowledge or snooze its alerts, and silence them.
-    `has_rule`: whether a plant starts with a rule of it (`workers.alerts.rules.shipped`); where only people
-    know how much is too much it has none.
+    """A condition that alert rules can watch.
+
+    - `direction`: the side of the threshold on which it fires.
+    - `label`: the label that names its subjects ("" for the whole plant).
+    - `series`: the metrics that it reads, with the subject in braces. They are charted, and a preview is
+      computed from them.
+    - `source`: what it reads. Readings from the snapshot are unknown while no observer runs.
+    - `counts`: whether it counts over a window.
+    - `waits`: whether it is unknown while a part that its subject depends on is starting
+      (`workers.alerts.conditions.starting`).
+    - `elapses`: whether its value is how long its subject has been silent (s); it started a threshold before
+      the condition was true.
+    - `guards_integrity`: whether it watches that Weir itself was not tampered with. Only administrators
+      change its rules, and acknowledge, snooze, or silence its alerts.
+    - `has_rule`: whether a plant starts with a rule of it (`workers.alerts.rules.shipped`). A condition whose
+      threshold only people know has none.
     """
 
     name: str
@@ -47,7 +55,8 @@ class Condition:
     direction: Literal["above", "below"] = "above"
     source: Literal["snapshot", "ledger", "records"] = "snapshot"
     series: tuple[str, ...] = ()
-    scale: float | None = 1.0  # its series times this is the value; None: the value is made of more
+    # The value is its series times this factor; None: the value is computed from more.
+    scale: float | None = 1.0
     counts: bool = False
     waits: bool = False
     elapses: bool = False
@@ -60,7 +69,7 @@ class Condition:
         return self.direction == "above"
 
     def list_series(self, labels: Mapping[str, str]) -> list[str]:
-        """The names of the series of one subject."""
+        """Return the names of the series of one subject."""
         return [name.format(**labels) for name in self.series if _name_series(name, labels)]
 
 

@@ -1,5 +1,7 @@
-"""Conditions of control itself: loops that oscillate, are at their limit, have no effect, have no valid
-measurement or don't tick; overrides, plans, tasks, and the delivery of alerts.
+"""Conditions of control itself.
+
+They cover loops that oscillate, are at their limit, have no effect, have no valid measurement, or don't tick;
+and overrides, plans, tasks, and the delivery of alerts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +22,7 @@ from workers.documents.loops import OverrideStatus
 from workers.models import Loop
 from workers.steering.scope import DRAINING
 
-# Limits that say nothing of how much there is left: the law waits, or its guard smooths.
+# Limits that don't say how much headroom is left: the law waits, or its guard smooths.
 NOT_AT_THE_LIMIT = {
     STALE,
     "nothing to decide",
@@ -31,16 +33,18 @@ NOT_AT_THE_LIMIT = {
     "node_state",
     "samples",
 }
-AHEAD_SECONDS = 5.0  # by which hosts' clocks may differ; what is later was before a clock was set back
+# How much the clocks of hosts may differ; a later timestamp dates from before a clock was set back.
+AHEAD_SECONDS = 5.0
 JUDGED = ("effective", "ineffective", "harmful")
 INEFFECTIVE = {0: "no action of late was without effect", 1: "its last action had no effect"}
-# Limits of a tick that wanted nothing; a loop that has wanted nothing for so long has what it acted for.
+# Limits of a tick that requested nothing. A loop that has requested nothing for this long has reached what it
+# acted for.
 WANTS_NOTHING = (None, "nothing to decide")
 AT_REST_SECONDS = 30.0
 OVERDUE_SECONDS = 5.0  # beyond two intervals
-UNOBSERVED_SECONDS = 10.0  # as rule `observer-silent` has it
-STOPPED_SECONDS = 10.0  # on a starved host some loop still ticks within so long
-# An override that is shorter ends while who set it still thinks of it.
+UNOBSERVED_SECONDS = 10.0  # the same as in rule `observer-silent`
+STOPPED_SECONDS = 10.0  # On a starved host, at least one loop still ticks within this time.
+# A shorter override ends while the person who set it still remembers it.
 LEAST_NOTICED_SECONDS = 15 * 60.0
 
 
@@ -50,7 +54,7 @@ def _labels(loop: LoopFacts) -> dict[str, str]:
 
 
 def _build_reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence: str) -> Reading:
-    # What steers the whole plant depends on every node.
+    # A loop that steers the whole plant depends on every node.
     everywhere = list(evidence.plant.nodes)
     nodes = [loop.target["node"]] if "node" in loop.target else everywhere
     touches = {"nodes": nodes, "kind": _kind(evidence, loop)}
@@ -63,7 +67,7 @@ def _build_reading(evidence: Evidence, loop: LoopFacts, value: float | None, sen
 
 
 def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
-    """Whose consumers it is about: the pipeline, or those of its queue."""
+    """Return what consumes the loop's events: the pipeline, or the consumers of its queue."""
     if "application" in loop.target:
         return "pipeline"
     queue = evidence.plant.queues.get(loop.target.get("queue", ""))
@@ -75,7 +79,7 @@ def _is_of_jobs(loop: LoopFacts) -> bool:
 
 
 def _select_window(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
-    """The newest of those that are read, which is most of the time but a few."""
+    """Return the newest ticks within the window; usually all that are read but a few."""
     since, until = evidence.now - window_seconds, evidence.now + AHEAD_SECONDS
     newest = takewhile(lambda tick: tick.at > since, reversed(loop.ticks))
     return [tick for tick in newest if tick.at <= until][::-1]
@@ -109,7 +113,8 @@ def _find_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Readi
             for tick in _select_window(loop, evidence, window_seconds)
             if tick.limited_by is not None and tick.limited_by not in NOT_AT_THE_LIMIT
         ]
-        # Of the whole window, not of the ticks there are: a young loop is at its limit for a short time only.
+        # The share of the whole window, not of the ticks so far: a young loop has been at its limit only
+        # briefly.
         share = 100 * min(1.0, len(found) * loop.interval_seconds / window_seconds)
         limit = f" ({found[-1].limited_by})".replace("_", " ") if found else ""
         said = f"{_name(loop)}: at its limit{limit} for {share:.0f} % of {_minutes(window_seconds)}."
@@ -131,9 +136,10 @@ def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
 
 
 def _is_at_rest(loop: LoopFacts, now: float) -> bool:
-    """Whether it ticks, and has for a while neither acted nor been kept from acting. A law that sets its
-    actuator at each tick has not acted where it only lets what there is last on; a level of the ladder that
-    lasts on is an act.
+    """Return whether the loop ticks and has, for a while, neither acted nor been kept from acting.
+
+    A law that sets its actuator at each tick has not acted if it only keeps the present value. A level of the
+    ladder that stays in force is an action.
     """
     if not loop.ticks:
         return False
@@ -147,7 +153,8 @@ def _is_at_rest(loop: LoopFacts, now: float) -> bool:
         ),
         loop.ticks[0],
     )
-    newest = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at  # at rest it writes no entry
+    # A loop at rest writes no entry.
+    newest = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at
     return min(newest, now) - wanted.at >= AT_REST_SECONDS + loop.interval_seconds
 
 
@@ -168,11 +175,15 @@ def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    """Unknown of a loop that does not tick, which is another condition's matter."""
+    """Return how long loops have had no valid measurement; unknown for a loop that does not tick, which
+    another
+    condition covers.
+    """
     for loop in evidence.loops:
         if not loop.ticks:
             continue
-        last = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at  # at rest it writes no entry
+        # A loop at rest writes no entry.
+        last = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at
         ticks = evidence.now - last <= 3 * loop.interval_seconds + 5
         blind = 0.0 if _advises_elsewhere(loop) else _blind_seconds(loop)
         said = f"{_name(loop)}: no valid measurement for {blind:.0f} s."
@@ -180,15 +191,16 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _advises_elsewhere(loop: LoopFacts) -> bool:
-    """Of an attached plant that is silent the loops of all its tasks say so; it has more of them, for each of
-    its pools, and its ladder.
+    """Return whether other loops report the same attached plant as silent.
+
+    The loops of all its tasks do. The plant has more loops: one for each of its pools, and its ladder.
     """
     of_all = "operator" not in loop.target and loop.law != ladder.LAW.name
     return "plant" in loop.target and not of_all and loop.mode not in Loop.ACTING
 
 
 def _blind_seconds(loop: LoopFacts) -> float:
-    """How long, up to the last tick, every tick was held on a stale measurement."""
+    """Return for how long, up to the last tick, every tick was held on a stale measurement."""
     newest = list(takewhile(lambda tick: tick.limited_by == STALE, reversed(loop.ticks)))
     if not newest:
         return 0.0
@@ -200,7 +212,7 @@ def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         if loop.ticked_at is None:
             continue
-        # The distance: a clock set back must not make a loop seem busy for as long as it was set back.
+        # The absolute distance: a clock that was set back must not make a loop seem busy for that long.
         late = abs(evidence.now - loop.ticked_at) / loop.interval_seconds
         said = f"{_name(loop)}: no tick for {late:.0f} intervals of {loop.interval_seconds:g} s."
         yield _build_reading(evidence, loop, late, said)
@@ -214,17 +226,23 @@ def _find_stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 
 def _compute_overdue_seconds(evidence: Evidence) -> float | None:
-    """Since the newest tick of all loops, beyond the shortest interval; None where none ever ticked."""
-    # The distance: a clock set back must not make a loop seem at work for as long as it was set back.
+    """Return the time since the newest tick of all loops, beyond the shortest interval; None if none ever
+    ticked.
+    """
+    # The absolute distance: a clock that was set back must not make a loop seem to run for that long.
     ages = [abs(evidence.now - loop.ticked_at) for loop in evidence.loops if loop.ticked_at is not None]
     intervals = [loop.interval_seconds for loop in evidence.loops if loop.ticked_at is not None]
     return max(0.0, min(ages) - min(intervals)) if ages else None
 
 
 def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    """Loops that come late, or whose measurement does, while processes wait for a core. On a host that has
-    cores to spare they do so for another reason, such as an observer that has ended. So they do while only
-    one part is still: the observer, with ticks in time, or all loops at once, with an observer in time.
+    """Return the share of loops that tick late, or lack a fresh measurement, while processes wait for a core.
+
+    On a host with spare cores they are late for another reason, such as an observer that has ended. The same
+    is
+    true while only one part has stopped: the observer, with ticks on time, or all loops at once, with an
+    observer
+    on time.
     """
     load = evidence.load_per_core
     if not evidence.loops or load is None:
@@ -276,7 +294,7 @@ def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Read
 
 
 def _describe_end(row: OverrideStatus) -> tuple[str, str]:
-    """What ends, and what holds then; "" where nobody knows."""
+    """Return what ends and what applies then; "" if that is unknown."""
     if row.name == DRAINING:
         return f"Drain of {row.host}", "the host takes work again"
     if row.name == pausing.INTAKE:
@@ -316,14 +334,17 @@ def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Rea
         said = (
             f"Messages do not reach {receiver.receiver}: {', '.join([*tries, *given_up])}. {receiver.error}"
         )
-        # One that was given up had all of its tries.
+        # A message that was given up had all of its tries.
         yield Reading(
             {"receiver": receiver.receiver}, max(receiver.tries, 10 if receiver.given_up else 0), said
         )
 
 
 def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    """The sentence also says what to do: nobody who reads it has seen this alert before."""
+    """Return the number of altered audit entries.
+
+    The sentence also says what to do: its readers have not seen this alert before.
+    """
     if evidence.audit is None:
         return
     facts = evidence.audit

@@ -4,8 +4,8 @@ share of a queue = the slots that its workers have / all slots, averaged over ab
 it crowds        when all queues together have FULL of the slots, and it at least CROWDS of them; until
                  it has less than CROWDED of them
 it is crowded    a queue with less than LIGHT of them while another one crowds, or with less than HALF of what
-                 that one has: of few slots one is much; and for LINGER_SECONDS after that, as what has piled
-                 up keeps its own workers busy then
+                 that one has (of few slots, one is a large share); and for LINGER_SECONDS after that, since
+                 its backlog keeps its own workers busy then
 """
 
 import math
@@ -22,14 +22,16 @@ HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """queue: the one that crowds, or did last; crowded: each queue that waits for one, with that one."""
+    """The queue that crowds the pool now, or did last, and each queue that waits because of one, with that
+    one.
+    """
 
     queue: str
     crowded: Mapping[str, str]
 
 
 class Crowding:
-    """Follows snapshots, one after another."""
+    """The crowding state, updated with one snapshot after another."""
 
     def __init__(self) -> None:
         self._forget()
@@ -38,10 +40,11 @@ class Crowding:
         self._shares: dict[str, float] = {}
         self._seconds: float | None = None
         self._crowding = ""
-        self._crowded: dict[str, tuple[str, float]] = {}  # queue → because of which one, when last
+        # Queue → the queue that it waited because of, and when last.
+        self._crowded: dict[str, tuple[str, float]] = {}
 
     def follow(self, snapshot: Snapshot | None, monotonic_seconds: float) -> Crowd | None:
-        """What is known with this snapshot; None while no queue crowds, or nothing is known."""
+        """Return the crowding as of this snapshot; None while no queue crowds, or nothing is known."""
         slots = snapshot.totals.worker_slots if snapshot else None
         if snapshot is None or not slots:
             self._forget()

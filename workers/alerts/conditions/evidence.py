@@ -1,5 +1,6 @@
-"""What conditions read, gathered at one instant: the snapshot, and what the database and the control server
-record beside it.
+"""The evidence that conditions read, gathered at one instant: the snapshot, and the records of the database
+and
+the control server.
 """
 
 import math
@@ -33,24 +34,24 @@ from workers.models import LedgerEntry, Loop, Plan, Run
 from workers.steering import overrides
 from workers.steering.scope import active_loops
 
-# How old a snapshot may be and still say how the plant is.
+# The maximum age of a snapshot that still describes the plant.
 FRESH_SECONDS = 5.0
-# A snapshot that is older when the watch begins is of another run of the plant.
+# A snapshot older than this when the watch starts is from another run of the plant.
 SAME_RUN_SECONDS = 60.0
 LONGEST_WINDOW_SECONDS, LEAST_WINDOW_SECONDS = 7_200.0, 600.0
-# Conditions that go through a loop's ticks, as far back as their rules say.
+# Conditions that evaluate a loop's ticks, as far back as their rules say.
 COUNTING = ("loop_oscillation", "loop_saturated", "loop_ineffective", "loop_harmful")
-# An entry gets its id before its transaction ends, so one with a lower id may be seen later than another, by
-# this much at most.
+# An entry gets its id before its transaction ends, so one with a lower id may become visible later than
+# another, by this much at most.
 LATE_SECONDS = 10.0
-# What it published to so shortly before it fell silent it would still publish to.
+# A producer would still publish to the queues that it published to this shortly before it fell silent.
 SAME_SECONDS = 300.0
 STALE = "stale measurement"
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerTick:
-    """One ledger entry, as far as conditions read it."""
+    """One ledger entry, with the fields that conditions read."""
 
     id: int
     at: float
@@ -62,10 +63,12 @@ class LedgerTick:
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
-    """A loop and its ticks of as long as a rule goes back, oldest first. blind_since: of the first of those
-    that were held on a stale measurement up to now, if that is further back. cause: of the invalid
-    measurement that it has now, if anybody knows (`workers.control.parts.quality`); is_late: so was the
-    tick that found none.
+    """A loop and its ticks for as long as a rule looks back, oldest first.
+
+    `blind_since`: the time of the first of the ticks that were held on a stale measurement up to now, if it
+    is
+    further back. `cause`: the cause of its present invalid measurement, if known
+    (`workers.control.parts.quality`). `is_late`: whether the tick that found no measurement was late.
     """
 
     id: int
@@ -85,7 +88,7 @@ class LoopFacts:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Something that ended badly: a plan, a run of a task."""
+    """Something that failed: a plan, or a run of a task."""
 
     id: int
     name: str
@@ -95,7 +98,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A receiver that messages do not reach: the most tries of one that waits, how many were given up."""
+    """A receiver that messages do not reach: maximum tries of a waiting one, and how many were given up."""
 
     receiver: str
     tries: int
@@ -105,8 +108,9 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class AuditFacts:
-    """What the last check of the audit found (`texts`: the first of `findings`), so many seconds ago; an age
-    without a check: since the watch began.
+    """What the last check of the audit found (`texts`: the first of `findings`), and its age in seconds;
+    without a
+    check, the age counts since the watch started.
     """
 
     age_seconds: float
@@ -116,12 +120,16 @@ class AuditFacts:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`snapshot` is None when there is none that is fresh; `silent_seconds`: since the observer published;
-    `unheard`: how long nodes have been expected that nobody has heard since the watch began;
-    `started_seconds`: since the watch began on a plant that nobody had observed lately, which starts, too.
-    `load_per_core`: of the last minute, of the host that looks: above 1 processes wait for a core.
-    `crowd`: the queue whose workers fill the pool, if one does. `published_to`: the queues of each producer
-    when it published last.
+    """The evidence of one instant.
+
+    - `snapshot`: None if there is no fresh one.
+    - `silent_seconds`: since the observer published.
+    - `unheard`: for how long nodes have been expected that have not reported since the watch started.
+    - `started_seconds`: since the watch started on a plant that was not observed recently, which is starting,
+      too.
+    - `load_per_core`: the load average of the last minute on this host; above 1, processes wait for a core.
+    - `crowd`: the queue whose workers fill the pool, if one does.
+    - `published_to`: the queues of each producer when it published last.
     """
 
     now: float
@@ -142,12 +150,12 @@ class Evidence:
 
     @property
     def plant(self) -> Snapshot:
-        """The snapshot; an empty one while there is none that is fresh."""
+        """Return the snapshot; an empty one while there is no fresh one."""
         return self.snapshot or NOTHING_SEEN
 
 
 class Gatherer:
-    """Gathers again and again: what was read of the ledger is kept, and only what is new is read."""
+    """Gathers evidence repeatedly: keeps what was read of the ledger, and reads only what is new."""
 
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
@@ -156,14 +164,14 @@ class Gatherer:
         self._ticks: dict[int, deque[LedgerTick]] = {}
         self._blind_since: dict[int, float] = {}
         self._window_seconds = 0.0
-        self._settled = 0  # no entry with such an id, or a lower one, will still come
-        self._made: dict[int, float] = {}  # entries with higher ids that are read: monotonic times
+        self._settled = 0  # No entry with this id, or a lower one, can still appear.
+        self._made: dict[int, float] = {}  # entries with higher ids that were read: monotonic times
         self._began_seconds: float | None = None
         self._checking: set[int] = set()
 
     def gather(self, now: float, monotonic_seconds: float) -> Evidence:
-        """The evidence of this instant. Raises what the database and the control server raise."""
-        # One that can't be read is none: then the observer is silent, and somebody has to hear of it.
+        """Return the evidence of this instant. Raises what the database and the control server raise."""
+        # A snapshot that can't be read counts as none: then the observer is silent, and an alert says so.
         snapshot = readable(Snapshot, self._control.get(keys.SNAPSHOT))
         if self._began_seconds is None:
             observed = snapshot is not None and abs(now - (snapshot.at or 0.0)) <= SAME_RUN_SECONDS
@@ -213,11 +221,12 @@ class Gatherer:
         return self._freshness.age_seconds("snapshot", mark, monotonic_seconds, lag)
 
     def _read_ledger(self, now: float, monotonic_seconds: float) -> None:
-        """What is new, and the verdicts that have come since. As far back as any rule goes: a busy plant's
-        loops write thousands an hour.
+        """Read new entries, and verdicts that have arrived since, as far back as any rule looks.
+
+        The loops of a busy plant write thousands of entries an hour.
         """
         if (window_seconds := _window_seconds()) > self._window_seconds:
-            self._ticks, self._made, self._settled = {}, {}, 0  # what was forgotten is wanted now
+            self._ticks, self._made, self._settled = {}, {}, 0  # Entries that were forgotten are needed now.
         self._window_seconds = window_seconds
         since = datetime.fromtimestamp(now - window_seconds, UTC)
         for loop, tick in ticks_of(LedgerEntry.objects.filter(pk__gt=self._settled, at__gte=since)):
@@ -234,12 +243,13 @@ class Gatherer:
         self._settle(monotonic_seconds - LATE_SECONDS)
         self._read_verdicts()
         for ticks in self._ticks.values():
-            # Later than now: before a clock was set back.
+            # Later than now: written before a clock was set back.
             while ticks and not now - window_seconds <= ticks[0].at <= now + LATE_SECONDS:
                 self._checking.discard(ticks.popleft().id)
 
     def _forget_others(self, loops: Collection[int]) -> None:
-        """What the loops did whose targets are gone: with its target one begins anew, and has not been blind
+        """Forget the entries of loops whose targets are gone: a new loop starts with its target, and has not
+        been blind
         or without an effect in between.
         """
         for loop in self._ticks.keys() - loops:
@@ -247,7 +257,7 @@ class Gatherer:
             self._blind_since.pop(loop, None)
 
     def _settle(self, until_seconds: float) -> None:
-        """Nothing comes any more before the newest entry that is so old."""
+        """Mark as complete what is this old: no entry appears any more before the newest one of that age."""
         old = [entry for entry, made_seconds in self._made.items() if made_seconds <= until_seconds]
         self._settled = max([self._settled, *old])
         self._made = {entry: made for entry, made in self._made.items() if entry > self._settled}
@@ -262,7 +272,7 @@ class Gatherer:
                     ticks[at] = replace(tick, verdict=verdicts[tick.id])
 
     def _load_publish_ages(self, now: float, monotonic_seconds: float) -> dict[str, dict[str, float]]:
-        """Producer → queue → seconds since it published anything there."""
+        """Return producer → queue → seconds since it last published there."""
         found: dict[str, dict[str, float]] = {}
         rows = cast(Fields, self._control.hgetall(keys.PRODUCERS))
         self._freshness.forget_others("producer", (name.decode() for name in rows))
@@ -279,7 +289,10 @@ class Gatherer:
         return found
 
     def _unheard(self, snapshot: Snapshot | None, monotonic_seconds: float) -> dict[str, float]:
-        """An observer that has just begun knows no age of a silent node: it is counted from here on."""
+        """Return for how long silent nodes are known to be silent.
+
+        An observer that has just started doesn't know the age of a silent node: it counts from here on.
+        """
         ages = {}
         for name, node in (snapshot.nodes if snapshot else {}).items():
             heard = node.age_seconds is not None
@@ -300,18 +313,18 @@ class Gatherer:
 
 
 def ticks_of(entries: Any) -> Iterable[tuple[int, LedgerTick]]:
-    """(loop id, tick) of ledger entries, in their order."""
-    # Whether it acted is asked of the database: an action may hold a thousand moves, and none is read.
+    """Return (loop id, tick) of ledger entries, in their order."""
+    # The database says whether it acted: an action may contain a thousand moves, and none is read.
     rows = entries.order_by("pk").annotate(acts=Q(action__isnull=False))
     columns = ("pk", "loop_id", "at", "acts", "guarded", "limited_by", "verdict")
     for key, loop, at, acts, value, limited_by, verdict in rows.values_list(*columns).iterator():
-        # Thousands are held for hours, and have few different words.
+        # Thousands are kept for hours, and have few different words.
         limit = limited_by and sys.intern(limited_by)
         yield loop, LedgerTick(key, at.timestamp(), bool(acts), value, limit, sys.intern(verdict))
 
 
 def _window_seconds() -> float:
-    """How far back the rules in force go that count ticks."""
+    """Return how far back the enabled rules look that count ticks."""
     counting = AlertRule.objects.filter(enabled=True, condition__in=COUNTING)
     longest = counting.aggregate(longest=Max("window_seconds"))["longest"] or 0.0
     return min(max(float(longest), LEAST_WINDOW_SECONDS), LONGEST_WINDOW_SECONDS)
@@ -336,7 +349,7 @@ def facts_of_loops(
 
 
 def _causes(ticks: Mapping[int, Sequence[LedgerTick]]) -> dict[int, dict[str, Any]]:
-    """Loop → what its newest tick observed, where that is invalid; an observation is read of those alone."""
+    """Return loop → its newest tick's observation, if that is invalid; only these observations are read."""
     newest = {rows[-1].id: loop for loop, rows in ticks.items() if rows and rows[-1].limited_by == STALE}
     if not newest:
         return {}
@@ -369,7 +382,7 @@ def loop_facts(
 
 
 def _read_swing(loop: Loop) -> float:
-    """What the loop's own guard calls a swing; a loop with invalid settings has the general one."""
+    """Return what the loop's own guard counts as a swing; a loop with invalid settings has the default."""
     try:
         settings = guard.read_settings(catalog.law(loop.law), loop.guard)
     except BadInput:
@@ -383,7 +396,7 @@ def list_failed_plans(since: datetime) -> list[Ended]:
 
 
 def list_failed_runs(since: datetime) -> list[Ended]:
-    """The newest failed run of each task that has not succeeded since."""
+    """Return the newest failed run of each task that has not succeeded since."""
     done = Run.objects.filter(state=Run.State.DONE, ended_at__gte=since - timedelta(days=1))
     succeeded = dict(done.values_list("task_id").annotate(last=Max("ended_at")))
     rows = (
@@ -398,14 +411,15 @@ def list_failed_runs(since: datetime) -> list[Ended]:
 
 
 def list_failing_receivers(since: datetime) -> list[Failing]:
-    """Receivers that are switched on, with a message that has failed and waits for another try, or was given
-    up lately, when none has arrived since.
+    """Return the receivers that fail: enabled, with a message that failed and waits for another try or was
+    given up
+    recently, and with none delivered since.
     """
     trouble = Message.objects.filter(
         Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, due_at__gte=since),
         receiver__enabled=True,
     ).exclude(error__in=Message.NO_FAULT)
-    # What they bring is not read: each check does this, and thousands may wait.
+    # The contents of the messages are not read: each check does this, and thousands may wait.
     found = list(trouble.select_related("receiver").defer("content").order_by("pk"))
     reached = _load_last_deliveries(
         {each.receiver_id for each in found if each.state == Message.State.FAILED}
@@ -427,7 +441,9 @@ def list_failing_receivers(since: datetime) -> list[Failing]:
 
 
 def _load_last_deliveries(receivers: set[int]) -> dict[int, datetime]:
-    """When a message arrived last at each of them; what lies ahead did before the clock was set back."""
+    """Return when a message was last delivered to each of them; a later time dates from before a clock was
+    set back.
+    """
     arrived = Message.objects.filter(
         receiver__in=receivers, state=Message.State.SENT, sent_at__lte=timezone.now()
     )

@@ -1,5 +1,6 @@
-"""Conditions of plants that others built: whether they answer, workers of theirs that are gone, queues from
-which nobody takes, and how far the consumer groups of a log are behind.
+"""Conditions of attached plants: whether they answer, missing workers, queues without consumers, and the lag
+of
+the consumer groups of a log.
 """
 
 from collections.abc import Iterator
@@ -11,8 +12,8 @@ from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
 
 SEEN, UNSEEN = "seen", "unseen"
-NAMED = 3  # workers in a sentence
-# A plant that an observer has just begun with has as long to answer.
+NAMED = 3  # workers named in a sentence
+# A plant that an observer has just started to observe has this long to answer.
 FIRST_SECONDS = 60.0
 
 
@@ -25,7 +26,7 @@ def _plant_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 
 def _workers_missed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    """Of a plant one alert: a host that ends takes many workers with it."""
+    """Return one alert for each plant: a host that ends takes many workers with it."""
     for plant, row in evidence.plant.plants.items():
         longest = max(row.missed_workers.values(), default=0.0)
         yield Reading(
@@ -34,7 +35,7 @@ def _workers_missed(evidence: Evidence, window_seconds: float) -> Iterator[Readi
 
 
 def _list_missed_workers(plant: str, row: PlantStatus) -> str:
-    """Those that answered last first."""
+    """Return the missed workers, those that answered last first."""
     if row.state != SEEN:
         return f"Workers of {plant}: not known, as it is not observed."
     names = sorted(row.missed_workers, key=lambda name: (row.missed_workers[name], name))
@@ -59,14 +60,14 @@ def _queue_unserved(evidence: Evidence, window_seconds: float) -> Iterator[Readi
 def _consumer_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for plant, row in evidence.plant.plants.items():
         for name, group in row.groups.items():
-            if group.lag_events is None:  # nothing that it reads counts
+            if group.lag_events is None:  # Nothing that it reads counts.
                 continue
             lag = group.lag_seconds if row.state == SEEN else None
             yield Reading({"plant": plant, "group": name}, lag, _describe_lag(name, plant, group, lag))
 
 
 def _describe_lag(name: str, plant: str, group: ConsumerGroup, lag: float | None) -> str:
-    """How far behind, and whether it gets better."""
+    """Describe how large the lag is, and whether it shrinks."""
     if lag is None:
         return f"Group {name} of {plant}: its lag is not known."
     least = "at least " if group.at_least else ""

@@ -1,10 +1,10 @@
-"""What a loop is called in a sentence: ladder/telemetry is the remedy ladder of telemetry."""
+"""The names of loops in sentences: ladder/telemetry is the remedy ladder of telemetry."""
 
 from workers.control.kinds.registry import display_of
 
 
 def loop_words(name: str) -> str:
-    """law/target as `law of target`; a container as its queue on its node, another plant by its name."""
+    """Return law/target as `law of target`: a container as its queue on its node, a plant by its name."""
     law, *target = name.replace("plant:", "plant ").split("/")
     display = display_of(law)
     what = display.title or law.replace("_", " ")

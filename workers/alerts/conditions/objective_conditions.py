@@ -1,4 +1,4 @@
-"""Conditions of service levels: how fast error budgets burn, and what is used up of them."""
+"""Conditions of service levels: how fast error budgets burn, and how much of them is used up."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""Conditions of the plant: its queues, nodes, producers, workers and pipeline."""
+"""Conditions of the plant: its queues, nodes, producers, workers, and pipeline."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,8 +21,9 @@ def _seconds(value: float | None) -> str:
 
 
 def _list_related_subjects(evidence: Evidence, name: str) -> dict[str, Any]:
-    """The nodes that hold the queue's points or what is left of its events, who consumes it, and the queue
-    because of whose workers it waits.
+    """Return the nodes that hold the queue's points or its remaining events, what consumes it, and the queue
+    whose
+    workers make it wait.
     """
     queue, crowd = evidence.plant.queues[name], evidence.crowd
     rows = queue.containers
@@ -41,7 +42,7 @@ def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in evidence.plant.queues.items():
         latency = queue.latency_p95_seconds
-        # Nothing is handled while nothing comes: no latency then, and none that is too long.
+        # Nothing is handled while nothing arrives: there is no latency then, and none that is too long.
         if latency is None and not queue.waiting_events:
             continue
         said = f"Queue {name}: 5 % of the events take longer than {_seconds(latency)} (95th percentile)."
@@ -49,7 +50,7 @@ def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Readin
 
 
 def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    """Of queues whose usual day is known: before, a band is a guess."""
+    """Return readings of queues whose usual day is known: before that, a band is a guess."""
     for name, rates in evidence.plant.bands.queues.items():
         band = rates.get("in_per_second")
         if band is None or band.days < KNOWN_DAYS:
@@ -74,7 +75,7 @@ def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 
 def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    # When most are late at once, it is rather whoever listens to them.
+    # When most are late at once, the process that listens to them is the more likely cause.
     touches = {"cause": HOST} if most_nodes_are_late(evidence.plant) else {}
     for name, node in evidence.plant.nodes.items():
         age = node.age_seconds
@@ -143,7 +144,7 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
         return
     age = pipeline.age_seconds
     said = f"The pipeline last reported {age or 0:,.0f} s ago."
-    if age is None:  # it has been silent since its time to start was over
+    if age is None:  # It has been silent since its time to start was over.
         said, age = "The pipeline has never reported.", _seconds_in("silent", evidence)
     if pipeline.state == FAILED:
         said, age = f"The pipeline failed: {pipeline.error}", _compute_failed_seconds(evidence)
@@ -151,8 +152,9 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
 
 
 def _read_by_the_pipeline(evidence: Evidence) -> dict[str, Any]:
-    """The nodes that hold its queues: without one of them it can't finish a batch, fails in time, and is
-    silent while it starts anew.
+    """Return the nodes that hold the pipeline's queues.
+
+    Without one of them it can't finish a batch, fails in time, and is silent while it restarts.
     """
     names = [name for name, queue in evidence.plant.queues.items() if queue.kind == "pipeline"]
     return {
@@ -161,7 +163,7 @@ def _read_by_the_pipeline(evidence: Evidence) -> dict[str, Any]:
 
 
 def _compute_failed_seconds(evidence: Evidence) -> float:
-    """For how long it has been down, as its state says; unknown counts from now."""
+    """Return for how long the pipeline has been down, according to its state; unknown counts from now."""
     state = evidence.plant.states.get("pipeline/main")
     since = state.since if state is not None and state.severity == "critical" else None
     if since is None:
@@ -170,7 +172,9 @@ def _compute_failed_seconds(evidence: Evidence) -> float:
 
 
 def _seconds_in(state: str, evidence: Evidence) -> float | None:
-    """For how long the pipeline has been in this state as a part of the plant; None when it is in another."""
+    """Return for how long the pipeline has been in this state as a part of the plant; None if it is in
+    another.
+    """
     part = evidence.plant.parts.get("pipeline")
     return None if part is None or part.state != state else max(0.0, evidence.now - part.since)
 
@@ -194,7 +198,10 @@ def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 
 def _has_unknown_lag(pipeline: PipelineStatus) -> bool:
-    """What it last said is not how it is; and after a start it knows none before its first batch."""
+    """Return whether its lag is unknown: its last report is outdated, and after a start it knows no lag
+    before its
+    first batch.
+    """
     if pipeline.state in UNHEARD:
         return True
     waits = any(row.waiting_events != 0 for row in pipeline.applications.values())
@@ -221,7 +228,7 @@ def _order_unreached(evidence: Evidence, window_seconds: float) -> Iterator[Read
 
 
 def _find_shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    """Unknown while a pipeline that is needed says nothing."""
+    """Return the share that is shed; unknown while a pipeline that is needed does not report."""
     if evidence.snapshot is None:
         return
     share = evidence.plant.totals.shed_share

@@ -1,4 +1,4 @@
-"""Conditions of sensors: numbers that declared plants name, from PromQL, SQL, JSON or a file."""
+"""Conditions of sensors: numbers that declared plants name, from PromQL, SQL, JSON, or a file."""
 
 from collections.abc import Iterator
 
@@ -46,7 +46,7 @@ CONDITIONS = (
         "sensor",
         _value,
         series=SERIES,
-        # How much of it is too much, nobody knows but who declared it.
+        # Only the author of the declaration knows how much of it is too much.
         has_rule=False,
     ),
     Condition(

@@ -1,8 +1,11 @@
-"""What a part lacks while it starts is no reason for an alert: its subjects are unknown until it settles.
+"""Readings of parts that are starting: what a part lacks while it starts is no reason for an alert, so its
+subjects are unknown until it settles.
 
-Only of conditions that say so (`Condition.waits`), only of subjects that depend on such a part, and only for
-as long as that part is given (`workers.snapshot.parts`). Conditions that read records which outlast a stop of
-the whole plant (when a loop ticked last, when the observer published) wait while the plant itself starts.
+This is true only for conditions that say so (`Condition.waits`), only for subjects that depend on such a
+part, and only for as long as that part is given (`workers.snapshot.parts`). Conditions whose records outlast
+a
+stop of the whole plant (when a loop last ticked, when the observer published) wait while the plant itself
+starts.
 """
 
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ PLANT_SECONDS = 120.0  # from the first observation on
 
 
 def excuse_start(condition: Condition, reading: Reading, evidence: Evidence) -> Reading:
-    """The reading; without its value while that says only that something starts."""
+    """Return the reading, without its value while that only shows that something starts."""
     if not condition.waits:
         return reading
     is_new = condition.source == "records" and evidence.started_seconds < PLANT_SECONDS
@@ -26,7 +29,7 @@ def excuse_start(condition: Condition, reading: Reading, evidence: Evidence) -> 
 
 
 def _list_needed_parts(condition: Condition, reading: Reading) -> Iterator[str]:
-    """The parts that a subject depends on."""
+    """Return the parts that a subject depends on."""
     yield from (parts.node_part(name) for name in reading.touches.get("nodes", ()))
     if "node" in reading.labels:
         yield parts.node_part(reading.labels["node"])

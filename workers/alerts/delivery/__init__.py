@@ -1,1 +1,1 @@
-"""Who receives a message, and how it gets there."""
+"""Delivery: who receives a message, and how it gets there."""

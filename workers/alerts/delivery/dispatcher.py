@@ -1,4 +1,4 @@
-"""Sends what is due: one message at a time to each receiver, several receivers at once."""
+"""Sends what is due: one message at a time to each receiver, to several receivers in parallel."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -13,15 +13,15 @@ from workers.alerts.lifecycle.models import Message, Receiver
 logger = logging.getLogger(__name__)
 AT_ONCE = 16
 ROUND_SECONDS = 1.0
-Send = Callable[[Message, float], str | None]  # who of a receiver was left out, in a sentence
+Send = Callable[[Message, float], str | None]  # which parts of a receiver were left out, in a sentence
 
 
 def skip_browser_message(message: Message, now_seconds: float) -> None:
-    """Nothing to send: the announcement is in the snapshot, and every open console shows it."""
+    """Send nothing: the announcement is in the snapshot, and every open console shows it."""
 
 
 def refuse_schedule_message(message: Message, now_seconds: float) -> None:
-    """A schedule gets no message: whoever is on call does. Only a test comes here."""
+    """Refuse a message to a schedule: the person on call receives it. Only a test gets here."""
     raise Failed("A schedule gets no message; test the receivers of the people it names.", for_good=True)
 
 
@@ -38,10 +38,11 @@ CHANNELS: Mapping[str, Send] = {
 def deliver(
     clock: Callable[[], datetime], alive: Callable[[], bool], channels: Mapping[str, Send] = CHANNELS
 ) -> int:
-    """Bundle what is owed and send what is due, until nothing is; returns how many messages arrived.
+    """Bundle what is owed and send what is due, until nothing is; return how many messages were delivered.
 
-    What becomes due meanwhile goes out at once: a receiver that hangs keeps no other waiting. `alive` is
-    asked before each round: who has lost the lease sends nothing more.
+    A message that becomes due meanwhile is sent at once: a receiver that hangs doesn't delay the others.
+    `alive` is
+    called before each round: a process that lost the lease sends nothing more.
     """
     arrived = 0
     on_way: dict[Future[str | None], Message] = {}
@@ -56,16 +57,19 @@ def deliver(
                 if not on_way:
                     break
                 ended, _ = wait(on_way, ROUND_SECONDS, FIRST_COMPLETED)
-                # The database is this thread's alone: the others only send.
+                # Only this thread uses the database: the others only send.
                 arrived += _record_results({call: on_way.pop(call) for call in ended}, clock())
     finally:
-        # Also of a round that failed: what was sent and is not noted is sent again.
+        # Also after a failed round: what was sent and is not recorded is sent again.
         arrived += _record_results(on_way, clock())
     return arrived
 
 
 def _record_results(calls: Mapping[Future[str | None], Message], now: datetime) -> int:
-    """How many arrived. One that can't be noted keeps no other from it; then its error is raised."""
+    """Record the results; return how many messages were delivered.
+
+    One that can't be recorded doesn't prevent the others; its error is raised afterwards.
+    """
     arrived, failure = 0, None
     for call, message in calls.items():
         try:

@@ -1,6 +1,6 @@
-"""Who was notified of an alert and when; and why not, receiver by receiver, and where it was nobody at all.
+"""Who was notified of an alert and when, and why others were not, by receiver.
 
-`notification` is a pure function over what is known of the alert, its receivers and what they are owed;
+`notification` is a pure function of what is known of the alert, its receivers, and their deliveries;
 `notification_of` reads that.
 """
 
@@ -15,8 +15,8 @@ from workers.alerts.lifecycle.models import Alert, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import suppression_of
 from workers.steering.expiry import time_words
 
-# notified; on its way: owed or tried again; failed: given up; not yet: its step's delay runs; never: it was
-# not to be notified.
+# notified; on its way: owed or tried again; failed: given up; not yet: the delay of its step runs; never: it
+# was not to be notified.
 NoticeState = Literal["notified", "on its way", "failed", "not yet", "never"]
 NoticeWords = tuple[NoticeState, str, datetime | None]  # as a notice has them
 OF_A_SCHEDULE = "Not itself: whoever was on call by it is owed the message."
@@ -25,8 +25,11 @@ NOBODY_ON_CALL = "When its step was due, nobody was on call by it, and its other
 
 @dataclass(frozen=True)
 class AlertFacts:
-    """What decides whether an alert notifies. steps: as AlertRule.escalation has them; suppression: why it
-    notifies nobody now (`open_alerts.suppression_of`), with `who` and `until`; said: the reason of it.
+    """What decides whether an alert notifies.
+
+    `steps`: as in AlertRule.escalation; `suppression`: why it notifies nobody now
+    (`open_alerts.suppression_of`),
+    with `who` and `until`; `said`: its reason.
     """
 
     rule: str
@@ -35,18 +38,18 @@ class AlertFacts:
     resolved_at: datetime | None = None
     steps: Sequence[Mapping[str, Any]] = ()
     next_step: int = 0
-    counted_from: datetime | None = None  # the delays of the steps; None while they stand still
+    counted_from: datetime | None = None  # the delays of the steps; None while they are paused
     suppression: str | None = None
     who: str = ""
     until: datetime | None = None
     said: str = ""
-    about_receiver: str = ""  # that messages to it fail: it is not notified of that
+    about_receiver: str = ""  # The alert is about failing messages to it: it is not notified of that.
 
 
 @dataclass(frozen=True)
 class DeliveryFacts:
-    """What a receiver is owed, of which step of the rule, and the message that carries it ("" while none is
-    made).
+    """What a receiver is owed, for which step of the rule, and the message that carries it ("" while there is
+    none).
     """
 
     receiver: str
@@ -63,7 +66,7 @@ class DeliveryFacts:
 
 @dataclass(frozen=True)
 class Notice:
-    """How it stands with one receiver. at: when it was notified, or will be; None where neither is known."""
+    """The state for one receiver. `at`: when it was or will be notified; None if neither is known."""
 
     receiver: str
     channel: str
@@ -74,8 +77,11 @@ class Notice:
 
 @dataclass(frozen=True)
 class Notification:
-    """notices: of each receiver, in the order of the steps; reasons: why nobody was notified, each a
-    sentence; none where somebody was.
+    """Who was notified.
+
+    `notices`: one for each receiver, in the order of the steps; `reasons`: why nobody was notified, each a
+    sentence;
+    empty if somebody was.
     """
 
     notices: list[Notice]
@@ -83,12 +89,12 @@ class Notification:
 
     @property
     def nobody(self) -> bool:
-        """Nobody was notified, so far."""
+        """Return whether nobody was notified so far."""
         return bool(self.reasons)
 
 
 def notification_of(alert: Alert) -> Notification:
-    """Read what is known, and say it."""
+    """Return the notification of an alert, from the database."""
     rows = alert.deliveries.select_related("receiver", "message").order_by("pk")
     channels = {receiver.name: receiver.channel for receiver in Receiver.objects.filter(enabled=True)}
     off = dict(Receiver.objects.filter(enabled=False).values_list("name", "channel"))
@@ -101,7 +107,10 @@ def notification(
     switched_off: Mapping[str, str],
     deliveries: Sequence[DeliveryFacts],
 ) -> Notification:
-    """channels: {receiver: its channel} of those that are switched on; switched_off: of the others."""
+    """Return the notification.
+
+    `channels`: {receiver: its channel} of the enabled ones; `switched_off`: the names of the others.
+    """
     named = [name for step in alert.steps for name in step["receivers"]]
     names = list(dict.fromkeys([*named, *(delivery.receiver for delivery in deliveries)]))
     known = {**channels, **switched_off}
@@ -114,7 +123,7 @@ def notification(
             if delivery.receiver == name and delivery.kind == Delivery.Kind.FIRING
         ]
         end = _end(deliveries, name, alert.now)
-        is_over_for_it = bool(end) and alert.resolved_at is None  # it came back since
+        is_over_for_it = bool(end) and alert.resolved_at is None  # The alert came back since.
         heard = None if is_over_for_it else _find_notified_time(own, alert.now)
         unheard = _unheard(own, alert) or _explain_missing_notification(
             alert, name, channels, switched_off, steps
@@ -126,7 +135,7 @@ def notification(
 
 
 def _find_notified_time(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWords | None:
-    """When it got a beginning; None where it got none."""
+    """Return when the receiver was notified of a start; None if it was not."""
     sent = [each for each in own if each.message == "sent" and each.sent_at is not None]
     if not sent:
         return None
@@ -135,7 +144,7 @@ def _find_notified_time(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWo
 
 
 def _unheard(own: Sequence[DeliveryFacts], alert: AlertFacts) -> NoticeWords | None:
-    """By what it is owed of the beginning and has not got; None where that is nothing."""
+    """Return the notice that follows from undelivered messages on the start; None if there are none."""
     for delivery in reversed(own):
         if delivery.message == "failed":
             given_up = f", given up after {_tries(delivery.tries)}" if delivery.tries else ""
@@ -147,7 +156,8 @@ def _unheard(own: Sequence[DeliveryFacts], alert: AlertFacts) -> NoticeWords | N
             return "on its way", words, delivery.due_at
         if delivery.message == "waiting" or delivery.state == Delivery.State.WAITING:
             return "on its way", "Its message is on its way.", delivery.created_at
-    # What was dropped before the alert came back says nothing of now: its step may be due yet.
+    # A delivery that was dropped before the alert came back says nothing about now: its step may still become
+    # due.
     if own and alert.resolved_at is not None:
         return "never", "The alert ended before its message was sent.", None
     return None
@@ -160,7 +170,7 @@ def _explain_missing_notification(
     switched_off: Mapping[str, str],
     steps: Collection[int],
 ) -> NoticeWords:
-    """steps: those of which anybody is owed something."""
+    """Explain why there is no notification. `steps`: those for which somebody is owed something."""
     if name == alert.about_receiver:
         return "never", "The alert is about messages to this very receiver.", None
     if name in switched_off:
@@ -190,14 +200,14 @@ def _explain_missing_notification(
 
 
 def _end(deliveries: Sequence[DeliveryFacts], name: str, now: datetime) -> str:
-    """What it got last, where that is an end: an alert that came back since is not over for it."""
+    """Return the last delivery, if it is an end: an alert that came back since is not over for it."""
     sent = [delivery for delivery in deliveries if delivery.receiver == name and delivery.message == "sent"]
     is_end = bool(sent) and sent[-1].kind == Delivery.Kind.RESOLVED
     return f"Notified of the end at {_clock(sent[-1].sent_at, now)}." if is_end else ""
 
 
 def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
-    """Why nobody was notified: always at least one sentence."""
+    """Return why nobody was notified: at least one sentence."""
     if alert.suppression is not None:
         yield _explain_suppression(alert)
     if not notices:

@@ -1,8 +1,9 @@
-"""What is owed to receivers, bundled into messages, and sent until it has arrived.
+"""The outbox: what is owed to receivers, bundled into messages, and sent until it is delivered.
 
-A delivery is owed once for each (alert, receiver, kind, round, step): the database holds that. Deliveries of
-one group that wait together become one message; its key and its content are frozen before it is first sent,
-so a process that dies between sending and noting sends the same message again, and the receiver drops it.
+A delivery is owed once for each (alert, receiver, kind, round, step): the database guarantees it. Deliveries
+of
+one group that wait together become one message. Its key and content are frozen before it is first sent, so a
+process that dies between sending and recording sends the same message again, and the receiver drops it.
 """
 
 import logging
@@ -24,18 +25,21 @@ logger = logging.getLogger(__name__)
 # Alerts of one group that fire within this time go into one message.
 GROUP_SECONDS = 3.0
 MOST_TRIES = 10
-TRIES_OF_REST = 5  # half a minute: an end waits for its beginning, also for those that have that
-MOST_DETAILED = 50  # alerts that one message has in full
+TRIES_OF_REST = 5  # Half a minute: an end waits for its start, also for receivers that have it.
+MOST_DETAILED = 50  # alerts that one message contains in full
 BACKOFF = Backoff(base_seconds=2.0, cap_seconds=300.0)
-MOST_DELAYS = 2.0  # of its cap: no try is put off for longer
+MOST_DELAYS = 2.0  # of its cap: no try is delayed for longer
 Waiting = Message.State.WAITING
 
 
 def owe(
     alert: Alert, step: int, names: Sequence[str], receivers: Mapping[str, Receiver], now: datetime
 ) -> list[Delivery]:
-    """A step is due: what its receivers are owed (not yet saved). One that is gone or switched off is passed
-    over; what says that messages to a receiver fail isn't sent to that receiver, by no schedule either.
+    """Return the deliveries that a due step owes its receivers (not saved yet).
+
+    A receiver that is gone or disabled is skipped. An alert about failing messages to a receiver isn't sent
+    to that
+    receiver, through a schedule either.
     """
     owed = []
     able = {name: each for name, each in receivers.items() if name != alert.labels.get("receiver")}
@@ -47,20 +51,23 @@ def owe(
             owed.append(_queue_message(alert, recipient_.pk, Delivery.Kind.FIRING, step, now))
             if recipient_.channel == Receiver.Channel.BROWSER:
                 alert.announcement = f"{alert.round}.{step}"
-    # Of one step a receiver is notified once, also where a schedule means it, too.
+    # A receiver is notified of one step once, also if a schedule resolves to it, too.
     return list({recipient.receiver_id: recipient for recipient in owed}.values())
 
 
 def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
-    """They have ended: whoever is notified of one, or will be, and not of its end since, is owed its end too
-    (not yet saved). What came back and notified nobody has no end of its own.
+    """Return the deliveries that alerts which ended owe (not saved yet).
+
+    A receiver that is or will be notified of an alert, and not of its end since, is owed its end, too. An
+    alert that
+    came back and notified nobody has no end of its own.
     """
     known = {alert.pk: alert for alert in alerts}
     if not known:
         return []
     rows = Delivery.objects.filter(alert__in=known, receiver__tells_resolved=True, receiver__enabled=True)
     began = _newest(rows.filter(kind=Delivery.Kind.FIRING).exclude(state=Delivery.State.DROPPED))
-    # One that waits may be dropped at this very instant, since its alert was open until now.
+    # A waiting delivery may be dropped at this very instant, since its alert was open until now.
     ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED, state=Delivery.State.BUNDLED))
     open_for = [pair for pair, at in began.items() if at > ended.get(pair, 0)]
     return [
@@ -69,7 +76,7 @@ def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
 
 
 def _newest(deliveries: QuerySet[Delivery]) -> dict[tuple[int, int], int]:
-    """{(alert, receiver): the number of its newest delivery}."""
+    """Return {(alert, receiver): the number of its newest delivery}."""
     found = deliveries.order_by().values_list("alert_id", "receiver_id").annotate(newest=Max("pk"))
     return {(alert, receiver): newest for alert, receiver, newest in found}
 
@@ -87,29 +94,29 @@ def _queue_message(alert: Alert, receiver: int, kind: str, step: int, now: datet
 
 
 def group_of(alert: Alert) -> str:
-    """What alerts must agree in to share a message."""
+    """Return what alerts must have in common to share a message."""
     labels = {**alert.labels, "rule": alert.rule_name, "severity": alert.severity}
     keys = alert.rule.group_by if alert.rule else ["rule"]
     return " ".join(f"{label}={labels.get(label, '')}" for label in keys)[:200]
 
 
 def bundle(now: datetime) -> list[Message]:
-    """Messages out of the deliveries whose group has waited long enough."""
+    """Make messages of the deliveries whose group has waited long enough."""
     give_up_switched_off()
     _take_back_ends(now)
     waiting = Delivery.objects.filter(state=Delivery.State.WAITING).order_by("pk")
-    # What lies ahead is from before the clock was set back.
+    # A future time dates from before the clock was set back.
     ripe = waiting.filter(Q(created_at__lte=now - timedelta(seconds=GROUP_SECONDS)) | Q(created_at__gt=now))
-    # Beginnings first: an end is judged by what became of them.
+    # Starts first: an end is judged by the outcome of its start.
     groups = ripe.values_list("receiver_id", "group", "kind").order_by("kind").distinct()
     made = [_find_open_bundle(receiver, group, kind, now) for receiver, group, kind in groups]
     return [message for message in made if message is not None]
 
 
 def give_up_switched_off() -> None:
-    """What waits for a receiver that is switched off is sent to it no more: days later it would be news."""
+    """Give up deliveries to a disabled receiver: days later they would be misleading."""
     off = list(Receiver.objects.filter(enabled=False))
-    if not off:  # each second: an update of nothing, too, waits for whoever writes
+    if not off:  # Each second: an update of no rows, too, waits for other writers.
         return
     owed = Delivery.objects.filter(state=Delivery.State.WAITING, receiver__in=off)
     owed.update(state=Delivery.State.DROPPED)
@@ -119,9 +126,13 @@ def give_up_switched_off() -> None:
 
 @transaction.atomic
 def _take_back_ends(now: datetime) -> None:
-    """An end that waits for its next try is true no more once its alert fires again: it is given up, and
-    what else the message brought is bundled anew. One that is due may be on its way, and is left alone.
-    One failed try is no fault of the receiver; what has failed more often says why.
+    """Give up ends that wait for their next try while their alert fires again, and bundle the rest of their
+    messages
+    anew.
+
+    A message that is due may be in flight, and is left alone. One failed try is not the receiver's fault;
+    what has
+    failed more often says why.
     """
     put_off = Message.objects.filter(state=Waiting, tries__gt=0, due_at__gt=now)
     goes_on = put_off.filter(
@@ -143,11 +154,11 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
     )
     found = list(rows.select_related("alert__rule", "receiver").order_by("pk"))
     if found and found[0].receiver.channel == Receiver.Channel.ALERTMANAGER:
-        found = found[:MOST_DETAILED]  # it needs each of them; the others make the next message
+        found = found[:MOST_DETAILED]  # It needs each of them; the others make the next message.
     heard = _load_beginning_states(found) if kind == Delivery.Kind.RESOLVED else {}
     dropped = [each for each in found if _is_void(each, heard.get(each.alert_id, set()))]
     Delivery.objects.filter(pk__in=[each.pk for each in dropped]).update(state=Delivery.State.DROPPED)
-    # Nobody is notified of an end before the beginning: what is on its way comes first.
+    # Nobody is notified of an end before its start: a message in flight is delivered first.
     waiting = {alert for alert, states in heard.items() if Waiting in states}
     void = {each.pk for each in dropped}
     sent_now = [each for each in found if each.pk not in void and each.alert_id not in waiting]
@@ -168,15 +179,17 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
 
 
 def _thread(receiver: int, alerts: Sequence[Alert]) -> str:
-    """The key of the first message that this receiver got of any of these alerts, "" where this one is it:
-    what follows of an incident stands below its beginning.
+    """Return the key of the first message that this receiver got about any of these alerts; "" if this is the
+    first.
+
+    Later messages of an incident are threaded under its start.
     """
     earlier = Message.objects.filter(receiver=receiver, deliveries__alert__in=alerts)
     return earlier.order_by("pk").values_list("key", flat=True).first() or ""
 
 
 def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
-    """{alert: states of the messages on its beginning to their receiver, since the end that it last got}."""
+    """Return {alert: states of the messages on its start to their receiver, since its last end}."""
     receivers, alerts = {end.receiver_id for end in ends}, {end.alert_id for end in ends}
     rows = Delivery.objects.filter(receiver__in=receivers, alert__in=alerts, state=Delivery.State.BUNDLED)
     ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED))
@@ -189,8 +202,9 @@ def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
 
 
 def _is_void(delivery: Delivery, heard: set[str]) -> bool:
-    """The alert ended before anybody was notified; or it fires again, or the receiver was not notified of its
-    beginning.
+    """Return whether the end is void: the alert ended before anybody was notified, it fires again, or the
+    receiver was
+    not notified of its start.
     """
     is_over = delivery.alert.resolved_at is not None
     if delivery.kind == Delivery.Kind.FIRING:
@@ -199,7 +213,7 @@ def _is_void(delivery: Delivery, heard: set[str]) -> bool:
 
 
 def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
-    """What a message says, frozen: the alerts as they are now, the most severe first."""
+    """Return the content of a message, frozen: the alerts as they are now, the most severe first."""
     order = {name: at for at, name in enumerate(("critical", "warning", "notice"))}
     rows = sorted(alerts, key=lambda alert: (order[alert.severity], alert.pk))
     first = rows[0]
@@ -223,7 +237,7 @@ def _describe_alert(alert: Alert) -> dict[str, Any]:
         "severity": alert.severity,
         "labels": alert.labels,
         "sentence": alert.sentence,
-        # What it meant while it went on is not true of its end.
+        # What it meant while it was open does not describe its end.
         "impact": "" if alert.resolved_at else alert.impact,
         "value": alert.value,
         "threshold": alert.threshold,
@@ -235,7 +249,7 @@ def _describe_alert(alert: Alert) -> dict[str, Any]:
 
 
 def links(alert: Alert) -> list[dict[str, str]]:
-    """Where each first act is one tap away, after a login; nothing happens by opening them."""
+    """Return links to the first actions, each one tap away after a login; opening them changes nothing."""
     if alert.resolved_at is not None:
         return []
     found = [
@@ -250,7 +264,7 @@ def links(alert: Alert) -> list[dict[str, str]]:
 
 
 def test_message(receiver: Receiver, by: str, now: datetime) -> Message:
-    """A message that says nothing but that messages arrive; sent like any other."""
+    """Return a message that only tests delivery; it is sent like any other."""
     said = {
         "kind": "test",
         "severity": "notice",
@@ -264,9 +278,10 @@ def test_message(receiver: Receiver, by: str, now: datetime) -> Message:
 
 
 def due(now: datetime, busy: Collection[int] = ()) -> list[Message]:
-    """What is to be sent now: of each receiver the oldest message, as it gets them in their order while it
-    answers; none to one that is busy or switched off. One that is due later than any try is put off was put
-    off before the clock was set back.
+    """Return what is to be sent now: the oldest message of each receiver, since it gets them in their order.
+
+    A receiver that is busy or disabled gets none. A message that is due later than any try may be delayed was
+    scheduled before the clock was set back.
     """
     latest = now + timedelta(seconds=MOST_DELAYS * BACKOFF.cap_seconds)
     rows = Message.objects.filter(state=Waiting, receiver__enabled=True).exclude(receiver__in=busy)
@@ -277,7 +292,9 @@ def due(now: datetime, busy: Collection[int] = ()) -> list[Message]:
 
 @transaction.atomic
 def mark_delivered(message: Message, now: datetime, left_out: str = "") -> None:
-    """It has arrived; each of its alerts says so, and who of the receiver was left out."""
+    """Record that a message was delivered, on each of its alerts, with the parts of the receiver that were
+    left out.
+    """
     still = Message.objects.filter(pk=message.pk, state=Waiting)
     error = one_line(left_out)[:500]
     if not still.update(state=Message.State.SENT, sent_at=now, tries=message.tries + 1, error=error):
@@ -302,9 +319,13 @@ def _note(alerts: Iterable[int], text: str, now: datetime) -> None:
 def mark_failed(
     message: Message, error: str, now: datetime, for_good: bool = False, reached: Sequence[str] = ()
 ) -> None:
-    """It has not arrived: tried again later; given up at once when a repetition can't help, else after
-    MOST_TRIES, but not while an alert that it brings goes on: somebody still has to know. reached: marks of
-    those that have it, of a receiver that is several; the rest is tried TRIES_OF_REST times.
+    """Record that a message was not delivered.
+
+    It is tried again later. It is given up at once if a repetition can't help, else after MOST_TRIES, but not
+    while
+    an alert in it is open: somebody still has to know. `reached`: marks of those that have it, if the
+    receiver is
+    several; the rest is tried TRIES_OF_REST times.
     """
     tries, have = message.tries + 1, list(reached) or message.reached
     if have and tries >= TRIES_OF_REST:

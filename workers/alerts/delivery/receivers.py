@@ -1,5 +1,6 @@
-"""Receivers as people set them: checked by channel, never deleted while a rule names them, and never switched
-off while a schedule names them for when nobody is on call.
+"""Receivers as people define them: checked by channel, never deleted while a rule names them, and never
+disabled
+while a schedule names them for when nobody is on call.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +17,8 @@ from workers.host import egress
 
 MOST_ADDRESSES = 20
 LONGEST_URL = 500
-# What takes a text; a browser shows alerts alone, an Alertmanager takes no text, a schedule is its people.
+# Channels that accept a text. A browser shows only alerts, an Alertmanager accepts no text, a schedule
+# resolves to people.
 READ_BY_PEOPLE = ("email", "webhook", "apprise")
 REACHED = ("url", "secret_environment")
 SETTINGS = {
@@ -38,8 +40,9 @@ def define(
     gets_reports: bool = False,
     enabled: bool = True,
 ) -> Receiver:
-    """Make a receiver, or change the one of that name; what waits for one that is switched off is given up.
-    Raises BadInput naming the field.
+    """Create a receiver, or change the one of that name; messages that wait for a disabled one are given up.
+
+    Raises `BadInput` naming the field.
     """
     checks.name().validate(name, "name", end=".")
     channels = Receiver.Channel.values
@@ -61,7 +64,7 @@ def define(
     before = Receiver.objects.filter(name=name).first()
     made = Receiver.objects.update_or_create(name=name, defaults=fields)[0]
     if before is not None and _calendar(before) != _calendar(made):
-        # Whoever was on call by the one before is not by this one.
+        # A person on call by the previous calendar is not on call by this one.
         OnCallFeed.objects.filter(receiver=made).delete()
     if not enabled:
         outbox.give_up_switched_off()
@@ -69,13 +72,13 @@ def define(
 
 
 def _calendar(receiver: Receiver) -> str | None:
-    """The variable that names a schedule's calendar; None of what is no schedule."""
+    """Return the variable that names a schedule's calendar; None if the receiver is no schedule."""
     is_schedule = receiver.channel == Receiver.Channel.SCHEDULE
     return receiver.settings.get("secret_environment") if is_schedule else None
 
 
 def list_rules_using(receiver: Receiver) -> list[str]:
-    """The rules whose escalation names it."""
+    """Return the rules whose escalation names the receiver."""
     return [
         rule.name
         for rule in AlertRule.objects.order_by("name")
@@ -84,13 +87,15 @@ def list_rules_using(receiver: Receiver) -> list[str]:
 
 
 def schedules_of(receiver: Receiver) -> list[str]:
-    """The schedules that name it for when nobody is on call."""
+    """Return the schedules that name the receiver for when nobody is on call."""
     schedules = Receiver.objects.filter(channel=Receiver.Channel.SCHEDULE).order_by("name")
     return [schedule.name for schedule in schedules if schedule.settings.get("otherwise") == receiver.name]
 
 
 def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabled: bool) -> None:
-    """Whom a schedule in use names for when nobody is on call is there: switched on, and no schedule."""
+    """Check that the receiver that an enabled schedule names for when nobody is on call is enabled and no
+    schedule.
+    """
     named = [schedule for schedule in schedules_of(Receiver(name=name)) if schedule != name]
     used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))
     by = f"{', '.join(sorted(used)[:5])} names it for when nobody is on call; name another there first."
@@ -129,7 +134,10 @@ def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apprise(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The address itself is a secret, and so is what answers are proven by: names of variables are kept."""
+    """Return the checked settings of an apprise receiver. The address is a secret, and so is what proves
+    answers: only
+    names of variables are stored.
+    """
     answers = settings.get("answers_environment") or ""
     if answers:
         egress.check_secret_name(str(answers), "answers_environment")
@@ -143,7 +151,10 @@ def _find_secret_name(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _schedule(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """An alert waits for no calendar: somebody is named for when it says nobody."""
+    """Return the checked settings of a schedule. Alerts don't wait for a calendar: a receiver is named for
+    when nobody
+    is on call.
+    """
     otherwise = settings.get("otherwise")
     people = Receiver.objects.exclude(channel=Receiver.Channel.SCHEDULE)
     if not isinstance(otherwise, str) or not people.filter(name=otherwise).exists():

@@ -1,14 +1,17 @@
 """Who is on call, by a calendar: an iCalendar text becomes shifts, and a shift names people.
 
-Pure. A shift is an event of the calendar, recurring ones expanded by their rules, exceptions and time zones;
-one that was cancelled is none. It names the people of its summary ("anna" or "anna, ben") and its attendees,
-by their e-mail addresses or else their names, but for those who declined (`schedule_people`). A time without
-a zone, and the midnight at which an event of whole days begins and ends, are of the calendar's own zone
-(X-WR-TIMEZONE, by its IANA or its Windows name), or UTC where it has none. One that nobody knows matters only
-where such a time is; so does the zone of a time (TZID) that nobody knows: read as of another zone, it would
-call the wrong people.
+Pure. A shift is an event of the calendar. Recurring events are expanded by their rules, exceptions, and time
+zones; a canceled event is no shift. A shift names the people of its summary ("anna" or "anna, ben") and its
+attendees, by their e-mail addresses or else their names, except those who declined (`schedule_people`).
 
-An event that can't be read is named, and the others count (`schedule_events`).
+A time without a zone, and the midnight at which an all-day event starts and ends, are in the calendar's own
+zone
+(X-WR-TIMEZONE, by its IANA or its Windows name), or UTC if it has none. An unknown calendar zone matters only
+if
+there is such a time. So does an unknown zone of a time (TZID): read in another zone, it would call the wrong
+people.
+
+An event that can't be read is reported, and the others count (`schedule_events`).
 """
 
 from collections import defaultdict
@@ -25,7 +28,7 @@ from workers.alerts.delivery.channels.plain_text import one_line
 from workers.alerts.delivery.schedule_events import BrokenEvent
 from workers.alerts.delivery.schedule_people import people_of
 
-BEHIND, AHEAD = timedelta(days=1), timedelta(days=14)  # so far shifts are known around now
+BEHIND, AHEAD = timedelta(days=1), timedelta(days=14)  # Shifts are known this far around now.
 MOST_EVENTS, MOST_SHIFTS = 500, 5_000
 MAX_SHIFTS_OF_AN_EVENT = 500
 MAX_BROKEN_NAMED = 20
@@ -35,14 +38,14 @@ _OWN_ZONE = "X-WR-TIMEZONE"
 
 @dataclass(frozen=True)
 class Shift:
-    """From `since` until before `until` these people are on call: names, or e-mail addresses."""
+    """A shift: these people (names or e-mail addresses) are on call from `since` until before `until`."""
 
     since: datetime
     until: datetime
     people: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Return the shift as it is stored."""
         return {
             "since": self.since.isoformat(),
             "until": self.until.isoformat(),
@@ -51,21 +54,21 @@ class Shift:
 
 
 def shift_of(document: Mapping[str, Any]) -> Shift:
-    """As it was kept."""
+    """Return the shift of a stored document."""
     since, until = (datetime.fromisoformat(document[name]) for name in ("since", "until"))
     return Shift(since, until, tuple(document["people"]))
 
 
 @dataclass(frozen=True)
 class Rota:
-    """The shifts of a calendar around now, in order; and a sentence for each event that can't be read."""
+    """The shifts of a calendar around now, in order, and a sentence for each event that can't be read."""
 
     shifts: list[Shift]
     broken: list[str]
 
 
 def shifts(text: bytes, now: datetime) -> list[Shift]:
-    """Return the shifts of a calendar around now, in order. Raises BadInput as `read_rota` does."""
+    """Return the shifts of a calendar around now, in order. Raises `BadInput` as `read_rota` does."""
     return read_rota(text, now).shifts
 
 
@@ -74,17 +77,20 @@ def read_rota(
     now: datetime,
     bounded: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Rota:
-    """Read a calendar. Raises BadInput saying what the calendar must be, and when no event can be read.
+    """Read a calendar.
 
-    `bounded` is entered for the events of each UID: what it raises as BrokenEvent ends these alone.
+    Raises `BadInput` saying what the calendar must be, and if no event can be read. `bounded` is entered for
+    the
+    events of each UID: if it raises `BrokenEvent`, only these events are skipped.
     """
-    import icalendar  # here: half a second that only who reads a feed should pay
+    # Imported here: it takes half a second, which only a process that reads a feed should pay.
+    import icalendar
 
     try:
         calendar = icalendar.Calendar.from_ical(text)
         events = calendar.walk("VEVENT")
         zone = _own_zone(calendar)
-    except Exception as error:  # whatever is wrong with what comes from outside
+    except Exception as error:  # any error of data from outside
         raise BadInput(
             "calendar", f"is no iCalendar that can be read: {one_line(str(error))[:120]}"
         ) from None
@@ -126,8 +132,8 @@ def _in_order(shift: Shift) -> tuple[datetime, datetime]:
 
 
 def _shifts_of(events: list[Any], calendar: Any, zone: tzinfo | str, now: datetime) -> list[Shift]:
-    """Return the shifts around now of one event with its exceptions. Raises BrokenEvent."""
-    import icalendar  # here: see `read_rota`
+    """Return the shifts around now of one event with its exceptions. Raises `BrokenEvent`."""
+    import icalendar  # Imported here: see `read_rota`.
     import recurring_ical_events
 
     alone = icalendar.Calendar()
@@ -147,21 +153,22 @@ def _shifts_of(events: list[Any], calendar: Any, zone: tzinfo | str, now: dateti
 
 
 def on_call(known: Iterable[Shift], now: datetime) -> list[str]:
-    """Everybody whose shift is now, each once."""
+    """Return everybody whose shift is now, each once."""
     people = [name for shift in known if shift.since <= now < shift.until for name in shift.people]
     return list(dict.fromkeys(people))
 
 
 def next_change(known: Sequence[Shift], now: datetime) -> datetime | None:
-    """When the next shift begins or ends, as far as known."""
+    """Return when the next shift starts or ends, as far as known."""
     return min((at for shift in known for at in (shift.since, shift.until) if at > now), default=None)
 
 
 def _own_zone(calendar: Any) -> tzinfo | str:
-    """The zone, by its IANA name in the calendar from now on; or where one stands that nobody knows, which is
-    taken out: the library that expands events reads it too.
+    """Return the zone, from now on by its IANA name in the calendar; or the location of an unknown one.
+
+    An unknown one is taken out: the library that expands events reads it, too.
     """
-    from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON  # here: see `shifts`
+    from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON  # Imported here: see `shifts`.
 
     if (name := str(calendar.pop(_OWN_ZONE, "")).strip()) == "":
         return UTC
@@ -174,8 +181,11 @@ def _own_zone(calendar: Any) -> tzinfo | str:
 
 
 def _mark_unknown_zones(components: Iterable[Any]) -> None:
-    """A time in a zone that nobody knows is read as one without a zone, and what a rule makes of an event
-    does not have it any more: so the event itself says it.
+    """Mark events whose zone is unknown.
+
+    A time in an unknown zone is read as one without a zone, and the events that a rule generates don't have
+    the zone
+    any more, so the event itself is marked.
     """
     for event in components:
         for time_of_event in filter(None, map(event.get, ("DTSTART", "DTEND"))):
@@ -196,7 +206,7 @@ def _is(value: Any, word: str) -> bool:
 
 
 def _length(event: Any) -> timedelta:
-    """Of an event without an end: its duration, else the whole day of a date, else nothing."""
+    """Return the length of an event without an end: its duration, else the whole day of a date, else zero."""
     if "DURATION" in event:
         length: timedelta = event["DURATION"].dt
         return length

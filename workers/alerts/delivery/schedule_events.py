@@ -1,5 +1,6 @@
-"""Events of a calendar before they are expanded: which can be read, which belong together, and their rules
-in the one form that the library which expands them reads correctly.
+"""Events of a calendar before they are expanded: which can be read, which belong together, and their rules in
+the
+one form that the expanding library reads correctly.
 """
 
 from collections.abc import Sequence
@@ -17,18 +18,18 @@ _LAST_SECOND = time(23, 59, 59)
 
 
 class BrokenEvent(Exception):  # noqa: N818
-    """One event can't be read; says why, as the end of a sentence about it."""
+    """An event that can't be read; the message says why, as the end of a sentence about it."""
 
 
 def title_of(event: Any, number: int) -> str:
-    """Return how people find the event in their calendar."""
+    """Return a title by which people find the event in their calendar."""
     summary, uid = (one_line(str(event.get(name, "")))[:60] for name in ("SUMMARY", "UID"))
     title = f'Event {number} "{summary}"' if summary else f"Event {number}"
     return f"{title} (UID {uid})" if uid else title
 
 
 def check(event: Any) -> None:
-    """Raise BrokenEvent for an event whose times or rules can't be read."""
+    """Raise `BrokenEvent` for an event whose times or rules can't be read."""
     for name, why in event.errors:
         if name in _RELEVANT:
             value = event.get(name)
@@ -46,13 +47,13 @@ def check(event: Any) -> None:
 
 
 def _names_relevant(why: str) -> bool:
-    """Whether a line that could not be parsed begins with the name of a relevant property."""
+    """Return whether a line that could not be parsed starts with the name of a relevant property."""
     line = why.partition("'")[2].upper()
     return any(line.startswith(name) for name in _RELEVANT)
 
 
 def rules_of(event: Any) -> list[Any]:
-    """Return the RRULEs of an event, however many there are."""
+    """Return all RRULEs of an event."""
     rules = event.get("RRULE", [])
     return rules if isinstance(rules, list) else [rules]
 
@@ -83,7 +84,7 @@ def _check_length(event: Any) -> None:
 
 
 def _comparable(at: date, other: date) -> datetime:
-    """Return the time for a comparison with the other one: without zones where one of them has none."""
+    """Return the time for a comparison with the other one: without zones if one of them has none."""
     if not isinstance(at, datetime):
         return datetime.combine(at, time())
     if at.tzinfo is not None and isinstance(other, datetime) and other.tzinfo is not None:
@@ -94,8 +95,9 @@ def _comparable(at: date, other: date) -> datetime:
 def split_series(members: Sequence[tuple[int, Any]]) -> list[list[tuple[int, Any]]]:
     """Return each event with its exceptions, of events of the same UID.
 
-    The highest SEQUENCE replaces the others. Several events of the same UID and SEQUENCE are several events:
-    calendars that were merged have them.
+    The highest SEQUENCE replaces the others. Several events with the same UID and SEQUENCE are separate
+    events:
+    merged calendars contain them.
     """
     exceptions = [member for member in members if "RECURRENCE-ID" in member[1]]
     events = [member for member in members if "RECURRENCE-ID" not in member[1]]
@@ -112,7 +114,7 @@ def _sequence(event: Any) -> int:
 def normalized(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) -> list[Any]:
     """Return copies of the events with each UNTIL and RECURRENCE-ID in the form of the event's start.
 
-    `zone` is the calendar's own. It holds for times without a zone and, where `has_zone`, for times in UTC.
+    `zone` is the calendar's own. It applies to times without a zone and, if `has_zone`, to times in UTC.
     """
     copies = []
     for event in events:
@@ -129,7 +131,9 @@ def normalized(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) -> lis
 
 
 def _with_inclusive_until(rule: Any, start: date, own: tzinfo, has_zone: bool) -> Any:
-    """Return the rule with UNTIL as the library reads it: a date means its whole day where the event is."""
+    """Return the rule with UNTIL as the library reads it: a date includes its whole day, as in the event's
+    zone.
+    """
     until = next(iter(rule.get("UNTIL", [])), None)
     if not isinstance(until, date):
         return rule
@@ -156,7 +160,7 @@ def _until(until: date, start: date, own: tzinfo, has_zone: bool) -> date:
 
 def _align_recurrence_id(event: Any, start: date, own: tzinfo) -> None:
     """Give RECURRENCE-ID the type of the start of the event that it is an exception of."""
-    from icalendar import vDDDTypes  # here: see `workers.alerts.delivery.schedule`
+    from icalendar import vDDDTypes  # Imported here: see `workers.alerts.delivery.schedule`.
 
     named = event["RECURRENCE-ID"].dt
     if isinstance(named, datetime) == isinstance(start, datetime):

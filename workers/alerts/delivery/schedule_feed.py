@@ -1,8 +1,10 @@
-"""On-call schedules as they are read: each feed every five minutes, what was read last is kept.
+"""Feeds of on-call schedules: each is read every five minutes, and the last result is stored.
 
-A receiver of channel `schedule` names the variable with the feed's address, and a receiver for the times when
-nobody is on call or the feed can't be read: an alert never waits for a calendar. While a feed fails, what
-was read last holds for VALID_FOR; then that other receiver is notified, and the page says so.
+A receiver of channel `schedule` names the variable with the feed's address, and a receiver for times when
+nobody
+is on call or the feed can't be read: an alert never waits for a calendar. While a feed fails, the last result
+is
+valid for VALID_FOR; then that other receiver is notified, and the page says so.
 """
 
 import logging
@@ -32,8 +34,11 @@ MOST_BYTES = 2_000_000
 def resolve_recipients(
     named: Receiver, receivers: Mapping[str, Receiver], now: datetime
 ) -> Sequence[Receiver]:
-    """Whom a receiver means now: itself, or whoever is on call by its schedule: the receivers of their names,
-    or of their e-mail addresses; the one for other times where that is nobody. receivers: those switched on.
+    """Return the receivers that a receiver resolves to now: itself, or the receivers of the people on call by
+    its
+    schedule, found by their names or e-mail addresses; else the one for other times.
+
+    `receivers`: the enabled ones.
     """
     if named.channel != Receiver.Channel.SCHEDULE:
         return [named]
@@ -44,7 +49,7 @@ def resolve_recipients(
 
 
 def people_on_call(feed: OnCallFeed | None, now: datetime) -> list[str]:
-    """By what was read last, as long as that holds."""
+    """Return the people on call by the last result, while it is valid."""
     if feed is None or feed.read_at is None or now - feed.read_at > VALID_FOR:
         return []
     return schedule.on_call(map(schedule.shift_of, feed.shifts), now)
@@ -61,7 +66,7 @@ def _match_receivers(people: Sequence[str], receivers: Mapping[str, Receiver]) -
 
 
 class FeedReader:
-    """`step` reads the feeds that are due; `run` does so until asked to stop."""
+    """The reader of feeds: `step` reads those that are due; `run` does so until stopped."""
 
     def __init__(
         self,
@@ -71,7 +76,9 @@ class FeedReader:
         self._environment, self._read = environment, read
 
     def step(self, now: datetime) -> int:
-        """How many feeds were read; one that fails keeps what it had, and says why."""
+        """Read the due feeds and return how many; a feed that fails keeps its last result, and its error is
+        recorded.
+        """
         read = 0
         due = now - timedelta(seconds=READ_SECONDS)
         for receiver in Receiver.objects.filter(channel=Receiver.Channel.SCHEDULE, enabled=True):
@@ -100,7 +107,7 @@ class FeedReader:
         return read
 
     def run(self, stop: threading.Event) -> None:
-        """What fails is logged once, and tried again."""
+        """Read until stopped; log an error once and try again."""
         failing = False
         while not stop.wait(CHECK_SECONDS):
             try:
@@ -115,7 +122,7 @@ class FeedReader:
         connections.close_all()
 
     def _text(self, receiver: Receiver) -> bytes:
-        """The calendar. Its address is a secret: it is in no error."""
+        """Return the calendar's text. Its address is a secret: no error contains it."""
         name = receiver.settings["secret_environment"]
         egress.check_secret_name(name, "secret_environment")
         url = variables.secret_named(name, self._environment)

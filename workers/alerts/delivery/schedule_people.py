@@ -1,4 +1,4 @@
-"""Whom an event of a calendar names: the people of its summary, and its attendees who did not decline."""
+"""The people that a calendar event names: those of its summary, and its attendees who did not decline."""
 
 import re
 from typing import Any

@@ -1,10 +1,11 @@
 """`python -m workers.alerts.delivery.schedule_process`: reads one calendar, and ends.
 
-A calendar comes from outside, and a few lines of it can ask for a year of arithmetic: so it is read by a
-process of its own, with a bound on time and memory, and never by the one that notifies.
+A calendar comes from outside, and a few lines of it can take a year of arithmetic. A separate process with a
+bound on time and memory therefore reads it, never the one that notifies.
 
-Standard input: {"calendar", "now"}; standard output: {"shifts", "broken", "error"}. One event that takes too
-much time is named, and the others count; when all of them together take too much, the calendar is refused.
+Standard input: {"calendar", "now"}; standard output: {"shifts", "broken", "error"}. An event that takes too
+much
+time is reported, and the others count. If all of them together take too much, the calendar is refused.
 """
 
 import signal
@@ -31,7 +32,7 @@ MAX_EVENTS_CORE_SECONDS = 7.0
 
 
 def read(text: bytes, now: datetime) -> Rota:
-    """Return `schedule.read_rota`, bounded. Raises BadInput as it does."""
+    """Return `schedule.read_rota`, bounded. Raises `BadInput` as it does."""
     order = {"calendar": decoded_text(text, "replace"), "now": now.isoformat()}
     try:
         answer = bounded_process.answer_of(MODULE, order, PROCESS_SECONDS)
@@ -52,7 +53,7 @@ def _answer(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
-    """Return what bounds the core time of one event, and of all of them. This process has one thread."""
+    """Return the bounds on the core time of one event, and of all of them. This process has one thread."""
     begun = time.process_time()
 
     def interrupt(*_: Any) -> None:

@@ -1,1 +1,1 @@
-"""Rules against the evidence: which alerts begin and end, and who is notified."""
+"""Evaluation of rules: which alerts start and end, and who is notified."""

@@ -1,4 +1,4 @@
-"""What one check found and did, until it is written."""
+"""The findings and changes of one check, until they are written."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,8 +10,11 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery
 
 @dataclass
 class AlertCheck:
-    """`alerts`: those that are open, or ended just now; `lately`: by fingerprint, those that ended so
-    recently that what fires now is the same.
+    """The state of a check.
+
+    `alerts`: those that are open, or ended just now; `lately`: by fingerprint, those that ended so recently
+    that
+    what fires now is the same alert.
     """
 
     now: float
@@ -23,13 +26,13 @@ class AlertCheck:
 
     @property
     def at(self) -> datetime:
-        """The timestamp of the check."""
+        """Return the timestamp of the check."""
         at: datetime = timestamp(self.now)
         return at
 
     @property
     def shown(self) -> list[Alert]:
-        """Those that have fired."""
+        """Return the alerts that have fired."""
         return [alert for alert in self.alerts if alert.state != Alert.State.PENDING]
 
     def note(self, alert: Alert, kind: Any, text: str = "") -> None:

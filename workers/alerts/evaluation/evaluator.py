@@ -1,8 +1,12 @@
-"""One check of the plant: readings against rules, alerts moved on, steps due; written in one transaction.
+"""One check of the plant: compares readings with rules, advances alerts, and finds due steps, all written in
+one
+transaction.
 
-The database holds all that is known between two checks. An evaluator that dies at any instant has written a
-check whole or not at all, and the next one goes on from there. Of two at once the lease's fencing number
-lets only the newer write.
+The database contains all that is known between two checks. An evaluator that dies at any instant has written
+its
+check completely or not at all, and the next one continues from there. Of two at once, the lease's fencing
+number
+admits only the newer write.
 """
 
 import hashlib
@@ -31,12 +35,13 @@ Kind = AlertEvent.Kind
 SHOWN = ("rule", "rule_name", "condition", "labels", "touches", "severity", "title", "threshold")
 COMPARED = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "explanation", "announcement")
 MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_impact")
-# A check may find a thousand open: so many of those whose figures alone changed are written, in turn.
+# A check may find a thousand open alerts: this many of those whose figures alone changed are written, in
+# turn.
 MOST_MEASURED = 100
 
 
 class EvaluatorOvertaken(Exception):  # noqa: N818
-    """Another evaluator was there since: nothing was written."""
+    """Another evaluator has run since: nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,13 @@ class Subject:
 
 
 def fingerprint(rule: str, labels: Mapping[str, str]) -> str:
-    """The same subject of the same rule, whatever its severity or title."""
+    """Return a fingerprint of a rule's subject, which doesn't depend on its severity or title."""
     subject = json.dumps([rule, sorted(labels.items())], separators=(",", ":"))
     return hashlib.sha256(subject.encode()).hexdigest()
 
 
 def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
-    """Every subject of every rule that its matchers leave."""
+    """Return every subject of every rule that its matchers select."""
     for rule in enabled:
         own = {"rule": rule.name, "severity": rule.severity}
         condition = CONDITIONS[rule.condition]
@@ -64,27 +69,30 @@ def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
 
 
 def _storable(reading: Reading) -> Reading:
-    """It quotes what other plants and services say. All alerts are written in one transaction: one that the
-    database refuses would end the alerting of all.
+    """Return the reading with text that the database accepts.
+
+    A reading quotes other plants and services. All alerts are written in one transaction: a refused one would
+    end
+    the alerting of all.
     """
     labels, touches = storable(reading.labels), storable(reading.touches)
     return replace(reading, labels=labels, sentence=storable(reading.sentence), touches=touches)
 
 
 def greatest_fence() -> int:
-    """The greatest fencing number of a check so far."""
+    """Return the greatest fencing number of a check so far."""
     return AlertWatch.objects.filter(pk=1).values_list("fence", flat=True).first() or 0
 
 
 def claim(fence: int) -> bool:
-    """Have the checks to come under this number; False where somebody has had it, or a greater one."""
+    """Claim this number for the next checks; return False if another process has had it, or a greater one."""
     AlertWatch.objects.get_or_create(pk=1)
     return bool(AlertWatch.objects.filter(pk=1, fence__lt=fence).update(fence=fence))
 
 
 @transaction.atomic
 def check(evidence: Evidence, fence: int) -> AlertCheck:
-    """Move every alert on by the evidence. Raises Overtaken, and then nothing was written."""
+    """Advance every alert by the evidence. Raises `EvaluatorOvertaken` and has written nothing then."""
     this = _begin_check(evidence.now, fence)
     enabled = [rule for rule in AlertRule.objects.filter(enabled=True) if rule.condition in CONDITIONS]
     seen = {
@@ -99,7 +107,7 @@ def check(evidence: Evidence, fence: int) -> AlertCheck:
 
 
 def _begin_check(now: float, fence: int) -> AlertCheck:
-    """The check that begins, unless a greater number was there."""
+    """Return the check that starts, unless a greater number was there."""
     watch = AlertWatch.objects.select_for_update().get_or_create(pk=1)[0]
     if watch.fence > fence:
         raise EvaluatorOvertaken
@@ -132,7 +140,9 @@ def _move_known(
 def _signal(
     alert: Alert, rule: AlertRule | None, subject: Subject | None, evidence: Evidence
 ) -> automaton.Signal:
-    """The signal of a known alert's subject; one without a reading is gone, unless nothing is measured."""
+    """Return the signal of a known alert's subject; one without a reading is gone, unless nothing is
+    measured.
+    """
     if rule is None:
         return "off"
     if subject is not None:
@@ -142,8 +152,11 @@ def _signal(
 
 
 def _is_unseen(labels: Mapping[str, str], evidence: Evidence) -> bool:
-    """Whether nobody observes what it is about: nothing at all, or not yet its plant, of which an observer
-    that has just begun knows no part before it has reached it.
+    """Return whether the subject is not observed.
+
+    Either nothing is observed, or its plant is not observed yet: an observer that has just started knows no
+    part of
+    a plant before it has reached it.
     """
     plant = evidence.plant.plants.get(labels.get("plant", ""))
     return evidence.snapshot is None or (plant is not None and plant.state == UNSEEN)
@@ -185,7 +198,7 @@ def _begin_new(this: AlertCheck, seen: Mapping[str, Subject]) -> None:
 
 
 def _fire_alert(this: AlertCheck, alert: Alert) -> Alert:
-    """It fires: as the episode that ended recently, if there is one, else as a new one."""
+    """Fire the alert: as the episode that ended recently, if there is one, else as a new one."""
     ended = this.lately.get(alert.fingerprint)
     if ended is None or not automaton.is_same(episode_of(ended), this.now):
         this.note(alert, Kind.FIRED, alert.sentence)
@@ -200,7 +213,7 @@ def _fire_alert(this: AlertCheck, alert: Alert) -> Alert:
 
 
 def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
-    """What is known of the subject now, as the page says it."""
+    """Put what is known of the subject now on the alert, as pages show it."""
     alert.rule_name, alert.condition, alert.severity = rule.name, rule.condition, rule.severity
     alert.labels, alert.touches = dict(reading.labels), dict(reading.touches)
     alert.title = rules.format_title(rule.title, reading.labels)
@@ -213,7 +226,7 @@ def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
 
 
 def _write(this: AlertCheck) -> None:
-    """What changed, and some of those whose figures alone changed."""
+    """Write changed alerts, and some of those whose figures alone changed."""
     others = []
     for alert in this.alerts:
         if alert.loaded == _compare_alert(alert):

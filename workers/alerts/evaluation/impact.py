@@ -1,4 +1,4 @@
-"""What an alert means for the events, and what to do first, in plain words."""
+"""The impact of an alert on the events, and the first step to take, in plain words."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ BURN = "budget_burn_"  # before the name of a pair of windows
 
 
 class Impacts:
-    """What alerts mean on one snapshot: up to three sentences on what is affected."""
+    """The impact of alerts on one snapshot: up to three sentences on what is affected."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, self._queues, self._nodes = snapshot, snapshot.queues, snapshot.nodes
@@ -27,7 +27,7 @@ class Impacts:
         self._behind = [state.name for state in states if falls_behind(state)]
 
     def collect(self, alert: Alert, *, with_others: bool = True) -> str:
-        """with_others: what the other queues do, too."""
+        """Return the sentences of an alert. `with_others`: include the state of the other queues."""
         if "node" in alert.labels and alert.condition.startswith("node_"):
             return self._describe_node(alert.labels["node"])
         if alert.condition.startswith(BURN) and (said := self._describe_budget(alert)):
@@ -37,7 +37,7 @@ class Impacts:
         return GENERAL.get(alert.condition, "")
 
     def _describe_budget(self, alert: Alert) -> str:
-        """How long a budget would last, which depends on its window; "" where that is not known."""
+        """Describe how long a budget would last, which depends on its window; "" if that is unknown."""
         objective = self._snapshot.objectives.get(alert.labels.get("objective", ""))
         rate = objective.burn.get(alert.condition.removeprefix(BURN)) if objective else None
         if objective is None or not rate:
@@ -83,7 +83,7 @@ class Impacts:
         return f"{said}{self._others(name) if with_others else ''}{SAFE}"
 
     def _others(self, name: str) -> str:
-        """What the other queues do; nothing where there is none."""
+        """Describe the other queues; "" if there are none."""
         others = [queue for queue in self._queues if queue != name]
         behind = [queue for queue in self._behind if queue != name]
         if behind:
@@ -97,7 +97,7 @@ class Impacts:
 
 
 def falls_behind(state: SubjectState) -> bool:
-    """Whether it is a queue that is not kept up with; one that only has dead letters waits for a person."""
+    """Return whether a queue falls behind; one that only has dead letters waits for a person."""
     return state.kind == "queue" and state.severity in BAD and "falls behind" in state.finding
 
 
@@ -112,7 +112,7 @@ def _container(queue: QueueStatus, node: str) -> ContainerStatus:
 
 
 def takers(snapshot: Snapshot, lost: str) -> list[str]:
-    """The nodes that take new events of the lost one's queues: those that have points of the same queues."""
+    """Return the nodes that take new events of a lost node's queues: those with points of them."""
     queues = [row for row in snapshot.queues.values() if _container(row, lost).points]
     return [
         name
@@ -129,7 +129,7 @@ MOST_NAMES = 4
 
 
 def join_names(names: Sequence[str]) -> str:
-    """a, b and c; of many only some are named."""
+    """Return a, b and c; of many, only some are named."""
     shown = names[:MOST_NAMES]
     if len(names) > MOST_NAMES:
         shown = [*shown[:-1], f"{len(names) - MOST_NAMES + 1} others"]
@@ -137,7 +137,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def read_recorded_impact(alert: Alert) -> str:
-    """What was affected as the evaluator noted it: now, or of an alert that is over at its worst."""
+    """Return what was affected, as the evaluator recorded it: now, or at its worst if the alert is over."""
     noted = alert.impact if alert.resolved_at is None else alert.worst_impact or alert.impact
     return noted or GENERAL.get(alert.condition, "")
 
@@ -231,8 +231,11 @@ STEPS_OF_PIPELINE = {
 
 
 def first_step(condition: str, consumers: str = "", points: int = 0) -> str:
-    """What to do first. consumers: of the queue that it is about, jobs or pipeline. points: of the node that
-    it is about, which has none any more once they were moved.
+    """Return the first step to take.
+
+    `consumers`: the consumers of the queue that it is about, jobs or pipeline. `points`: the points of the
+    node that
+    it is about, which has none once they were moved.
     """
     own = STEPS_OF_PIPELINE.get(condition) if consumers == "pipeline" else None
     step = own or FIRST_STEPS.get(condition, "")

@@ -1,4 +1,4 @@
-"""Who is to be notified: which alert explains which, what is silenced, which steps are due."""
+"""Who is notified: which alert explains which, what is silenced, and which steps are due."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -19,9 +19,9 @@ Kind = AlertEvent.Kind
 
 
 def notify(this: AlertCheck, evidence: Evidence) -> None:
-    """Put causes, silences and steps on the alerts of this check, and the deliveries that they owe."""
+    """Set causes, silences, and steps on the alerts of this check, and the deliveries that they owe."""
     shown = this.shown
-    # Before the causes: what is stopped on purpose is none of anything.
+    # Before the causes: an alert about something stopped on purpose is no cause.
     _mark_stopped(this, shown, evidence)
     _explain(this, shown)
     _silence(this, shown)
@@ -55,7 +55,7 @@ def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver
 def _explain(this: AlertCheck, shown: Sequence[Alert]) -> None:
     since = this.at - timedelta(seconds=inhibition.LINGER_SECONDS)
     long_since = this.at - timedelta(seconds=inhibition.LONGEST_LINGER_SECONDS)
-    # Not later than now: after a clock was set back what ended before that would linger for as long.
+    # Not later than now: after a clock was set back, what ended before that would linger for as long.
     over = Alert.objects.filter(
         Q(resolved_at__range=(since, this.at), condition__in=inhibition.EXPLAINS)
         | Q(resolved_at__range=(long_since, this.at), condition__in=inhibition.LONG_CAUSES)
@@ -70,7 +70,7 @@ def _explain(this: AlertCheck, shown: Sequence[Alert]) -> None:
 
 
 def _mark_stopped(this: AlertCheck, shown: Sequence[Alert], evidence: Evidence) -> None:
-    """Alerts that a pause or a drain explains say so, as long as it is in force."""
+    """Mark alerts that a pause or a drain explains, as long as it is in force."""
     if evidence.snapshot is None:
         return
     for alert in shown:

@@ -1,8 +1,10 @@
-"""What a rule would have done over the last day, by the same conditions and the same machine, on what is
-stored: the metrics, and the ledger.
+"""What a rule would have done over the last day, by the same conditions and the same state machine, on stored
+data:
+the metrics, and the ledger.
 
-A day's metrics come as two rows a minute (its least and its greatest), so a duration below a minute is
-judged on half-minutes; what came back within 10 minutes counts once, as it does live.
+A day's metrics have two rows a minute (the minimum and the maximum), so a duration below a minute is judged
+on
+half-minutes. An alert that came back within 10 minutes counts once, as it does live.
 """
 
 from bisect import bisect_right
@@ -43,13 +45,13 @@ from workers.steering.scope import active_loops
 RANGE_SECONDS = 86_400.0
 LEDGER_STEP_SECONDS = 60.0
 TICK_FIELDS = ("at", "acted", "guarded", "limited_by")
-# Rows that are so far apart have a gap between them, in which nothing was stored.
+# Rows this far apart have a gap between them, in which nothing was stored.
 GAP_SECONDS = 150.0
 
 
 @dataclass(frozen=True)
 class Fired:
-    """One episode that would have been."""
+    """One episode that would have fired."""
 
     labels: Mapping[str, str]
     at: float
@@ -58,8 +60,10 @@ class Fired:
 
 @dataclass(frozen=True)
 class Preview:
-    """`fired` in the order of time; `stored_seconds`: how much of the day there is to judge by; `why` says
-    what kept it from more.
+    """The result of a preview.
+
+    `fired`: in the order of time; `stored_seconds`: how much of the day has data; `why`: why there is no
+    more.
     """
 
     fired: Sequence[Fired]
@@ -67,7 +71,7 @@ class Preview:
     why: str = ""
 
     def sentence(self) -> str:
-        """Would have fired 3 times in the last 24 h."""
+        """Return a sentence such as: Would have fired 3 times in the last 24 h."""
         if self.why:
             return self.why
         hours = self.stored_seconds / 3_600
@@ -86,23 +90,23 @@ def _times(count: int) -> str:
 
 
 def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Preview:
-    """What this rule, saved or not, would have done. Raises what the control server raises."""
+    """Return what this rule, saved or not, would have done. Raises what the control server raises."""
     try:
         return _evaluate_rule(rule, _checks(rule, control, data, now))
     except NothingStored as nothing:
         return Preview([], 0.0, str(nothing))
 
 
-# What they judge is in no series: expected bands, and how far an application's batches are.
+# No series contains what they judge: expected bands, and the progress of an application's batches.
 UNSTORED = frozenset({"rate_unexpected", "pipeline_stalled"})
 
 
 class NothingStored(Exception):  # noqa: N818
-    """Says why nothing can be said."""
+    """Nothing is stored to judge by; the message says why."""
 
 
 def _checks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Iterator[Evidence]:
-    """The evidence of the last day, as far as it is stored."""
+    """Yield the evidence of the last day, as far as it is stored."""
     watched = CONDITIONS[rule.condition]
     until = now.timestamp()
     since = until - RANGE_SECONDS
@@ -149,7 +153,7 @@ def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
     before, stored = None, 0.0
     for evidence in looks:
         passed = 0.0 if before is None else evidence.now - before
-        # Stored rows lie further apart than checks do: what lies between two of them was watched.
+        # Stored rows lie further apart than checks do: the time between two of them was watched.
         elapsed = passed if passed > GAP_SECONDS else 0.0
         stored += passed - elapsed
         before = evidence.now
@@ -173,7 +177,7 @@ def _signals(
 def _metric_checks(
     watched: Condition, control: redis.Redis, data: Path, since: float, until: float
 ) -> Iterator[Evidence]:
-    """A snapshot of what is stored for each stored row, as far as the condition reads it."""
+    """Yield a snapshot of the stored values for each stored row, as far as the condition reads it."""
     try:
         topology = Topology.from_json(control.get(keys.TOPOLOGY))
     except BadTopology:
@@ -193,15 +197,17 @@ def _metric_checks(
 
 
 def _sensors(control: redis.Redis) -> list[tuple[str, str]]:
-    """(plant, sensor) of those that are observed now."""
+    """Return (plant, sensor) of those that are observed now."""
     stored = control.get(keys.SNAPSHOT)
     plants = Snapshot.from_json(stored).plants if stored else {}
     return [(name, sensor) for name, plant in plants.items() for sensor in plant.sensors]
 
 
 def _build_snapshot(topology: Topology, values: Mapping[str, float | None]) -> Snapshot:
-    """A snapshot in which nothing else is measured than these series, each at its place:
-    queues.alert.wait_seconds. A name in the middle may hold dots itself.
+    """Return a snapshot that contains only the values of these series, each at its place:
+    queues.alert.wait_seconds.
+
+    A name in the middle may contain dots itself.
     """
     places: dict[tuple[str, str], dict[str, Any]] = {}
     for series, value in values.items():
@@ -226,7 +232,7 @@ def _build_snapshot(topology: Topology, values: Mapping[str, float | None]) -> S
 
 
 def _build_plants(places: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, PlantStatus]:
-    """Of plants.shop.sensors.requests.value, …"""
+    """Return the plants of values such as plants.shop.sensors.requests.value."""
     found: dict[str, dict[str, SensorStatus]] = {}
     for (part, name), values in places.items():
         plant, is_sensor, sensor = name.partition(".sensors.")
@@ -241,7 +247,7 @@ def _ledger_tick(entry: LedgerEntry) -> LedgerTick:
 
 
 def _ledger_checks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
-    """The ledger as it stood each minute."""
+    """Yield the state of the ledger at each minute."""
     checks: dict[int, list[LedgerTick]] = {}
     span = _instant(since - window_seconds), _instant(until)
     for entry in folds.ticks(LedgerEntry.objects.all(), *span, only=TICK_FIELDS):

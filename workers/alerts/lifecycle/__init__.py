@@ -1,1 +1,1 @@
-"""An alert from pending to resolved, and which alerts are open."""
+"""The life of an alert from pending to resolved, and the open alerts."""

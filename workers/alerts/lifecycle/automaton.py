@@ -3,14 +3,15 @@
 | signal | meaning | pending | firing, acknowledged |
 |---|---|---|---|
 | on | beyond the threshold | fires after `for_seconds` | stays; once acknowledged, fires again in time |
-| between | neither beyond nor clear | is dropped | stays, and the clear time begins anew |
+| between | neither beyond nor clear | is dropped | stays, and the clear time starts again |
 | off | clear, or its subject is gone | is dropped | ends after `keep_seconds` |
 | unknown | not measured | waits | waits: the unknown ends nothing, and starts nothing |
 
-What nobody watched counts towards no duration: after an unknown check the clocks of `for` and `keep` go on
-from where they stood. After one that came late they have gone on as after one in time: on a plant whose
-checks all come late nothing would ever fire, or end. A wall clock that is set back can't hold anything up: a
-time that lies in the future is now, and a time-out lies at most its own length ahead.
+Time that was not watched counts towards no duration: after an unknown check, the clocks of `for` and `keep`
+continue from where they were. After a late check they have continued as after one on time: on a plant whose
+checks are all late, nothing would ever fire or end otherwise. A wall clock that is set back can't delay
+anything:
+a time in the future is now, and a timeout is at most its own length ahead.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,8 @@ from typing import Literal
 
 Signal = Literal["on", "between", "off", "unknown"]
 CHECK_SECONDS = 2.0  # between two checks
-LONGEST_CHECK_SECONDS = 10.0  # what is longer was not watched
-# What comes back so soon is the same alert; from the third time on it is flapping.
+LONGEST_CHECK_SECONDS = 10.0  # A longer gap was not watched.
+# An alert that comes back this soon is the same one; from the third time on it is flapping.
 SAME_SECONDS = 600.0
 FLAPS = 3
 CALM_SECONDS = 300.0
@@ -39,8 +40,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Episode:
-    """Where an alert stands. `told_from`: when the steps of this round began to count, None while it notifies
-    nobody; `next_step`: how many of them are done.
+    """The state of an alert.
+
+    `told_from`: when the steps of this round started to count, None while it notifies nobody; `next_step`:
+    the number
+    of steps that are done.
     """
 
     state: str
@@ -58,14 +62,14 @@ class Episode:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """`beyond` fires, `clear` ends; which side is beyond is the condition's."""
+    """The thresholds: `beyond` fires, `clear` ends; the condition says which side is beyond."""
 
     beyond: float
     clear: float
     above: bool = True
 
     def signal(self, value: float | None) -> Signal:
-        """on at or beyond the one, off before the other; between them neither."""
+        """Return on at or beyond the one, off before the other; between them neither."""
         if value is None:
             return "unknown"
         sign = 1.0 if self.above else -1.0
@@ -77,9 +81,9 @@ class Thresholds:
 def advance(
     episode: Episode | None, signal: Signal, terms: Terms, now: float, elapsed_seconds: float
 ) -> Episode | None:
-    """The episode after this check, `elapsed_seconds` after the one before; None when there is none.
+    """Return the episode after this check, `elapsed_seconds` after the one before; None if there is none.
 
-    An episode that has ended is not for this function: see `returned`.
+    An episode that has ended is not for this function: see `reopen`.
     """
     if episode is None:
         return _fire(Episode(PENDING, now), terms, now) if signal == "on" else None
@@ -92,9 +96,12 @@ def advance(
 
 
 def reopen(ended: Episode, now: float) -> Episode:
-    """One that ended recently and fires anew: the same episode in a new round, which has an end of its own.
-    Who had acknowledged it was notified of its end, so nobody has it any more. When it flaps, its steps
-    count only after a calm time, so that what ends within it notifies nobody.
+    """Reopen an episode that ended recently and fires again: a new round of the same episode, with an end of
+    its own.
+
+    A person who had acknowledged it was notified of its end, so it is no longer acknowledged. If it flaps,
+    its steps
+    count only after a calm time, so that an alert that ends within it notifies nobody.
     """
     came_back = ended.came_back + 1
     calm_seconds = CALM_SECONDS if came_back >= FLAPS else 0.0
@@ -112,29 +119,32 @@ def reopen(ended: Episode, now: float) -> Episode:
 
 
 def is_same(ended: Episode, now: float) -> bool:
-    """Whether an episode ended so recently that what fires now is the same; a clock set back makes it so."""
+    """Return whether an episode ended so recently that what fires now is the same; so does a clock that was
+    set back.
+    """
     return ended.resolved_at is not None and now - ended.resolved_at <= SAME_SECONDS
 
 
 def acknowledge(episode: Episode, terms: Terms, now: float) -> Episode:
-    """A person has it: nobody else is notified until the time-out."""
+    """Acknowledge the alert: nobody else is notified until the timeout."""
     until = now + terms.acknowledge_seconds
     return replace(episode, state=ACKNOWLEDGED, acknowledged_until=until, snoozed_until=None, told_from=None)
 
 
 def snooze(episode: Episode, until: float) -> Episode:
-    """Nobody is notified until then; an acknowledgement ends, since nobody has it."""
+    """Snooze the alert: nobody is notified until then; an acknowledgement ends, as nobody has the alert."""
     return replace(episode, state=FIRING, acknowledged_until=None, snoozed_until=until, told_from=None)
 
 
 def due_steps(
     episode: Episode, suppressed: bool, after_seconds: Sequence[float], now: float
 ) -> tuple[Episode, list[int]]:
-    """Which steps of the escalation are due now, and the episode with these done.
+    """Return which steps of the escalation are due now, and the episode with these done.
 
-    after_seconds: the delay of each step, from the time the alert began to notify. While it is
-    suppressed (snoozed, silenced, explained by another) or acknowledged it notifies nobody; afterwards a new
-    round begins, from the first step, unless nobody had been notified yet.
+    `after_seconds`: the delay of each step, from the time the alert started to notify. While it is suppressed
+    (snoozed, silenced, explained by another) or acknowledged it notifies nobody; afterwards a new round
+    starts with
+    the first step, unless nobody had been notified yet.
     """
     if suppressed or episode.state != FIRING:
         return replace(episode, told_from=None), []
@@ -155,7 +165,7 @@ def _count_unwatched_seconds(signal: Signal, elapsed_seconds: float) -> float:
 
 
 def _adjust_clocks(episode: Episode, terms: Terms, now: float, unwatched: float) -> Episode:
-    """The clocks that count what is watched moved on by what was not, and none of them in the future."""
+    """Advance the clocks that count watched time by the unwatched time; put none of them in the future."""
     pending, cleared, since = episode.state == PENDING, episode.cleared_since, episode.told_from
     return replace(
         episode,
@@ -182,7 +192,8 @@ def _open(episode: Episode, signal: Signal, terms: Terms, now: float) -> Episode
         since = now if episode.cleared_since is None else episode.cleared_since
         if now - since >= terms.keep_seconds:
             return replace(episode, state=RESOLVED, cleared_since=since, resolved_at=now, told_from=None)
-        # On its way out: a time-out that is due now would notify somebody of what ends by itself.
+        # The alert is about to end: a timeout that is due now would notify somebody of what ends
+        # automatically.
         return replace(episode, cleared_since=since)
     if signal != "unknown":
         episode = replace(episode, cleared_since=None)

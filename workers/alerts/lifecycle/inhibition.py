@@ -1,10 +1,13 @@
-"""Which alert explains which: what is explained stands below its cause and notifies nobody.
+"""Which alert explains which: an explained alert is listed below its cause and notifies nobody.
 
-A cause explains only what is not more severe than itself, so that a warning never hides a critical alert. It
-does so until LINGER_SECONDS after its end: what it delayed has to catch up first. A budget that burnt burns
-on over longer windows, until the shorter window of their pair is past the outage (LINGER_OF).
+A cause explains only alerts that are not more severe than itself, so that a warning never hides a critical
+alert.
+It does so until LINGER_SECONDS after its end: what it delayed has to catch up first. A budget that burnt
+burns on
+over longer windows, until the shorter window of their pair is past the outage (LINGER_OF).
 
-What ties the two ends with the outage (a node that is back is emptied): from the cause's first clear check on
+What ties the two may end with the outage (a node that is back is emptied): from the cause's first clear check
+on,
 it goes on explaining what it has explained.
 """
 
@@ -21,7 +24,7 @@ LOOPS = frozenset(
     {"loop_stale", "loop_saturated", "loop_ineffective", "loop_harmful", "loop_oscillation", "loop_silent"}
 )
 
-# What a loop says whose queue has all the workers that there are, or waits for them.
+# What a loop reports if its queue has all existing workers, or waits for them.
 POWERLESS = frozenset({"loop_saturated", "loop_ineffective"})
 
 OF_THE_PIPELINE = frozenset({"pipeline_down", "pipeline_stalled", "pipeline_lag"})
@@ -38,12 +41,12 @@ OF_A_PLANT = frozenset(
     {"workers_missed", "queue_unserved", "sensor_silent", "consumer_lag", "order_unreached"}
 )
 SPENT_SLOWLY = frozenset({"budget_burn_slow", "budget_spent"})
-OF_A_LABEL = ("plant", "objective")  # that are in both alerts' labels
+OF_A_LABEL = ("plant", "objective")  # in the labels of both alerts
 
 CROWD = "crowd"
-# cause → what it explains, and how they belong together: on the same node, of the same queue, because the
-# cause's queue crowds the pool, of the same attached plant or service level, by a cause that the alert itself
-# names (`touches`), by the queue's consumers, or in any case.
+# cause → what it explains, and how they are related: on the same node, of the same queue, because the cause's
+# queue crowds the pool, of the same attached plant or service level, by a cause that the alert itself names
+# (`touches`), by the queue's consumers, or in any case.
 EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "host_overloaded": (
         (QUEUES | OF_A_NODE | LOOPS | OF_PARTS, "any"),
@@ -69,7 +72,7 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
         (POWERLESS | {"queue_latency"}, "queue"),
     ),
     "queue_latency": ((QUEUES | {"workers_saturated"}, CROWD),),
-    # One budget that burns: the shorter windows notice it first, and it is the same to the longer ones.
+    # The same burn of one budget: the shorter windows detect it first, and explain the longer ones.
     "budget_burn_fast": ((frozenset({"budget_burn_medium"}) | SPENT_SLOWLY, "objective"),),
     "budget_burn_medium": ((SPENT_SLOWLY, "objective"),),
 }
@@ -81,10 +84,14 @@ LONGEST_LINGER_SECONDS = max(LINGER_OF.values())
 
 @dataclass(frozen=True)
 class Party:
-    """What an alert is about, as far as causes matter. `ended_seconds`: how long it has been over, None while
-    it is open. touches: {"nodes": names, "kind": the queue's consumers, "crowded_by": the queue because of
-    whose workers it waits}. is_stopped: what a person has stopped explains it: as a cause it is none.
-    is_clear: whether it is over, or about to be; under: the alert that has explained it so far.
+    """What an alert is about, as far as causes matter.
+
+    - `ended_seconds`: how long it has been over, None while it is open.
+    - `touches`: {"nodes": names, "kind": the queue's consumers, "crowded_by": the queue whose workers make it
+      wait}.
+    - `is_stopped`: a person's stop explains it, so it is no cause.
+    - `is_clear`: whether it is over, or about to be.
+    - `under`: the alert that has explained it so far.
     """
 
     id: int
@@ -99,7 +106,9 @@ class Party:
 
 
 def causes(parties: Iterable[Party]) -> dict[int, int]:
-    """{explained: its cause} of the open ones. A cause that is explained itself hands over to its own."""
+    """Return {explained: its cause} of the open ones. An explained cause passes what it explains on to its
+    own cause.
+    """
     known = list(parties)
     able = [party for party in known if party.condition in RANK and not party.is_stopped]
     cause_by_id = {party.id: _cause(party, able) for party in known if party.ended_seconds is None}
@@ -108,7 +117,7 @@ def causes(parties: Iterable[Party]) -> dict[int, int]:
 
 
 def _root(cause: int, direct: Mapping[int, int]) -> int:
-    # It ends: a cause stands before what it explains in the table, or crowds it, and is not crowded itself.
+    # This ends: a cause comes before what it explains in the table, or crowds it, and is not crowded itself.
     while cause in direct:
         cause = direct[cause]
     return cause
@@ -136,7 +145,7 @@ def _explains(cause: Party, party: Party) -> bool:
 
 
 def _linger_seconds(cause: Party, party: Party) -> float:
-    """For how long after its end the cause explains this one."""
+    """Return for how long after its end the cause explains this one."""
     return (
         LINGER_OF.get(party.condition, LINGER_SECONDS) if cause.condition in LONG_CAUSES else LINGER_SECONDS
     )
@@ -155,7 +164,8 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
         )
     if how == "queue":
         same = _queue(cause) is not None and _queue(cause) == _queue(party)
-        # What was noted of one may be older than of the other: no circle of queues that crowd one another.
+        # The record of one may be older than that of the other: avoid a circle of queues that crowd one
+        # another.
         return same and (_explain_crowding(cause) is None or _explain_crowding(party) is not None)
     if how in OF_A_LABEL:
         name = cause.labels.get(how)

@@ -1,4 +1,4 @@
-"""What is kept of alerts: rules and receivers as people set them, alerts, silences, and what is sent."""
+"""Stored records of alerts: rules and receivers as people define them, alerts, silences, and messages."""
 
 from datetime import datetime
 from typing import Any
@@ -9,16 +9,22 @@ from django.utils import timezone
 
 
 def seconds_between(since: datetime | None, until: datetime | None) -> float | None:
-    """None also where the clock was set back between them: how long it was is not recorded."""
+    """Return the seconds between two times; None also if the clock was set back between them: the length is
+    not
+    recorded.
+    """
     if since is None or until is None or until < since:
         return None
     return round((until - since).total_seconds(), 1)
 
 
 class Receiver(models.Model):
-    """Who is notified, and how. settings: email {"addresses": […]}, webhook and alertmanager {"url",
-    "secret_environment"}, apprise {"secret_environment"}, schedule {"secret_environment", "otherwise"}:
-    whoever is on call by a calendar; browser {}.
+    """Who is notified, and how.
+
+    `settings`: email {"addresses": […]}, webhook and alertmanager {"url", "secret_environment"}, apprise
+    {"secret_environment"}, schedule {"secret_environment", "otherwise"} (notifies the person on call by a
+    calendar),
+    browser {}.
     """
 
     class Channel(models.TextChoices):
@@ -42,9 +48,11 @@ class Receiver(models.Model):
 
 
 class OnCallFeed(models.Model):
-    """What was read last of the calendar of a receiver of channel `schedule`. shifts: as
-    `workers.alerts.delivery.schedule` has them; broken: a sentence for each event that can't be read; error:
-    of the last try, "" where it was read.
+    """The last reading of the calendar of a receiver of channel `schedule`.
+
+    `shifts`: as in `workers.alerts.delivery.schedule`; `broken`: a sentence for each event that can't be
+    read;
+    `error`: of the last try, "" if it was read.
     """
 
     receiver = models.OneToOneField(Receiver, on_delete=models.CASCADE, primary_key=True, related_name="feed")
@@ -61,8 +69,8 @@ class OnCallFeed(models.Model):
 class AlertRule(models.Model):
     """When an alert fires, how severe it is, and who is notified in which order.
 
-    matchers narrow the condition's subjects: [{"label", "is", "value"}] (`workers.alerts.rules.matching`).
-    escalation: [{"after_minutes", "receivers": [name]}], the delays ascending.
+    `matchers` narrow the condition's subjects: [{"label", "is", "value"}] (`workers.alerts.rules.matching`).
+    `escalation`: [{"after_minutes", "receivers": [name]}], the delays ascending.
     """
 
     class Severity(models.TextChoices):
@@ -76,14 +84,14 @@ class AlertRule(models.Model):
     matchers = models.JSONField(default=list)
     threshold = models.FloatField()
     clear_threshold = models.FloatField()  # hysteresis: between the two nothing changes
-    window_seconds = models.FloatField(default=600.0)  # how far back a condition that counts goes
+    window_seconds = models.FloatField(default=600.0)  # the window of a condition that counts
     for_seconds = models.FloatField(default=0.0)
-    keep_seconds = models.FloatField(default=30.0)  # it must be clear for so long
+    keep_seconds = models.FloatField(default=30.0)  # it must be clear for this long
     severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
     runbook = models.CharField(max_length=500, default="", blank=True)
     group_by = models.JSONField(default=list)  # labels; alerts that agree in them share a message
     escalation = models.JSONField(default=list)
-    acknowledge_minutes = models.FloatField(default=60.0)  # then it fires again, if it still holds
+    acknowledge_minutes = models.FloatField(default=60.0)  # then it fires again, if it is still true
     enabled = models.BooleanField(default=True)
     revision = models.PositiveIntegerField(default=1)  # a form that was filled from an older one is refused
     changed_at = models.DateTimeField(default=timezone.now)
@@ -93,7 +101,7 @@ class AlertRule(models.Model):
 
 
 class Silence(models.Model):
-    """Alerts that match notify nobody until it ends; it always ends."""
+    """A silence: matching alerts notify nobody until it ends; it always ends."""
 
     matchers = models.JSONField()
     reason = models.TextField()
@@ -114,8 +122,9 @@ class Silence(models.Model):
 class Alert(models.Model):
     """One episode of a rule at a subject, from the first sign to the end. While pending it is not shown.
 
-    labels say what it is about: {"rule", "severity", and by condition "queue", "node", "loop", …}; touches
-    what it may be explained by: {"nodes": […]}.
+    `labels` say what it is about: {"rule", "severity", and by condition "queue", "node", "loop", …};
+    `touches` what it
+    may be explained by: {"nodes": […]}.
     """
 
     class State(models.TextChoices):
@@ -136,8 +145,8 @@ class Alert(models.Model):
     impact = models.TextField(default="")
     value = models.FloatField(null=True)
     worst = models.FloatField(null=True)
-    # As they were when it stood at its worst; "" while nothing is known of that. An older Weir that still
-    # runs while this one migrates writes none.
+    # The values when it was at its worst; "" while they are unknown. An older Weir that still runs while this
+    # one migrates writes none.
     worst_sentence = models.TextField(default="", db_default="", blank=True)
     worst_impact = models.TextField(default="", db_default="", blank=True)
     threshold = models.FloatField()
@@ -158,16 +167,16 @@ class Alert(models.Model):
     )
     silence = models.ForeignKey(Silence, on_delete=models.SET_NULL, null=True, related_name="alerts")
     under = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="explained")
-    # What a person has paused or drained that explains it; "" while nothing does.
+    # A person's pause or drain that explains it; "" if there is none.
     explanation = models.TextField(default="", blank=True)
-    # Escalation: steps count from told_from; a round begins when it fires, and again after a time-out.
+    # Escalation: steps count from told_from; a round starts when it fires, and again after a timeout.
     round = models.PositiveIntegerField(default=0)
     next_step = models.PositiveIntegerField(default=0)
     told_from = models.DateTimeField(null=True, default=None)
-    # Of the last step that notified the browsers: one that connects later shows it too, once.
+    # The last step that notified browsers: a browser that connects later shows it, too, once.
     announcement = models.CharField(max_length=20, default="", blank=True)
 
-    # How it stood when the evaluator read it; not kept.
+    # The state when the evaluator read it; not stored.
     loaded: list[Any] = []
 
     class Meta:
@@ -185,18 +194,20 @@ class Alert(models.Model):
 
     @property
     def shown_severity(self) -> str:
-        """As a person says of its incident, else as its rule says. A query, unless `incident` is selected."""
+        """Return the severity that a person set for its incident, else the rule's. A query, unless `incident`
+        is selected.
+        """
         incident: Incident | None = getattr(self, "incident", None)
         return (incident.severity if incident else "") or self.severity
 
     @property
     def length_seconds(self) -> float | None:
-        """From firing to its end, or None; also where the clock was set back between them."""
+        """Return the seconds from firing to its end, or None; also if the clock was set back between them."""
         return seconds_between(self.fired_at, self.resolved_at)
 
 
 class AlertEvent(models.Model):
-    """What happened to an alert, and what people wrote to it."""
+    """What happened to an alert, and what people wrote about it."""
 
     class Kind(models.TextChoices):
         FIRED = "fired"
@@ -213,7 +224,7 @@ class AlertEvent(models.Model):
         ESCALATED = "escalated"
         RESOLVED = "resolved"
         NOTE = "note"
-        GRADED = "graded"  # its severity, by a person
+        GRADED = "graded"  # its severity, set by a person
         ROLE = "role"
         MITIGATED = "mitigated"
         FOLLOW_UP = "follow-up"
@@ -233,11 +244,13 @@ class AlertEvent(models.Model):
 
 
 class Incident(models.Model):
-    """What is kept of an alert that no other explains, beside the alert: what came before it, and what people
-    say of it. No row: nothing yet.
+    """What is stored of an alert that no other explains, in addition to the alert: what came before it, and
+    what people
+    record. No row: nothing yet.
 
-    changes: as `console.incidents.changes` found them, the likeliest cause first; roles: {role: who}; review:
-    in Markdown, "" while nobody has edited the draft.
+    `changes`: as `console.incidents.changes` found them, the likeliest cause first; `roles`: {role: who};
+    `review`: in
+    Markdown, "" while nobody has edited the draft.
     """
 
     alert = models.OneToOneField(Alert, on_delete=models.CASCADE, primary_key=True, related_name="incident")
@@ -258,7 +271,7 @@ class Incident(models.Model):
 
 
 class FollowUp(models.Model):
-    """What is to be done after an incident, so that it does not come again."""
+    """Something to be done after an incident, so that it does not happen again."""
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="follow_ups")
     text = models.CharField(max_length=500)
@@ -282,21 +295,21 @@ class Message(models.Model):
         SENT = "sent"
         FAILED = "failed"  # given up
 
-    # Errors of messages that were given up by no fault of their receiver.
+    # Errors of messages that were given up through no fault of their receiver.
     SWITCHED_OFF = "Its receiver was switched off before it was sent."
     FIRES_AGAIN = "It brought the end of an alert that fires again."
     NO_FAULT = (SWITCHED_OFF, FIRES_AGAIN)
 
-    key = models.CharField(max_length=32, unique=True)  # the receiver knows a repetition by it
+    key = models.CharField(max_length=32, unique=True)  # the receiver detects a repetition by it
     receiver = models.ForeignKey(Receiver, on_delete=models.CASCADE, related_name="messages")
     content = models.JSONField()  # {"kind", "title", "sentence", "alerts": […]}
     state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING, db_index=True)
     tries = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
-    due_at = models.DateTimeField(default=timezone.now)  # of one that was given up: when it was
+    due_at = models.DateTimeField(default=timezone.now)  # when a message that was given up was given up
     sent_at = models.DateTimeField(null=True, default=None)
     error = models.TextField(default="", blank=True)
-    # Where its receiver is several: marks of those that have it, while others have not.
+    # If its receiver is several: marks of those that have it, while others have not.
     reached = models.JSONField(null=True, default=None)
 
     def __str__(self) -> str:
@@ -304,7 +317,7 @@ class Message(models.Model):
 
 
 class Delivery(models.Model):
-    """That a receiver is to be notified of an alert: once for each step of each round, and of its end."""
+    """One notification that a receiver is owed of an alert: once per step of each round, and of its end."""
 
     class Kind(models.TextChoices):
         FIRING = "firing"
@@ -337,8 +350,11 @@ class Delivery(models.Model):
 
 
 class AlertWatch(models.Model):
-    """The alerter's own row: when it last checked, the greatest fencing number that wrote, when it last went
-    through what is to be sent; and when the dead man's switch was last called, or why not ("": it was).
+    """The alerter's own row.
+
+    It says when it last checked, the greatest fencing number that wrote, when it last processed what is to be
+    sent,
+    and when the dead man's switch was last called, or why it was not ("": it was).
     """
 
     fence = models.PositiveBigIntegerField(default=0)
@@ -352,8 +368,10 @@ class AlertWatch(models.Model):
 
 
 class ReportedAlert(models.Model):
-    """An alert of somebody else's monitoring, as its Alertmanager reported it: evidence beside ours, which
-    notifies nobody. source: whose token brought it. ended_at: None while it is firing there.
+    """An alert of another monitoring system, as its Alertmanager reported it: additional evidence that
+    notifies nobody.
+
+    `source`: whose token delivered it. `ended_at`: None while it is firing there.
     """
 
     source = models.CharField(max_length=80)

@@ -13,20 +13,20 @@ from workers.steering.expiry import time_words
 
 @dataclass(frozen=True)
 class AlertSituation:
-    """Where an alert stands, in words that end with the time left until an instant, where there is one."""
+    """The state of an alert, in words that end with the time left until an instant, if there is one."""
 
     words: str
     until: datetime | None = None
 
     def sentence(self) -> str:
-        """The same with the instant itself, for who counts nothing down."""
+        """Return the same with the instant itself, for readers without a countdown."""
         if self.until is None:
             return self.words
         return f"{self.words.removesuffix(' in')} at {self.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
 
 
 def situation(alert: Alert) -> AlertSituation:
-    """Where it stands now."""
+    """Return the present state."""
     if alert.resolved_at is not None:
         length = alert.length_seconds
         after = "" if length is None else f" after {_age(length)}"
@@ -63,7 +63,7 @@ def _lists_as_notifying(alert: Alert) -> AlertSituation:
 
 
 def next_step_at(alert: Alert) -> datetime | None:
-    """When the next step is due; None when there is none, or it is not counted."""
+    """Return when the next step is due; None if there is none, or it is not counting."""
     steps = alert.rule.escalation if alert.rule else []
     if alert.told_from is None or alert.next_step >= len(steps):
         return None
@@ -76,8 +76,9 @@ def _age(seconds: float) -> str:
 
 
 def _list_notified(alert: Alert) -> str:
-    """Who was reached, and not who was named: a receiver may be switched off, or its messages fail. Who was
-    notified of the end since does not know that it came back.
+    """List who was reached, not who was named: a receiver may be disabled, or its messages fail.
+
+    A receiver that was notified of the end since does not know that the alert came back.
     """
     arrived = alert.deliveries.filter(message__state=Message.State.SENT).order_by("pk")
     last = dict(arrived.values_list("receiver__name", "kind"))

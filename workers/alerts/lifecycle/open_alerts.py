@@ -12,7 +12,9 @@ OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 
 def open_alerts() -> list[AlertStatus]:
-    """One query. Of very many the most severe: who has 200 needs no more on each page."""
+    """Return the open alerts with one query; of very many, the most severe, since no page needs more than
+    200.
+    """
     alerts = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
     rows = [status(alert) for alert in alerts]
     return sorted(rows, key=_order)[:MOST_SHOWN]
@@ -23,12 +25,12 @@ def _order(row: AlertStatus) -> tuple[bool, int, float]:
 
 
 def document(alert: Alert) -> dict[str, Any]:
-    """The same as plain JSON."""
+    """Return the same as plain JSON."""
     return plain(status(alert))
 
 
 def status(alert: Alert) -> AlertStatus:
-    """An alert as the snapshot has it."""
+    """Return an alert as the snapshot has it."""
     quiet, until = suppression_of(alert)
     has_it = alert.acknowledged_by if alert.state == Alert.State.ACKNOWLEDGED else None
     return AlertStatus(
@@ -54,7 +56,7 @@ def status(alert: Alert) -> AlertStatus:
 
 
 def suppression_of(alert: Alert) -> tuple[str | None, Any]:
-    """Why an open alert notifies nobody, and until when; (None, None) when it does."""
+    """Return why an open alert notifies nobody, and until when; (None, None) if it notifies."""
     if alert.under_id is not None:
         return "explained", None
     if alert.explanation:

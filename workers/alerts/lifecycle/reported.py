@@ -1,8 +1,9 @@
-"""What an Alertmanager reports of others' alerts (its webhook, version 4): kept as evidence beside ours.
+"""Alerts that an Alertmanager reports from other monitoring (its webhook, version 4): stored as additional
+evidence.
 
-They notify nobody and steer nothing. So much is kept: MOST_KEPT alerts, the newest, for KEPT_DAYS; of each a
-bounded text. An alert that Weir itself handed to the Alertmanager is not taken for evidence when it comes
-back.
+They notify nobody and steer nothing. The newest MOST_KEPT alerts are stored for KEPT_DAYS, each with a
+bounded
+text. An alert that Weir itself sent to the Alertmanager doesn't count as evidence when it comes back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,17 +25,17 @@ LONGEST_LABEL, LONGEST_NAME, LONGEST_SEVERITY, LONGEST_SUMMARY, LONGEST_TEXT = 2
 LONGEST_FINGERPRINT, LONGEST_LINK = 64, 500
 MOST_KEPT, KEPT_DAYS = 5_000, 30
 MOST_SHOWN = 12
-# A zone may put the years 1 and 9999 outside of the calendar, and then no page could be made with them.
+# A time zone may put the years 1 and 9999 outside of the calendar, and no page could be rendered with them.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 NEVER = "0001-01-01"  # how Alertmanager writes that an alert has not ended
 OWN = "weir_alert"
-# An alert that was reported as firing and never again is over for all we know.
+# An alert that was reported as firing and never again may be over.
 HEARD = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
 class StoredReport:
-    """How many of a report's alerts were stored, how many were our own, and why others could not be read."""
+    """How many alerts of a report were stored, how many were our own, and why others could not be read."""
 
     stored: int
     own: int
@@ -43,8 +44,10 @@ class StoredReport:
 
 @transaction.atomic
 def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredReport:
-    """Keep what a webhook brings. The same again changes nothing. An alert that can't be read keeps no other
-    one out. Raises BadInput naming the field, where none of them can be read.
+    """Store the alerts of a webhook request. The same request again changes nothing.
+
+    An alert that can't be read doesn't exclude the others. Raises `BadInput` naming the field if none can be
+    read.
     """
     version = checks.choice((VERSION,), f"{VERSION!r}, Alertmanager's")
     version.validate(document.get("version"), "version", end=".")
@@ -55,7 +58,7 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
         )
     rows, refused = _readable(alerts, source, now)
     kept = [row for row in rows if OWN not in row.labels]
-    # Of two reports of one alert in a request the later stands: the database takes a row once.
+    # Of two reports of one alert in a request, the later one counts: the database takes a row once.
     distinct = {(row.fingerprint, row.began_at): row for row in kept}
     ReportedAlert.objects.bulk_create(
         distinct.values(),
@@ -70,8 +73,8 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
 def list_concurrent_reports(
     alert: Alert, since: datetime, until: datetime, now: datetime
 ) -> list[ReportedAlert]:
-    """Those that were firing in this time, the ones that share a label's value with ours first, then the
-    oldest.
+    """Return those that were firing in this time, the ones that share a label's value with ours first, then
+    the oldest.
     """
     firing = Q(ended_at__range=(since, LATEST)) | Q(ended_at=None, reported_at__gte=min(since, now - HEARD))
     rows = ReportedAlert.objects.filter(firing, began_at__range=(EARLIEST, until))
@@ -83,7 +86,7 @@ def list_concurrent_reports(
 def _readable(
     alerts: Sequence[Any], source: str, now: datetime
 ) -> tuple[list[ReportedAlert], list[BadInput]]:
-    """Return those that can be read, and why the others can't. Raises the first reason where none can."""
+    """Return the readable alerts, and why the others can't be read. Raises the first reason if none can."""
     rows: list[ReportedAlert] = []
     refused: list[BadInput] = []
     for place, each in enumerate(alerts):
@@ -124,7 +127,7 @@ def _is_firing(alert: Mapping[str, Any], ended: str) -> bool:
 
 
 def _texts(given: Any, where: str) -> dict[str, str]:
-    """Labels or annotations; what is too long is cut, what is too many is left out."""
+    """Return labels or annotations; long values are cut, and surplus ones left out."""
     read = checks.mapping_of(checks.text(), "an object of texts").validate(given, where, end=".")
     texts: Sequence[tuple[str, str]] = sorted(read.items())[:MOST_LABELS]
     longest = LONGEST_LABEL if where.endswith("labels") else LONGEST_TEXT
@@ -142,7 +145,7 @@ def _instant(text: Any, where: str) -> datetime:
 
 
 def _link(text: Any) -> str:
-    """An address of the web, or nothing: a link that runs a script is none."""
+    """Return a web address, or "": a link that runs a script is none."""
     if not isinstance(text, str) or len(text) > LONGEST_LINK:
         return ""
     try:
@@ -152,7 +155,7 @@ def _link(text: Any) -> str:
 
 
 def _forget(now: datetime) -> None:
-    """The oldest go."""
+    """Delete the oldest."""
     ReportedAlert.objects.filter(reported_at__lt=now - timedelta(days=KEPT_DAYS)).delete()
     last = ReportedAlert.objects.order_by("-pk").values_list("pk", flat=True)[MOST_KEPT : MOST_KEPT + 1]
     if last:

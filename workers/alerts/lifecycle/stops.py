@@ -1,7 +1,8 @@
-"""Which pause or drain explains an alert: what a person has stopped for a time is expected to stand still.
+"""The pause or drain that explains an alert: what a person has stopped for a time is expected to be idle.
 
-It explains what follows from it and no more: a node that is lost while a queue is paused still calls, and so
-does a plant whose last worker host is drained.
+It explains only its own effects: a node that is lost while a queue is paused still alerts, and so does a
+plant
+whose last worker host is drained.
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ OF_LOOPS = frozenset(
 def explanation(
     condition: str, labels: Mapping[str, str], touches: Mapping[str, Any], snapshot: Snapshot | None
 ) -> str:
-    """The pause or drain that explains it, as a sentence; "" when none does."""
+    """Return the pause or drain that explains it, as a sentence; "" if none does."""
     if snapshot is None:
         return ""
     if condition in OF_LOOPS:
@@ -47,7 +48,7 @@ def explanation(
     queues = _queues_of(condition, labels, touches, snapshot) if is_of_queues else []
     found = [(queue, stopped.find_pause(queue, part, snapshot)) for queue in queues]
     words = [stopped.pause_in_words(queue, pause) for queue, pause in found if pause is not None]
-    # Of several queues all have to be paused: one that is not should move.
+    # Of several queues all have to be paused: one that is not should make progress.
     return words[0] if words and len(words) == len(found) else ""
 
 
@@ -57,14 +58,15 @@ def _queues_of(
     if "queue" in labels:
         return [labels["queue"]]
     if condition == "producer_silent":
-        return list(touches.get("queues", ()))  # the snapshot forgets who is silent before a pause is over
+        # The snapshot forgets a silent producer before a pause is over.
+        return list(touches.get("queues", ()))
     name, applications = labels.get("pipeline", ""), snapshot.pipeline.applications
     rows = [applications[name]] if name in applications else list(applications.values())
     return sorted({queue for row in rows for queue in row.queues})
 
 
 def _was_emptied(labels: Mapping[str, str], snapshot: Snapshot) -> str:
-    """Of the node itself, or of a loop that steers what was there."""
+    """Return whether the node itself, or the target of a loop that was there, was emptied."""
     node = labels.get("node", "")
     return f"Node {node} is drained and empty." if stopped.is_emptied(node, snapshot) else ""
 

@@ -1,1 +1,1 @@
-"""What people set: rules, silences, and whom they match."""
+"""What people define: alert rules, silences, and their matchers."""

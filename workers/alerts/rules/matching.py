@@ -1,6 +1,6 @@
-"""Which labels a matcher means: [{"label": "queue", "is": "=", "value": "alert"}], all of which must hold.
+"""Matchers of labels: [{"label": "queue", "is": "=", "value": "alert"}], all of which must match.
 
-`=` the value, `!=` anything else (also no such label), `~` a pattern with * and ?.
+`=` the value, `!=` anything else (also a missing label), `~` a pattern with * and ?.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ LABELS = (
     "task",
     "receiver",
     "override",
-    "what",  # of an override: its name and place
+    "what",  # of an override: its name and scope
     "plant",
     "plant_queue",
     "group",
@@ -39,7 +39,7 @@ Matcher = Mapping[str, str]
 
 
 def matches(matchers: Sequence[Matcher], labels: Mapping[str, str]) -> bool:
-    """Whether all of them hold; of none at all, every one does."""
+    """Return whether all matchers match; without matchers, everything does."""
     return all(_holds(matcher, labels.get(matcher["label"])) for matcher in matchers)
 
 
@@ -52,7 +52,7 @@ def _holds(matcher: Matcher, value: str | None) -> bool:
 
 
 def read(matchers: Any, field: str = "matchers", least: int = 0) -> list[dict[str, str]]:
-    """Matchers from outside, checked. Raises BadInput naming the one that is wrong."""
+    """Return the checked matchers of a request. Raises `BadInput` naming the wrong one."""
     if not isinstance(matchers, list) or not least <= len(matchers) <= MOST_MATCHERS:
         raise BadInput(field, f"takes {least} to {MOST_MATCHERS} matchers of label, is and value.")
     return [_read(each, f"{field}[{at}]") for at, each in enumerate(matchers)]
@@ -69,5 +69,5 @@ def _read(matcher: Any, where: str) -> dict[str, str]:
 
 
 def format_matchers(matchers: Sequence[Matcher]) -> str:
-    """queue = alert and severity != critical; every alert when there are none."""
+    """Return queue = alert and severity != critical; every alert if there are none."""
     return " and ".join(f"{m['label']} {m['is']} {m['value']}" for m in matchers) or "every alert"

@@ -1,4 +1,4 @@
-"""Rules as people set them: read, checked, kept. Errors name their field, and then nothing was changed."""
+"""Rules as people define them: read, checked, stored. Errors name their field; nothing was changed then."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -21,7 +21,7 @@ from workers.alerts.rules import matching
 MOST_STEPS = 5
 LONGEST_DELAY_MINUTES = 24 * 60
 LONGEST_TITLE, LONGEST_RUNBOOK = 120, 500
-# The numbers of a rule: what they mean stands beside their fields.
+# The numbers of a rule, with the help texts of their fields.
 NUMBERS = (
     Parameter("threshold", "the condition's unit", "It fires at this value or beyond.", 1.0, -1e9, 1e9),
     Parameter(
@@ -57,21 +57,22 @@ def thresholds(rule: AlertRule) -> Thresholds:
 
 
 def delays_seconds(rule: AlertRule) -> list[float]:
-    """After how long each step of the escalation is due."""
+    """Return the delay of each step of the escalation."""
     return [60.0 * step["after_minutes"] for step in rule.escalation]
 
 
 def document(rule: AlertRule) -> dict[str, Any]:
-    """The rule as it is read again."""
+    """Return the rule as `define` reads it."""
     return {"name": rule.name, "revision": rule.revision, **{name: getattr(rule, name) for name in FIELDS}}
 
 
 @transaction.atomic
 def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | None = None) -> AlertRule:
-    """Make a rule, or change the one of that name; fields that are left out stay (or are as by default).
+    """Create a rule, or change the one of that name; omitted fields stay (or have their defaults).
 
-    `revision`: the one that the change was made from; when somebody else has changed the rule meanwhile, it
-    is refused. None overwrites. Raises BadInput.
+    `revision`: the revision that was edited; if somebody else has changed the rule meanwhile, the change is
+    refused.
+    None overwrites. Raises `BadInput`.
     """
     checks.name().validate(name, "name", end=".")
     found = AlertRule.objects.select_for_update().filter(name=name).first()
@@ -87,7 +88,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
 
 
 def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """All fields of a rule, the given ones in the place of those before. Raises BadInput."""
+    """Return all fields of a rule, the given ones in place of those before. Raises `BadInput`."""
     checks.refuse_unknown(fields, FIELDS, "", message="is not known; a rule has {known}.")
     given = {**(before or {}), **fields}
     watched = condition(given.get("condition", ""))
@@ -129,7 +130,7 @@ def _title(title: Any) -> str:
 
 
 def format_title(title: str, labels: Mapping[str, str]) -> str:
-    """A title with its labels filled in; what this subject doesn't have is left out."""
+    """Return a title with its labels filled in; labels that this subject lacks are left out."""
     begins_with_loop = title.startswith("{loop}")
     for label in matching.LABELS:
         value = labels.get(label, "")
@@ -138,7 +139,7 @@ def format_title(title: str, labels: Mapping[str, str]) -> str:
 
 
 def _runbook(link: Any) -> str:
-    """An address of the web, or nothing: a link that runs a script is none."""
+    """Return a web address, or "": a link that runs a script is none."""
     text = link.strip() if isinstance(link, str) else ""
     if text and not _is_of_the_web(text):
         raise BadInput("runbook", "takes an address that begins with https:// or http://, or nothing.")
@@ -150,7 +151,7 @@ def _runbook(link: Any) -> str:
 def _is_of_the_web(text: str) -> bool:
     try:
         parts = urlsplit(text)
-    except ValueError:  # brackets around what is no address of IPv6
+    except ValueError:  # brackets around something that is no IPv6 address
         return False
     return parts.scheme in ("http", "https") and bool(parts.netloc)
 

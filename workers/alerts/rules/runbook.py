@@ -1,4 +1,4 @@
-"""Where an alert's runbook is: the address that its rule names, else the condition's page in Help."""
+"""The address of an alert's runbook: the one that its rule names, else the condition's page in Help."""
 
 from django.conf import settings
 
@@ -7,19 +7,19 @@ from workers.alerts.rules.shipped import FIRST_RULES
 
 HELP = "/help/operate/alerts/"
 PAGES = {rule["condition"]: name for name, rule in FIRST_RULES.items()} | {
-    "sensor_above": "sensor-silent",  # one page for all that is watched of sensors
+    "sensor_above": "sensor-silent",  # one page for everything that is watched of sensors
     "sensor_below": "sensor-silent",
 }
 
 
 def path(rule: AlertRule) -> str:
-    """As a page of this console links it."""
+    """Return the link on a page of this console."""
     if rule.runbook:
         return rule.runbook
-    # A condition that no shipped rule watches has no page of its own.
+    # A condition without a default rule has no page of its own.
     return f"{HELP}{PAGES[rule.condition]}/" if rule.condition in PAGES else HELP
 
 
 def address(rule: AlertRule) -> str:
-    """As a message names it: whole, for it is read elsewhere."""
+    """Return the absolute address for messages, which are read elsewhere."""
     return rule.runbook or f"{settings.WEIR_PUBLIC_URL}{path(rule)}"

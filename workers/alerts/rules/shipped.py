@@ -1,5 +1,6 @@
-"""The rules and the receiver a plant starts with. What people change stays; a rule is disabled, not
-deleted: a deleted one comes back.
+"""The rules and the receiver that a plant starts with.
+
+People's changes stay. A rule is disabled, not deleted: a deleted one comes back.
 """
 
 from datetime import datetime
@@ -26,7 +27,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "node-memory": _rule("node_memory", "Node {node} runs out of memory", 85, 75, for_seconds=30),
     "queue-behind": _rule("queue_wait", "Queue {queue} falls behind", 30, 15, for_seconds=60),
     "queue-latency": _rule("queue_latency", "Queue {queue} is slow", 15, 10, for_seconds=120),
-    # Beside the band by a half of its width, for ten minutes: nobody is called for it.
+    # Outside the band by half of its width, for ten minutes: nobody is called for it.
     "rate-unexpected": _rule(
         "rate_unexpected", "Queue {queue} gets an unusual rate", 2, 1.2, for_seconds=600, severity="notice"
     ),
@@ -80,7 +81,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "loop-silent": _rule("loop_silent", "{loop}: stopped", 6, 3, for_seconds=15),
     "loop-oscillates": _rule("loop_oscillation", "{loop}: oscillates", 20, 12),
     "loop-saturated": _rule("loop_saturated", "{loop}: at its limit", 80, 50),
-    # A few in a row are usual while workers start, and while another remedy is at work.
+    # A few in a row are normal while workers start, and while another remedy is in progress.
     "loop-ineffective": _rule(
         "loop_ineffective", "{loop}: actions have no effect", 10, 1, window_seconds=1800, for_seconds=120
     ),
@@ -102,7 +103,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "task-failed": _rule("run_failed", "Task {task} failed", 1, 1, window_seconds=7200),
     "audit-altered": _rule("audit_altered", "The audit was altered", 1, 0.5, severity="critical"),
     "audit-unchecked": _rule("audit_unchecked", "The audit is not checked", 180, 90, keep_seconds=5),
-    # Of a budget of 30 days: 2 % of it within an hour, 5 % within 6 h, 10 % within 3 days.
+    # Of a budget of 30 days: 2 % within an hour, 5 % within 6 h, 10 % within 3 days.
     "budget-burns-fast": _rule(
         "budget_burn_fast", "{objective}: error budget burns fast", 14.4, 14.4, severity="critical"
     ),
@@ -116,7 +117,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
 
 
 def ensure_rules(now: datetime) -> int:
-    """Every first rule and the first receiver are there; answers how many rules were missing."""
+    """Create the missing default rules and the first receiver; return how many rules were missing."""
     Receiver.objects.get_or_create(name=CONSOLES, defaults={"channel": Receiver.Channel.BROWSER})
     known = set(AlertRule.objects.values_list("name", flat=True))
     missing = {name: fields for name, fields in FIRST_RULES.items() if name not in known}

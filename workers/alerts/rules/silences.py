@@ -1,4 +1,4 @@
-"""Silences: set with a reason and an end, shown beforehand with what they hide, ended at any time."""
+"""Silences: set with a reason and an end, previewed with what they hide, and ended at any time."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -20,25 +20,28 @@ MOST_SHOWN = 200
 
 
 def labels_of(alert: Alert) -> dict[str, str]:
-    """What a silence may match."""
+    """Return the labels that a silence may match."""
     return {**alert.labels, "rule": alert.rule_name, "severity": alert.severity}
 
 
 def is_matched(matchers: Sequence[Mapping[str, str]], alert: Alert, *, covers_integrity: bool) -> bool:
-    """Whether a silence with these matchers hides an alert; of Weir's own integrity only where it may."""
+    """Return whether a silence with these matchers hides an alert; alerts about Weir's own integrity only if
+    it covers
+    them.
+    """
     if alert.condition in INTEGRITY and not covers_integrity:
         return False
     return matching.matches(matchers, labels_of(alert))
 
 
 def covers(silence: Silence, alert: Alert) -> bool:
-    """Whether a silence hides an alert."""
+    """Return whether a silence hides an alert."""
     return is_matched(silence.matchers, alert, covers_integrity=silence.covers_integrity)
 
 
 def list_active_silences(now: datetime) -> Any:
-    """The silences that hold at this instant, the longest first; also where the clock was set back since one
-    was made.
+    """Return the silences in force at this instant, the longest first; also if the clock was set back since
+    one was made.
     """
     standing = Silence.objects.filter(expires_at__gt=now, ended_at__isnull=True)
     return standing.order_by("-expires_at", "pk")
@@ -47,8 +50,9 @@ def list_active_silences(now: datetime) -> Any:
 def preview_hidden_alerts(
     matchers: Sequence[Mapping[str, str]], now: datetime, *, covers_integrity: bool
 ) -> dict[str, Any]:
-    """What a silence would hide: the open alerts it matches now, and how many it would have matched in the
-    last week, of how many.
+    """Preview what a silence would hide: the open alerts it matches now, and how many of last week's alerts
+    it would
+    have matched, of how many.
     """
     lately = Alert.objects.filter(fired_at__gte=now - LATELY)
     open_now = Alert.objects.filter(state__in=OPEN).order_by("-fired_at")
@@ -65,7 +69,8 @@ def preview_hidden_alerts(
 
 def integrity_rules(matchers: Any) -> list[str]:
     """Return the rules of Weir's own integrity that these matchers ask for, and no other rule: an operator's
-    silence of them would hide nothing. Raises BadInput.
+    silence of
+    them would hide nothing. Raises `BadInput`.
     """
     of_rule = [matcher for matcher in matching.read(matchers, least=1) if matcher["label"] == "rule"]
     known = dict(AlertRule.objects.values_list("name", "condition"))
@@ -76,7 +81,7 @@ def integrity_rules(matchers: Any) -> list[str]:
 def add(
     matchers: Any, reason: Any, minutes: Any, by: User, now: datetime, *, covers_integrity: bool = False
 ) -> Silence:
-    """A silence from now on; it lasts a week at most. Raises BadInput."""
+    """Add a silence from now on; it lasts a week at most. Raises `BadInput`."""
     read = matching.read(matchers, least=1)
     text = read_reason(reason)
     until = now + timedelta(minutes=_minutes(minutes))
@@ -91,7 +96,7 @@ def add(
 
 
 def end(silence: Silence, by: User | None, now: datetime) -> bool:
-    """End it now; False when it was over already."""
+    """End the silence now; return False if it was over already."""
     still = Silence.objects.filter(pk=silence.pk, ended_at__isnull=True, expires_at__gt=now)
     return bool(still.update(ended_at=now, ended_by=by))
 

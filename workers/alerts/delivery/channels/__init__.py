@@ -1,1 +1,1 @@
-"""The ways out: one channel a module."""
+"""Channels of delivery: one module for each channel."""

@@ -1,8 +1,9 @@
-"""Hands alerts to an Alertmanager (`POST /api/v2/alerts`), which routes, groups and silences them.
+"""Sends alerts to an Alertmanager (`POST /api/v2/alerts`), which routes, groups, and silences them.
 
 An alert's labels are its identity there: `alertname` (the rule), `severity`, `plant`, `weir_alert` (its
-number) and what it is about. Sent twice it is the same alert. Weir sends its beginning and its end, not in
-between as Prometheus does; so a beginning lasts LASTS_SECONDS there, unless its end comes before.
+number), and its subject. Sent twice, it is the same alert. Weir sends its start and its end, and doesn't
+repeat
+it in between as Prometheus does; so a start is valid for LASTS_SECONDS there, unless its end arrives earlier.
 """
 
 from collections.abc import Mapping
@@ -28,14 +29,14 @@ from workers.plants.registry import LOCAL
 LASTS_SECONDS = 7 * 86_400.0
 TEST_SECONDS = 60.0
 LONGEST_ANSWER = 500
-# A repetition can't help where Alertmanager says that it does not take what it got.
+# A repetition doesn't help if Alertmanager rejects what it received.
 FOR_GOOD = frozenset({400, 413, 422})
-# What a login before it answers, or another server in its place: to every path, and often with 200.
+# What a login page in front of it answers, or another server in its place: to every path, and often with 200.
 PAGES = frozenset({"text/html", "application/xhtml+xml"})
 
 
 def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | None = None) -> None:
-    """See `workers.alerts.delivery.channels.channel`. All alerts of a message in one request."""
+    """Send all alerts of a message in one request. See `workers.alerts.delivery.channels.channel`."""
     receiver = message.receiver
     url = receiver.settings["url"].rstrip("/") + "/api/v2/alerts"
     body = orjson.dumps(build_payload(message.content, now_seconds))
@@ -59,7 +60,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
 
 
 def build_payload(content: Mapping[str, Any], now_seconds: float) -> list[dict[str, Any]]:
-    """A message's content as Alertmanager takes it."""
+    """Return a message's content as Alertmanager accepts it."""
     now = datetime.fromtimestamp(now_seconds, UTC)
     if not content["alerts"]:  # a test of the receiver
         labels = {"alertname": "WeirTest", "severity": content["severity"], "plant": LOCAL}
@@ -82,7 +83,7 @@ def _alert_of(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         if alert["resolved_at"]
         else now + timedelta(seconds=LASTS_SECONDS)
     )
-    # After a clock was set back: it refuses an end before the beginning, for good.
+    # After a clock was set back: Alertmanager permanently refuses an end that is before the start.
     began = min(began, ends)
     address = f"{settings.WEIR_PUBLIC_URL}{alert['path']}"
     return _alert({"plant": LOCAL, **alert["labels"], **named}, notes, began, ends, address)
@@ -91,7 +92,9 @@ def _alert_of(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 def _alert(
     labels: Mapping[str, str], notes: Mapping[str, str], began: datetime, ends: datetime, address: str
 ) -> dict[str, Any]:
-    """Labels and annotations that are empty are none there."""
+    """Return an alert as Alertmanager accepts it; empty labels and annotations are left out, as they are none
+    there.
+    """
     return {
         "labels": {name: str(value) for name, value in labels.items() if value},
         "annotations": {name: text for name, text in notes.items() if text},
@@ -102,7 +105,7 @@ def _alert(
 
 
 def setup_error(receiver: Receiver) -> str:
-    """Why nothing can be sent, "" when it can."""
+    """Return why nothing can be sent; "" if it can."""
     try:
         _login(receiver)
     except Failed as error:
@@ -111,7 +114,7 @@ def setup_error(receiver: Receiver) -> str:
 
 
 def _login(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> dict[str, str]:
-    """A bearer's token, where the receiver names the variable that holds it."""
+    """Return the bearer token, if the receiver names the variable that holds it."""
     name = receiver.settings.get("secret_environment")
     try:
         host = egress.check_url(receiver.settings.get("url", "")).host

@@ -1,11 +1,12 @@
-"""Sends a message to chat or a pager, by the library apprise: Slack, Teams, PagerDuty, Matrix, Telegram …
+"""Sends a message to chat or a pager with the apprise library: Slack, Teams, PagerDuty, Matrix, Telegram …
 
 The address (slack://…, pagerduty://…) is a secret: it is the value of the environment variable that the
-receiver names, and stands on no page, in no error and in no table. Each message is sent by a process of its
-own (`apprise_process`), which holds the egress policy at each connection, knows nothing but this message,
-and is ended when its time is over.
+receiver names, and appears on no page, in no error, and in no table. A separate process sends each message
+(`apprise_process`). It applies the egress policy at each connection, knows only this message, and is ended at
+its deadline.
 
-A chat knows no repetition by its key: a message that was taken while the alerter died may come twice.
+A chat service doesn't detect a repetition by its key: a message that was taken while the alerter died may
+arrive twice.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,16 +25,18 @@ from workers.host import bounded_process, egress
 from workers.host.bounded_process import ProcessFailed
 
 MODULE = "workers.alerts.delivery.channels.apprise_process"
-# Beside a request's 10 s, the process needs a second of a core to begin, and longer on a busy host.
+# In addition to a request's 10 s, the process needs a second of a core to start, and longer on a busy host.
 PROCESS_SECONDS = 60.0
 LONGEST_BODY = 20_000
 KINDS = {"critical": "failure", "warning": "warning", "notice": "info"}
 
 
 def send(message: Message, now_seconds: float) -> str:
-    """Of several that the address names, those that do not have it yet. Gives why some were left out, where
-    the service itself stands for several and does not say which, "" where none was. These are not tried
-    again: the others would have it once more each time.
+    """Send to those of the named targets that do not have the message yet.
+
+    Returns why some were left out, if one service represents several targets and does not say which; "" if
+    none
+    was. These are not tried again: the others would receive the message again each time.
     """
     order = {
         "address": address_of(message.receiver),
@@ -55,7 +58,7 @@ def send(message: Message, now_seconds: float) -> str:
 
 
 def _lines(message: Message) -> Iterator[str]:
-    """The text, and how to answer it where the chat's answers are taken."""
+    """Return the text, and how to answer it if the chat's answers are read."""
     yield from lines(message.content)
     if message.receiver.settings.get("answers_environment"):
         numbers = [str(alert["id"]) for alert in message.content["alerts"]]
@@ -64,12 +67,12 @@ def _lines(message: Message) -> Iterator[str]:
 
 
 def _kind(content: Mapping[str, Any]) -> str:
-    """Apprise's type of a message: the colour or the sign that the service gives it."""
+    """Return apprise's type of a message: the color or the sign that the service gives it."""
     return "success" if content["kind"] == "resolved" else KINDS[content["severity"]]
 
 
 def setup_error(receiver: Receiver) -> str:
-    """Why nothing can be sent, "" when it can."""
+    """Return why nothing can be sent; "" if it can."""
     try:
         address_of(receiver)
     except Failed as error:
@@ -78,7 +81,7 @@ def setup_error(receiver: Receiver) -> str:
 
 
 def targets_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> frozenset[str]:
-    """The chats that its address names: what stands behind the host. None where there is no address."""
+    """Return the chats that its address names after the host; none if there is no address."""
     try:
         place = address_of(receiver, environment).partition("://")[2].partition("?")[0]
     except Failed:
@@ -87,7 +90,7 @@ def targets_of(receiver: Receiver, environment: Mapping[str, str] = variables.PR
 
 
 def address_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> str:
-    """The address in the variable that the receiver names. Raises Failed."""
+    """Return the address in the variable that the receiver names. Raises `Failed`."""
     name = receiver.settings.get("secret_environment", "")
     try:
         egress.check_secret_name(name, "secret_environment")

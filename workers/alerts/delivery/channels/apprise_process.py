@@ -1,14 +1,15 @@
-"""`python -m workers.alerts.delivery.channels.apprise_process`: sends one message by apprise, and ends.
+"""`python -m workers.alerts.delivery.channels.apprise_process`: sends one message with apprise, and ends.
 
 Standard input: {"address", "kind", "title", "body", "allowed", "key", "tries", "reached"}; standard output:
 {"sent", "error", "reached"}.
 
-The services of apprise bring their own HTTP (and other) clients. So the policy of `workers.host.egress` is
-held where all of them pass: an audit hook of Python sees each connection with the address that it really goes
-to, after its name was resolved, and refuses it there. Redirects are not followed. Whatever would leave by
-another way than a connection that was checked is refused: other processes, sockets of this host, and the
-services that speak to this very machine. So is what would come in by another way than the message: files that
-an address names as a template, a key or an attachment.
+The services of apprise bring their own HTTP (and other) clients. The policy of `workers.host.egress` is
+therefore enforced where all of them pass: an audit hook of Python sees each connection with its real address,
+after the name was resolved, and refuses it there. Redirects are not followed. Anything that would leave by
+another way than a checked connection is refused: other processes, sockets of this host, and services that
+talk
+to this machine. Anything that would enter by another way than the message is refused, too: files that an
+address names as a template, a key, or an attachment.
 """
 
 import ipaddress
@@ -27,7 +28,7 @@ from workers.alerts.delivery.channels.apprise_targets import ChatTarget, targets
 from workers.alerts.delivery.channels.plain_text import whole_lines
 from workers.host import bounded_process, egress
 
-# Services that are no address: they speak to the desktop or the log of this host.
+# Services without a network address: they talk to the desktop or the log of this host.
 OF_THIS_HOST = frozenset({"dbus", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
 CONNECTIONS = frozenset({"socket.connect", "socket.sendmsg", "socket.sendto"})
 REFUSED_EVENTS = (
@@ -39,19 +40,19 @@ REFUSED_EVENTS = (
     "subprocess.Popen",
     "syslog.",
 )
-# What libraries read: themselves, certificates, and which types of files there are.
+# What libraries read: themselves, certificates, and the list of file types.
 _FOLDERS = (sys.prefix, sys.base_prefix, "/usr/share", "/etc/ssl", "/etc/pki")
 READABLE = tuple(map(os.path.realpath, _FOLDERS))
-# By these names, wherever they lead: resolv.conf is a link on many hosts.
+# By these names, regardless of where they lead: resolv.conf is a link on many hosts.
 READABLE_FILES = frozenset(
     {"/dev/null", "/dev/urandom", "/etc/hosts", "/etc/resolv.conf", *mimetypes.knownfiles}
 )
-MOST_MEMORY_BYTES = 1 << 30  # a service that answers without end must not take the host with it
+MOST_MEMORY_BYTES = 1 << 30  # A service that answers without end must not exhaust the host.
 MOST_CORE_SECONDS = 30
 REQUEST_SECONDS = 10.0
-SENDING_SECONDS = 30.0  # of those that the process has: to begin with one more of several
+SENDING_SECONDS = 30.0  # of those that the process has, to start with one more of several
 NOT_ALL = "Did not reach all that the address names: "
-# What services say once one of several has it; of what counts ("Sent 3/3", "to 0 of 3") it may be none.
+# What services say once one of several has the message. With counts ("Sent 3/3", "to 0 of 3") it may be none.
 SENT = re.compile(r"Sent (?!.*\d(/| of )\d)")
 TITLE_MARKS = 16  # characters around a title within a body, such as <b></b><br />
 LEAST_SECRET = 4  # characters: shorter parts of an address are words, not secrets
@@ -59,7 +60,7 @@ LONGEST_ERROR = 400
 
 
 class EgressGuard:
-    """The audit hook. refusals: why connections were refused, in words; unread: files that were."""
+    """The audit hook. `refusals`: why connections were refused, in words; `unread`: refused files."""
 
     def __init__(self, allowed: str) -> None:
         self._allowed = egress.networks_of(allowed)
@@ -75,7 +76,7 @@ class EgressGuard:
             self._refuse(f"the service would use {event}, which is refused.")
 
     def _check_file(self, path: Any) -> None:
-        if isinstance(path, int):  # opened, and so checked
+        if isinstance(path, int):  # opened, and therefore checked
             return
         name = os.fsdecode(path)
         real = os.path.realpath(name)
@@ -86,7 +87,7 @@ class EgressGuard:
         raise PermissionError(why)
 
     def _check(self, address: Any) -> None:
-        if address is None:  # of a socket that is connected, and so was checked
+        if address is None:  # of a socket that is connected, and therefore was checked
             return
         if not isinstance(address, tuple):
             self._refuse("the service would use a socket of this host, which is refused.")
@@ -107,10 +108,13 @@ class EgressGuard:
 
 
 def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
-    """Send it to those that do not have it yet. sent: all have it, or as many as can be known of; error: why
-    not, or who was left out, in words without the address; reached: marks of those that have it.
+    """Send the message to those that do not have it yet.
+
+    `sent`: all have it, or as many as can be known of; `error`: why not, or who was left out, in words
+    without the
+    address; `reached`: marks of those that have it.
     """
-    import apprise  # here: the guard's own tests need not wait for its 190 services
+    import apprise  # Imported here: the guard's own tests need not wait for its 190 services.
 
     asset = apprise.AppriseAsset(
         http_redirects=False,
@@ -142,8 +146,9 @@ def _report_refusal(why: str) -> dict[str, Any]:
 
 
 def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_Try") -> dict[str, Any]:
-    """To each by itself, and to none that has it. With each try another one is the first: what hangs takes
-    its time from nobody for ever.
+    """Send to each target separately, and to none that has it.
+
+    Each try starts with another target, so that one that hangs can't take the time of the others forever.
     """
     until = time.monotonic() + SENDING_SECONDS
     reached, failures = list(order["reached"]), []
@@ -161,7 +166,7 @@ def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_
 
 
 class _Try:
-    """One try after the other, under one guard: a hook of Python's is never taken away."""
+    """One try after the other, under one guard: a Python audit hook can't be removed."""
 
     def __init__(self, order: Mapping[str, Any], guard: EgressGuard) -> None:
         self._order, self._guard = order, guard
@@ -172,8 +177,9 @@ class _Try:
         sys.addaudithook(guard)
 
     def failure(self, service: Any) -> str:
-        """Why it was not sent, or not to all that the service stands for, in words without the address; ""
-        when it was.
+        """Return why the message was not sent, or not to all that the service represents, in words without
+        the address;
+        "" if it was.
         """
         said, guard = self.said, self._guard
         for each in (said.lines, guard.refusals, guard.unread):
@@ -189,11 +195,11 @@ class _Try:
     def _is_taken(self, service: Any) -> bool:
         import apprise
 
-        service.redirects = False  # whatever the address says of it
+        service.redirects = False  # regardless of what the address says about it
         service.overflow_mode = apprise.OverflowMode.TRUNCATE
         try:
-            # A service that takes HTML needs its line breaks made from ours. Markdown is sent as it is:
-            # masking its marks would break the links.
+            # A service that accepts HTML needs our line breaks as HTML. Markdown is sent as it is: masking
+            # its marks would break the links.
             is_html = service.resolve_format(None) == apprise.NotifyFormat.HTML
             return bool(
                 service.notify(
@@ -203,22 +209,24 @@ class _Try:
                     body_format=apprise.NotifyFormat.TEXT if is_html else None,
                 )
             )
-        except Exception as error:  # of whatever library the service brings
+        except Exception as error:  # of any library that the service brings
             self.said.lines.append(repr(error))
             return False
 
 
 def _most_characters(service: Any, order: Mapping[str, Any], is_html: bool) -> int:
-    """Return how much of the body the service takes. The title may stand in the body or count with it, and
-    the marks of HTML take some of it.
+    """Return how much of the body the service accepts.
+
+    The title may be part of the body or count with it, and HTML marks take some of it.
     """
     most = int(service.body_maxlen) - len(order["title"]) - TITLE_MARKS
     return most - most // 10 if is_html else most
 
 
 class _Said(logging.Handler):
-    """What apprise warns of; sent: whether any of those that an address names took the message. Of several
-    apprise answers no more than that not all did; which did, its services say as they go on.
+    """The warnings of apprise; `sent`: whether any of the targets that an address names took the message.
+
+    Of several, apprise answers only that not all did; the services log which ones did.
     """
 
     def __init__(self) -> None:
@@ -234,8 +242,9 @@ class _Said(logging.Handler):
 
 
 def remove_secrets(text: str, address: str) -> str:
-    """A text without any part of an address, but what kind of service it is; also where the service has
-    decoded it, or changed upper and lower case.
+    """Return a text without any part of an address except the kind of service, also where the service has
+    decoded it
+    or changed upper and lower case.
     """
     after = address.partition("://")[2]
     written = re.split(r"[/:@?&=#,\s]+", after)

@@ -1,7 +1,8 @@
-"""An address of apprise that names several chats, as a service for each of them: of several apprise answers
-no more than whether all have a message.
+"""An apprise address that names several chats, as a service for each of them: for several, apprise answers
+only
+whether all have a message.
 
-For `apprise_process` alone: apprise takes a second to load.
+Only `apprise_process` imports this module: apprise takes a second to load.
 """
 
 import hashlib
@@ -11,15 +12,17 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-# Of what apprise reads in an address: where the names of the chats stand, too.
+# The parts of an address that apprise reads, where the names of the chats are, too.
 _WITH_NAMES = frozenset({"url", "fullpath", "path", "query"})
 _MARK_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ChatTarget:
-    """One of them. mark: by which the note of who has a message knows it, and from which nobody learns who it
-    is; "" of the only one, which may still stand for several.
+    """One of several chats.
+
+    `mark` identifies it in the record of who has a message, without revealing who it is; "" for the only one,
+    which may still represent several.
     """
 
     mark: str
@@ -27,12 +30,13 @@ class ChatTarget:
 
 
 def targets_of(address: str, key: str, asset: Any) -> list[ChatTarget]:
-    """Each once; none where apprise does not know the address. What it takes for no name of a chat is left
-    out, as apprise leaves it out. key: the message's.
+    """Return each chat once; none if apprise does not know the address.
+
+    What apprise takes for no name of a chat is left out, as apprise does. `key` is the message's.
     """
     from apprise import Apprise, plugins
 
-    read: Any = plugins.url_to_dict  # apprise gives it no types
+    read: Any = plugins.url_to_dict  # apprise has no types
     parsed: dict[str, Any] = read(address, secure_logging=True) or {}
     names = _names(parsed)
     targets = []
@@ -53,7 +57,10 @@ def _names(parsed: Mapping[str, Any]) -> list[str]:
 
 
 def _mark(parsed: Mapping[str, Any], key: str, name: str) -> str:
-    """The same for as long as the login at the service is the same, whoever else is named beside it."""
+    """Return the mark of a chat: the same for as long as the login at the service is the same, regardless of
+    which
+    others are named beside it.
+    """
     login = sorted(
         (field, value)
         for field, value in parsed.items()

@@ -1,5 +1,7 @@
-"""What a channel does: it sends one message, or raises Failed. It is called by threads, so it touches no
-database; whether a message that failed was taken may be unknown, and the same key is sent again.
+"""The interface of a channel: it sends one message, or raises `Failed`.
+
+Threads call it, so it doesn't touch the database. Whether a failed message was taken may be unknown, and the
+same key is sent again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +15,11 @@ TIMEOUT_SECONDS = 10.0
 
 
 class Failed(Exception):  # noqa: N818
-    """It did not arrive. `for_good`: a repetition can't help either. `reached`: marks of those that have it,
-    where the receiver is several; the repetition is for the others.
+    """The message was not delivered.
+
+    `for_good`: a repetition can't help either. `reached`: marks of those that have it, if the receiver is
+    several;
+    the repetition is for the others.
     """
 
     def __init__(self, why: str, for_good: bool = False, reached: Sequence[str] = ()) -> None:
@@ -23,12 +28,14 @@ class Failed(Exception):  # noqa: N818
 
 
 def server_of(url: str) -> str:
-    """What an error says of an address: the rest of it may be a secret, and alerts quote the error."""
+    """Return the part of an address that an error may quote: the rest may be a secret, and alerts quote the
+    error.
+    """
     return httpx.URL(url).netloc.decode()
 
 
 def secret_of_variable(name: str, environment: Mapping[str, str]) -> str:
-    """What the variable holds, "" for nothing. Raises Failed where that can't be sent."""
+    """Return the variable's value, "" if it is empty. Raises `Failed` if the value can't be sent."""
     try:
         return variables.secret_named(name, environment)
     except BadInput as error:

@@ -17,9 +17,11 @@ Refused = Mapping[str, tuple[int, bytes]]
 
 
 def send(message: Message, now_seconds: float) -> str:
-    """One mail to all addresses; its Message-ID is the key, so that a repetition is the same mail. Gives
-    which addresses the server refused while it took others, in a sentence; "" where it took all. Those are
-    not tried again: the others would have it once more each time.
+    """Send one mail to all addresses; its Message-ID is the key, so that a repetition is the same mail.
+
+    Returns in a sentence which addresses the server refused while it took others; "" if it took all. Refused
+    ones
+    are not tried again: the others would receive the mail again each time.
     """
     if not settings.EMAIL_HOST:
         raise Failed(
@@ -33,7 +35,7 @@ def send(message: Message, now_seconds: float) -> str:
         to=message.receiver.settings["addresses"],
         headers={"Message-ID": _id(message.key), "X-Weir-Severity": content["severity"]},
     )
-    if thread := content.get("thread"):  # none in a message that an older version made
+    if thread := content.get("thread"):  # A message that an older version made has none.
         mail.extra_headers |= {"In-Reply-To": _id(thread), "References": _id(thread)}
     try:
         with _Server() as server:
@@ -55,7 +57,9 @@ def _list_refused_addresses(refused: Refused) -> str:
 
 
 class _Notes:
-    """Of smtplib's connections: which addresses the server refused, though it took the mail for others."""
+    """Records, on smtplib connections, the addresses that the server refused although it took the mail for
+    others.
+    """
 
     refused: Refused = {}
 
@@ -65,15 +69,15 @@ class _Notes:
 
 
 class _Plain(_Notes, smtplib.SMTP):  # type: ignore[misc] # of any arguments
-    """By its own port, or by STARTTLS."""
+    """A connection on its own port, or with STARTTLS."""
 
 
 class _Encrypted(_Notes, smtplib.SMTP_SSL):  # type: ignore[misc]
-    """From the first byte."""
+    """A connection that is encrypted from the first byte."""
 
 
 class _Server(EmailBackend):
-    """Django's, which counts a mail as sent that some addresses were refused."""
+    """Django's backend, which counts a mail as sent even if some addresses were refused."""
 
     @property
     def connection_class(self) -> type[_Plain | _Encrypted]:
@@ -81,5 +85,5 @@ class _Server(EmailBackend):
 
 
 def _id(key: str) -> str:
-    """The Message-ID of a message's key."""
+    """Return the Message-ID of a message's key."""
     return f"<{key}@weir>"

@@ -1,4 +1,4 @@
-"""A message as text, for channels that people read: mail, chat, pagers."""
+"""Messages as text, for channels that people read: mail, chat, pagers."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,12 +10,12 @@ from workers.alerts.delivery.channels.plain_text import one_line
 
 
 def subject(content: dict[str, Any]) -> str:
-    """One line: what a title says never breaks the head of a mail."""
+    """Return the subject in one line: a title must never break the header of a mail."""
     return one_line(f"[{content['severity']}] {content['title']}")[:200]
 
 
 def _times(alert: dict[str, Any]) -> str:
-    """When it began and ended: a message may be read, or arrive, long after."""
+    """Return when the alert started and ended: a message may be read, or arrive, much later."""
     began, ended = (_time(alert[name]) for name in ("fired_at", "resolved_at"))
     if not began:
         return ""
@@ -27,8 +27,11 @@ def _time(text: str | None) -> str:
 
 
 def lines(content: dict[str, Any]) -> Iterator[str]:
-    """The text: each alert with what it means and where to act; a pager that cuts it keeps what matters. Each
-    text of an alert is one line, so that none of it looks like a link of ours.
+    """Return the text: each alert with what it means and where to act, the most important first, since a
+    pager may cut
+    it.
+
+    Each text of an alert is one line, so that none of it looks like one of our links.
     """
     if not content["alerts"]:
         yield content["sentence"]
@@ -41,7 +44,7 @@ def lines(content: dict[str, Any]) -> Iterator[str]:
         if alert["impact"]:
             yield one_line(alert["impact"])
         yield f"{settings.WEIR_PUBLIC_URL}{alert['path']}"
-        for link in alert.get("links", ()):  # a message that an older version made has none
+        for link in alert.get("links", ()):  # A message that an older version made has none.
             yield f"{link['words']}: {settings.WEIR_PUBLIC_URL}{link['path']}"
         if alert["runbook"]:
             yield f"Runbook: {alert['runbook']}"

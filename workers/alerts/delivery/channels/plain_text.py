@@ -1,8 +1,8 @@
-"""Text from outside made harmless, before people read it in a mail, a chat or on a pager."""
+"""Text from outside, made harmless before people read it in a mail, a chat, or on a pager."""
 
 import re
 
-# What chat services take as a tag, a link under other words, or a call to everybody. Tags get the single
+# What chat services read as a tag, a link under other words, or a mention of everybody. Tags get single
 # guillemets instead, which look alike.
 _TAGS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 _CALL = re.compile(r"@(?=[*_]*(all|channel|everyone|here|room)\b)", re.IGNORECASE)
@@ -11,13 +11,14 @@ _LINK = re.compile(r"\](?=[(\[:])")
 
 
 def one_line(text: str) -> str:
-    """Whatever it holds: without line breaks and other control characters."""
+    """Return a text as one line, without line breaks and other control characters."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def whole_lines(text: str, most: int) -> str:
-    """Return the lines that fit into so many characters, and a line that says so where some don't. A link
-    that is cut, /alerts/12 to /alerts/1, would lead to another alert.
+    """Return the lines that fit into this many characters, and a line that says so if some don't fit.
+
+    A link that is cut, /alerts/12 to /alerts/1, would lead to another alert.
     """
     if len(text) <= most:
         return text
@@ -32,7 +33,8 @@ def whole_lines(text: str, most: int) -> str:
 
 
 def remove_markup(text: str) -> str:
-    """The text as a chat shows it: names of queues, hosts and people make no tag, no link under other words
-    and no call to everybody. An address stays one.
+    """Return the text as a chat shows it: names of queues, hosts, and people make no tag, no link under other
+    words,
+    and no mention of everybody. An address stays one.
     """
     return _LINK.sub("] ", _CALL.sub("@\u200b", text.translate(_TAGS)))

@@ -1,11 +1,12 @@
 """Posts a message as JSON to a URL, signed.
 
 Headers: `Idempotency-Key` (the message's key, the same at each repetition), `X-Weir-Timestamp` (seconds since
-1970) and `X-Weir-Signature: sha256=` + hex HMAC-SHA-256 of `{timestamp}.{body}`. A receiver compares in
+1970), and `X-Weir-Signature: sha256=` + hex HMAC-SHA-256 of `{timestamp}.{body}`. A receiver compares in
 constant time, and refuses what is older than a few minutes.
 
-The secret is that of the environment variable a receiver names; a receiver that names none has a key derived
-from WEIR_SECRET_KEY for it alone, which its page shows to administrators: no secret is ever stored.
+The secret is the value of the environment variable that the receiver names. A receiver that names none has a
+key of its own, derived from WEIR_SECRET_KEY, which its page shows to administrators: no secret is ever
+stored.
 """
 
 import hashlib
@@ -31,12 +32,14 @@ TRY_AGAIN = frozenset({401, 403, 404, 405, 407, 408, 409, 410, 425, 429})
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
-    """What stands in `X-Weir-Signature`."""
+    """Return the value of `X-Weir-Signature`."""
     return "sha256=" + hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> bytes:
-    """The key its messages are signed with. Raises Failed when it names a variable that is not set."""
+    """Return the key that signs the receiver's messages. Raises `Failed` if it names a variable that is not
+    set.
+    """
     name = receiver.settings.get("secret_environment")
     if not name:
         return derive_secret(receiver).encode()
@@ -49,7 +52,7 @@ def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PRO
 
 
 def setup_error(receiver: Receiver) -> str:
-    """Why a receiver that was set before there were rules can't be used, "" when it can."""
+    """Return why a receiver that is older than the present rules can't be used; "" if it can."""
     name, url = receiver.settings.get("secret_environment"), receiver.settings.get("url", "")
     try:
         host = egress.check_url(url).host
@@ -62,14 +65,18 @@ def setup_error(receiver: Receiver) -> str:
 
 
 def derive_secret(receiver: Receiver) -> str:
-    """Of this receiver alone: neither another receiver's nor the key of sessions follows from it."""
+    """Return the derived secret of this receiver alone: neither another receiver's secret nor the session key
+    follows
+    from it.
+    """
     about = f"weir webhook {receiver.pk} {receiver.created_at.isoformat()}".encode()
     return hmac.new(settings.SECRET_KEY.encode(), about, hashlib.sha256).hexdigest()
 
 
 def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | None = None) -> None:
-    """See `workers.alerts.delivery.channels.channel`. Redirects are not followed: what is signed goes only
-    there.
+    """Post the message. See `workers.alerts.delivery.channels.channel`.
+
+    Redirects are not followed: what is signed goes only to that address.
     """
     url, timestamp = message.receiver.settings["url"], f"{now_seconds:.0f}"
     body = orjson.dumps({"key": message.key, "created_at": message.created_at, **message.content})
@@ -84,7 +91,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
             egress.client(TIMEOUT_SECONDS, transport=transport) as client,
             client.stream("POST", url, content=body, headers=headers) as response,
         ):
-            status = response.status_code  # what else it says is of no interest, and not read
+            status = response.status_code  # The rest of the answer is not needed, and not read.
     except httpx.HTTPError as error:
         raise Failed(f"{server_of(url)} did not answer: {connection_reason(error)}.") from None
     if not 200 <= status < 300:
