@@ -100,7 +100,7 @@ MIDDLEWARE = [
     "console.web.head.HeadOfTheApi",
     "console.web.response_headers.ResponseHeaders",
     "console.web.request_id.RequestId",
-    "console.web.traced.traced",
+    "console.web.traced.build_middleware",
     "console.web.problem.Problems",
     "console.audit.refusals.refusals_recorded",
     "console.input.boundary.Boundary",
@@ -199,7 +199,7 @@ AUTH_PASSWORD_VALIDATORS = [
     },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-CSRF_FAILURE_VIEW = "console.web.problem.forged"
+CSRF_FAILURE_VIEW = "console.web.problem.answer_forgery"
 LOGIN_URL = "login"
 try:
     WEIR_OIDC = identity_settings.read(variables.PROCESS)
@@ -219,7 +219,7 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = 0.25
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-AXES_USERNAME_CALLABLE = "console.accounts.lockout.counted_name"
+AXES_USERNAME_CALLABLE = "console.accounts.lockout.normalize_name"
 AXES_CLIENT_IP_CALLABLE = "console.accounts.lockout.counted_client"
 AXES_LOCKOUT_TEMPLATE = "people/locked_out.html"
 AXES_VERBOSE = False

@@ -25,7 +25,7 @@ from console.pages.records import audit, costs, differences, ledger, shared_link
 from console.pages.work import lab, run, tasks
 
 handler403 = "console.pages.frame.action.forbidden"
-handler500 = "console.web.problem.failed"
+handler500 = "console.web.problem.answer_failure"
 
 urlpatterns = [
     path("", plant.overview, name="overview"),

@@ -1,1 +1,1 @@
-"""Who may do what: people, roles, tokens, sessions, second factors."""
+"""Authentication and authorization: people, roles, tokens, sessions, and second factors."""

@@ -1,9 +1,9 @@
-"""Who may do what: one table of actions, one answer for pages, API and websockets.
+"""Authorization: one table of actions, and one decision for pages, API, and websockets.
 
-Roles are Django groups: viewer < operator < administrator. A token carries a role too, never more than its
-owner has today; the role *producer* may publish events and nothing else. A person or a token may be limited
-to some queues: `demand` gets which queues an act concerns, and refuses what reaches beyond them. Acts of
-CONFIRMED take a person who has proved within the last minutes who it is.
+Roles are Django groups: viewer < operator < administrator. A token has a role too, never more than its
+owner's current role; the role *producer* may publish events and nothing else. A person or a token may be
+limited to some queues: `demand` gets the queues that an action concerns, and rejects those outside the limit.
+Actions in CONFIRMED require a person who has confirmed their identity within the last minutes.
 """
 
 import functools
@@ -33,7 +33,7 @@ from workers.steering import plant_settings
 
 PRODUCER = "producer"
 
-# Action → least role. Every view, endpoint and socket asks here, by one of these names.
+# Action → minimum role. Every view, endpoint, and socket checks one of these names.
 ACTIONS = {
     "plant.view": "viewer",
     "account.change": "viewer",
@@ -93,16 +93,16 @@ ACTIONS = {
     "settings.change": "administrator",
     "user.manage": "administrator",
 }
-# One's own password, sessions and second factor, and what assistants propose: for people who are logged in,
-# never for a token.
+# A user's own password, sessions, and second factor, and decisions on assistants' proposals: for people who
+# are logged in, never for a token.
 SESSIONS_ONLY = frozenset({"account.change", "proposal.decide"})
-# A token has these only when its own list of actions names them, and it gives them to no child.
+# A token has these only if its own list of actions names them, and it gives them to no child.
 BY_NAME_ONLY = frozenset({"token.mint", "user.manage"})
-# What names no queue and changes none: who is limited to some queues may do it all the same.
+# Actions that name no queue and change none: users who are limited to some queues may do them.
 OF_NO_QUEUE = frozenset(
     {"plant.view", "account.change", "token.mint", "lab.run", "mark.add", "mark.remove", "audit.view"}
 )
-# What always concerns the whole plant: who is limited to some queues may do none of it.
+# Actions that always concern the whole plant: users who are limited to some queues may not do them.
 OF_THE_PLANT = frozenset(
     {
         "alert.report",
@@ -130,7 +130,7 @@ CONFIRMED = frozenset(
     {"user.manage", "settings.change", "receiver.change", "plant.register", "task.define", "queue.define"}
 )
 CONFIRMED_SECONDS = 600.0
-CONFIRMED_AT = "weir_confirmed_at"  # in a session: when its person last proved who it is
+CONFIRMED_AT = "weir_confirmed_at"  # in a session: when its person last confirmed their identity
 MOST_ANCESTORS = 8
 TOKEN_PREFIX = "weir_"
 USED_AT_STEP = timedelta(minutes=1)
@@ -138,7 +138,7 @@ USED_AT_STEP = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Actor:
-    """A person or a token that asks for something. `role` is None for one who may do nothing."""
+    """A person or a token that requests something. `role` is None if it may do nothing."""
 
     name: str
     role: str | None
@@ -148,10 +148,12 @@ class Actor:
     request_id: str = ""
     queues: frozenset[str] | None = None  # those it is limited to; None: all
     actions: frozenset[str] | None = None  # actions or their families; None: all of its role
-    confirmed_at: float | None = None  # s since 1970, of a session; None: a token or a command has no session
+    confirmed_at: float | None = None  # Unix time, for a session; None: a token or a command has no session
 
     def may(self, action: str) -> bool:
-        """Whether this actor may do `action`; an action missing in the table raises KeyError."""
+        """Return whether this actor may do `action`. Raises `KeyError` for an action that is missing in the
+        table.
+        """
         least = ACTIONS[action]
         if (self.token or self.actions is not None) and not self._token_has(action):
             return False
@@ -167,16 +169,17 @@ class Actor:
         return self.actions is None or bool(self.actions & {action, family_of(action)})
 
     def reaches(self, queues: Collection[str] | None) -> bool:
-        """Whether these queues (None: the whole plant) are within those the actor is limited to."""
+        """Return whether the actor's limit includes these queues (None: the whole plant)."""
         return self.queues is None or (queues is not None and self.queues.issuperset(queues))
 
     def may_somewhere(self, action: str) -> bool:
-        """Whether there is anything that this actor may do it to."""
+        """Return whether the actor may do the action on anything."""
         return self.may(action) and (self.queues is None or action not in OF_THE_PLANT)
 
     def is_confirmed(self) -> bool:
-        """Whether its person has proved who it is within CONFIRMED_SECONDS. What lies ahead of that is of
-        before the clock was set back, nobody knows when.
+        """Return whether its person has confirmed their identity within CONFIRMED_SECONDS.
+
+        A time in the future dates from before the clock was set back, so it does not count.
         """
         if self.confirmed_at is None:
             return True
@@ -184,20 +187,20 @@ class Actor:
 
     @property
     def account_key(self) -> str | None:
-        """What all its sessions and tokens have in common; None for a command of this machine."""
+        """Return the key that all its sessions and tokens share; None for a command of this machine."""
         return None if self.user is None else f"user:{self.user.pk}"
 
     @property
     def account(self) -> User:
-        """The account behind it. Raises PermissionDenied where there is none: a command of this machine."""
+        """Return the account of the actor. Raises `PermissionDenied` if there is none: a command of this
+        machine.
+        """
         if self.user is None:
             raise PermissionDenied(f"{self.name} has no account, and this takes one.")
         return self.user
 
     def permissions(self) -> dict[str, bool]:
-        """Every action with whether it is to be offered, named for templates: `override.set` is
-        `override_set`.
-        """
+        """Return whether to offer each action, by its name in templates: `override.set` is `override_set`."""
         return {action.replace(".", "_"): self.may_somewhere(action) for action in ACTIONS}
 
 
@@ -205,12 +208,12 @@ NOBODY = Actor(name="nobody", role=None)
 
 
 def family_of(action: str) -> str:
-    """`override` of `override.set`."""
+    """Return the family of an action: `override` for `override.set`."""
     return action.partition(".")[0]
 
 
 class ConfirmationNeeded(PermissionDenied):
-    """The actor may do it, and has to prove once more who it is (the page /confirm/ asks)."""
+    """The actor may do it, but must confirm their identity first (page /confirm/)."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -220,7 +223,7 @@ class ConfirmationNeeded(PermissionDenied):
 
 
 def role_of(user: User | AnonymousUser) -> str | None:
-    """The highest role among the user's groups; a superuser is an administrator."""
+    """Return the highest role among the user's groups; a superuser is an administrator."""
     if not user.is_authenticated or not user.is_active:
         return None
     if user.is_superuser:
@@ -230,7 +233,7 @@ def role_of(user: User | AnonymousUser) -> str | None:
 
 
 def actor_of(request: HttpRequest) -> Actor:
-    """The logged-in person of a request (once found, kept on the request)."""
+    """Return the logged-in person of a request, and cache it on the request."""
     known = getattr(request, "weir_actor", None)
     if known is None:
         person = actor_of_user(request.user, request.META.get("REMOTE_ADDR"))
@@ -240,14 +243,12 @@ def actor_of(request: HttpRequest) -> Actor:
 
 
 def add_request_id(request: HttpRequest, actor: Actor) -> Actor:
-    """The actor with the id of its request, which the audit notes."""
+    """Return the actor with the id of its request, which the audit records."""
     return replace(actor, request_id=getattr(request, "request_id", ""))
 
 
 def claim_place(scope: Mapping[str, Any], user: Any) -> None:
-    """Count a request for its person (a User), among those at work. Raises RequestRefused if they have too
-    many.
-    """
+    """Count an active request of a person (a User). Raises `RequestRefused` if they have too many."""
     if user is not None:
         admission.claim(scope, f"person:{user.pk}")
 
@@ -257,12 +258,13 @@ def actor_of_user(user: User | AnonymousUser, address: str | None = None) -> Act
         return Actor(name=NOBODY.name, role=None, address=address)
     role, queues = role_of(user), queues_of(user)
     if role == "administrator" and _lacks_second_factor(user):
-        role = "viewer"  # who may see, and set one up
+        role = "viewer"  # users who may see a second factor and set one up
     return Actor(name=user.get_username(), role=role, user=user, address=address, queues=queues)
 
 
 def _lacks_second_factor(user: User) -> bool:
-    """Whether administrators need one, and this one, whom no provider vouches for, has none."""
+    """Return whether this administrator needs a second factor and has neither one nor an identity provider.
+    """
     if not plant_settings.value("login.second_factor"):
         return False
     has_one = SecondFactor.objects.filter(user=user, confirmed=True).exists()
@@ -270,26 +272,29 @@ def _lacks_second_factor(user: User) -> bool:
 
 
 def queues_of(user: User) -> frozenset[str] | None:
-    """The queues that somebody's role is limited to; None: all."""
+    """Return the queues that a user's role is limited to; None: all."""
     limit = QueueLimit.objects.filter(user=user).first()
     return intersect(limit.queues) if limit else None
 
 
 def intersect(*limits: Collection[str]) -> frozenset[str] | None:
-    """What is within all of these limits, of which an empty one is none; None: everything."""
+    """Return the intersection of all limits, of which an empty one allows nothing; None: everything."""
     real = [frozenset(limit) for limit in limits if limit]
     return functools.reduce(frozenset.intersection, real) if real else None
 
 
 def user_of(request: HttpRequest) -> User:
-    """Who is logged in. Raises PermissionDenied for nobody, whom the login middleware lets in nowhere."""
+    """Return the logged-in user. Raises `PermissionDenied` if there is none; the login middleware prevents
+    that.
+    """
     if not isinstance(request.user, User):
         raise PermissionDenied("Log in.")
     return request.user
 
 
 def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
-    """A view only for actors who may do `action`; others get 403 (the login middleware has asked already)."""
+    """Decorate a view for actors who may do `action`; others get 403 (the login middleware has run before).
+    """
     if action not in ACTIONS:
         raise KeyError(f"{action} is missing in console.accounts.access.ACTIONS")
 
@@ -308,8 +313,10 @@ def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callabl
 
 
 def admit(actor: Actor, action: str) -> None:
-    """Raise PermissionDenied, saying which role is needed, unless the actor's role may do it. It opens the
-    door; what is behind it asks `demand`. A refusal of somebody who is known is noted in the audit.
+    """Raise `PermissionDenied`, naming the required role, unless the actor's role permits the action.
+
+    It only admits to a view; the view's objects are checked by `demand`. Rejections of known users are
+    recorded in the audit log.
     """
     if actor.may(action):
         return
@@ -327,8 +334,9 @@ def _refuse(actor: Actor, action: str, why: str) -> NoReturn:
 
 
 def demand(actor: Actor, action: str, queues: Collection[str] | None = None) -> None:
-    """Raise PermissionDenied unless the actor may do it to these queues (None: it concerns the whole plant),
-    and ConfirmationNeeded where a person has to prove once more who it is.
+    """Raise `PermissionDenied` unless the actor may do it to these queues (None: the whole plant).
+
+    Raises `ConfirmationNeeded` if the person must confirm their identity again.
     """
     if action in OF_NO_QUEUE:
         admit(actor, action)
@@ -339,8 +347,11 @@ def demand(actor: Actor, action: str, queues: Collection[str] | None = None) -> 
 
 
 def demand_contents(actor: Actor, action: str, queues: Collection[str] | None) -> None:
-    """Raise PermissionDenied unless the actor may do it and reaches these queues (None: the whole plant). It
-    holds for an action that concerns no queue too: what is read or used was made of these queues' events.
+    """Raise `PermissionDenied` unless the actor may do it and has access to these queues (None: the whole
+    plant).
+
+    This also applies to actions that concern no queue, since what they read or use was made from these
+    queues' events.
     """
     admit(actor, action)
     if not actor.reaches(queues):
@@ -351,13 +362,13 @@ def demand_contents(actor: Actor, action: str, queues: Collection[str] | None) -
 
 
 def demand_confirmed(actor: Actor) -> None:
-    """Raise ConfirmationNeeded when a person's last proof of who it is, is too long ago."""
+    """Raise `ConfirmationNeeded` if the person's last confirmation is too old."""
     if not actor.is_confirmed():
         raise ConfirmationNeeded
 
 
 def digest_of(secret: str) -> str:
-    """SHA-256 in hex. Tokens are 256 random bits, so a slow hash would add nothing."""
+    """Return the SHA-256 in hex. Tokens are 256 random bits, so a slow hash would add nothing."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -371,7 +382,7 @@ def create_token(
     actions: Collection[str] = (),
     parent: ApiToken | None = None,
 ) -> tuple[ApiToken, str]:
-    """A new token and its secret, which is never to be seen again."""
+    """Create a token; return it and its secret, which can't be shown again."""
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
         name=name,
@@ -387,8 +398,9 @@ def create_token(
 
 
 def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Actor | None:
-    """The actor behind a secret; None when it is unknown, expired, revoked, or its owner may not log in. A
-    token that was made with another is as good as that one is now.
+    """Return the actor of a secret; None if it is unknown, expired, revoked, or its owner may not log in.
+
+    A child token is valid only while its parent is.
     """
     token = ApiToken.objects.select_related("owner", "parent").filter(digest=digest_of(secret)).first()
     if token is None or not is_valid(token, now):
@@ -412,12 +424,12 @@ def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Ac
 
 
 def acts_as(token_name: str) -> str:
-    """As whom the audit names who acts with a token."""
+    """Return the name under which the audit records a token's actions."""
     return f"token:{token_name}"
 
 
 def _line(token: ApiToken) -> Iterator[ApiToken]:
-    """A token and those it descends from. Raises PermissionDenied for a line that does not end."""
+    """Return a token and its ancestors. Raises `PermissionDenied` for a cycle."""
     for _ in range(MOST_ANCESTORS):
         yield token
         if token.parent is None:
@@ -433,8 +445,9 @@ def _common(one: frozenset[str] | None, other: frozenset[str] | None) -> frozens
 
 
 def _common_actions(lists: list[list[str]]) -> frozenset[str] | None:
-    """What a token may, whose own actions come first, and then those of each that it was made with. An empty
-    list narrows nothing; that a parent has a list narrows its children whatever they have, even to nothing.
+    """Return the actions of a token: its own list, limited by that of each ancestor.
+
+    An empty list limits nothing; a parent's list limits its children whatever they have, even to nothing.
     """
     own, *inherited = lists
     narrowing = [_list_named_actions(actions) - BY_NAME_ONLY for actions in inherited if actions]
@@ -444,12 +457,12 @@ def _common_actions(lists: list[list[str]]) -> frozenset[str] | None:
 
 
 def _list_named_actions(actions: Collection[str]) -> frozenset[str]:
-    """Each action that a list of actions and families has."""
+    """Return each action in a list of actions and families."""
     return frozenset(each for each in ACTIONS if each in actions or family_of(each) in actions)
 
 
 def least_role(token_role: str, owner_role: str | None) -> str | None:
-    """What a token may be: its own role, but never above its owner's."""
+    """Return the lower one of the token's role and its owner's."""
     if owner_role is None:
         return None
     if owner_role == PRODUCER:  # a producer's child
@@ -460,33 +473,33 @@ def least_role(token_role: str, owner_role: str | None) -> str | None:
 
 
 def is_valid(token: ApiToken, now: datetime) -> bool:
-    """Whether it, and every token that it was made with, still holds, and its owner may log in."""
+    """Return whether the token and all its ancestors are valid, and its owner may log in."""
     ended = any(token_.revoked_at is not None or token_.expires_at <= now for token_ in _line(token))
     return token.owner.is_active and not ended
 
 
 def bearer_of(header: str | None) -> str | None:
-    """The secret in `Authorization: Bearer …`, or None when the header is missing or of another kind."""
+    """Return the secret in `Authorization: Bearer …`; None if the header is missing or of another kind."""
     kind, _, secret = (header or "").partition(" ")
     return secret.strip() or None if kind.lower() == "bearer" else None
 
 
 def user_of_session(session_key: str | None) -> User | AnonymousUser:
-    """Who a session belongs to now: nobody once it is logged out, expired, or the password was changed."""
+    """Return the user of a session; None if it was logged out or expired, or the password was changed."""
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     return get_user(request)
 
 
 def actor_of_session(session_key: str | None, address: str | None = None) -> Actor:
-    """Who holds a websocket by a session, asked again while it is open."""
+    """Return the actor of a websocket's session; checked again while it is open."""
     return actor_of_user(user_of_session(session_key), address) if session_key else NOBODY
 
 
 def actor_of_connection(
     session_key: str | None, authorization: str | None, address: str | None = None
 ) -> Actor:
-    """Who sends something, before Django has seen it: by token when one was given, else by session."""
+    """Return the sender of a connection before Django handles it: by token if given, else by session."""
     if authorization is None:
         return actor_of_session(session_key, address)
     secret = bearer_of(authorization)

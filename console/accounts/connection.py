@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, before Django has a request of it: a websocket's, or a body's."""
+"""The actor of a connection before Django has a request of it: of a websocket, or of a request body."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,14 +10,15 @@ from django.utils import timezone
 from console.accounts import token_failures
 from console.accounts.access import NOBODY, Actor, actor_of_session, bearer_of
 
-# A request has a thread of its own only in Django. Without these all connections would be asked about in one
-# thread, and each would wait for all before it where a server hangs; a thread each would be a thousand.
+# Only in Django has a request a thread of its own. Otherwise all connections would be looked up in one
+# thread, and each would wait for all before it while a server hangs; a thread for each could be a thousand.
 _THREADS = ThreadPoolExecutor(8, "connections")
 
 
 def run_in_thread(function: Callable[..., Any]) -> Any:
-    """The function as a coroutine; it may ask the database. A connection of it that broke is not kept, which
-    Django sees to in its own threads alone.
+    """Wrap a function, which may use the database, as a coroutine.
+
+    Its broken database connections are closed, which Django only does in its own threads.
     """
     return database_sync_to_async(function, thread_sensitive=False, executor=_THREADS)
 
@@ -25,7 +26,9 @@ def run_in_thread(function: Callable[..., Any]) -> Any:
 def actor_of_connection(
     session_key: str | None, authorization: str | None, address: str | None = None
 ) -> Actor:
-    """By token when one was given, else by session; nobody for a token that is wrong, or one of too many."""
+    """Return the actor by token if given, else by session; None for a wrong token, or after too many wrong
+    ones.
+    """
     if authorization is None:
         return actor_of_session(session_key, address)
     try:

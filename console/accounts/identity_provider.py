@@ -1,9 +1,9 @@
-"""Login by OpenID Connect: the code flow with state, nonce and PKCE, by mozilla-django-oidc.
+"""Login by OpenID Connect: the code flow with state, nonce, and PKCE, by mozilla-django-oidc.
 
-What the library leaves open is checked here: issuer, audience, age and subject of the ID token, and that
-the user info is of the same subject. An account belongs to (issuer, subject) and is made at its first
-login; a local account of the same name is never taken over. Its role follows the groups claim at each
-login, and without a group that WEIR_OIDC_ROLES maps there is no login.
+This module checks what the library does not: issuer, audience, age, and subject of the ID token, and that the
+user info has the same subject. An account belongs to (issuer, subject) and is created at its first login; a
+local account of the same name is never taken over. Its role follows the groups claim at each login, and
+without a group that WEIR_OIDC_ROLES maps there is no login.
 """
 
 import functools
@@ -36,7 +36,8 @@ TIMEOUT_SECONDS = 10.0
 LEEWAY_SECONDS = 30
 MAX_ANSWER_BYTES = 1 << 20
 MAX_ANSWER_SECONDS = 20.0
-# The key that each signature takes, as (kty, crv). Never one without a key, nor with the client's secret.
+# The key type of each signature algorithm, as (kty, crv). Algorithms without a key, or with the client's
+# secret, are excluded.
 KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
     **{f"{family}{bits}": ("RSA", None) for family in ("RS", "PS") for bits in (256, 384, 512)},
     "ES256": ("EC", "P-256"),
@@ -45,36 +46,36 @@ KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
     "EdDSA": ("OKP", "Ed25519"),
 }
 NOT_OF_A_NAME = re.compile(r"[^\w.@+-]")
-AUTHENTICATED_AT = "weir_oidc_auth_time"  # in a session: when the provider last asked for a proof
+AUTHENTICATED_AT = "weir_oidc_auth_time"  # in a session: when the provider last asked for credentials
 
 
 class ProviderError(Exception):
-    """The provider does not answer, or answers what it must not."""
+    """The provider does not answer, or its answer is invalid."""
 
 
 class NoRoleError(Exception):
-    """The provider vouches for somebody whom no group gives a role, or whose account is disabled."""
+    """The provider authenticates a user without a mapped group, or whose account is disabled."""
 
 
 def name() -> str | None:
-    """What the login button says; None without a provider."""
+    """Return the label of the login button; None without a provider."""
     return urlsplit(settings.WEIR_OIDC["issuer"]).hostname if settings.WEIR_OIDC else None
 
 
 def is_of(user: User | AnonymousUser) -> bool:
-    """Whether the provider vouches for this account; no password of ours opens it."""
+    """Return whether the provider authenticates this account; local passwords don't apply to it."""
     return user.is_authenticated and Identity.objects.filter(user=user).exists()
 
 
 def _provider_settings() -> dict[str, Any]:
-    """What the settings say of the provider. Raises ProviderError without one."""
+    """Return the provider's settings. Raises `ProviderError` if there are none."""
     if settings.WEIR_OIDC is None:
         raise ProviderError("No OpenID Connect provider is set up.")
     return settings.WEIR_OIDC
 
 
 def discover() -> Mapping[str, Any]:
-    """The provider's own description. Raises ProviderError."""
+    """Return the provider's discovery document. Raises `ProviderError`."""
     return _fetch_discovery(_provider_settings()["issuer"], int(time.monotonic() // RETAINED_SECONDS))
 
 
@@ -106,12 +107,12 @@ def _bounds() -> dict[str, Any]:
                 raise ProviderError("The OpenID Connect provider's answer is too large or too slow.")
         answer._content = bytes(content)
 
-    # Without redirects: a secret or a code goes to the address that the provider names, or nowhere.
+    # Without redirects: a secret or a code is only sent to the address that the provider names.
     return {"timeout": TIMEOUT_SECONDS, "allow_redirects": False, "stream": True, "hooks": {"response": read}}
 
 
 def _json_object(answer: requests.Response) -> dict[str, Any]:
-    """Return the JSON object of an answer. Raises ProviderError, or RequestException for a bad status."""
+    """Return the JSON object of an answer. Raises `ProviderError`, or `RequestException` for a bad status."""
     answer.raise_for_status()
     document = answer.json()
     if not isinstance(document, dict):
@@ -120,7 +121,8 @@ def _json_object(answer: requests.Response) -> dict[str, Any]:
 
 
 def algorithms() -> list[str]:
-    """Return the signatures that an ID token may have: all that the provider offers and Weir checks."""
+    """Return the accepted signature algorithms of ID tokens: those that the provider offers and Weir checks.
+    """
     offered = discover().get("id_token_signing_alg_values_supported") or ["RS256"]
     supported = [algorithm for algorithm in KEY_TYPES if isinstance(offered, list) and algorithm in offered]
     if not supported:
@@ -129,7 +131,7 @@ def algorithms() -> list[str]:
 
 
 def get_setting(attribute: str, *default: Any) -> Any:
-    """What the library asks for by its own names."""
+    """Return a setting under the library's name for it."""
     own: dict[str, Callable[[], Any]] = {
         "OIDC_OP_AUTHORIZATION_ENDPOINT": lambda: discover()["authorization_endpoint"],
         "OIDC_OP_TOKEN_ENDPOINT": lambda: discover()["token_endpoint"],
@@ -144,8 +146,9 @@ def get_setting(attribute: str, *default: Any) -> Any:
 
 
 def read_proof_time(request: HttpRequest, now: float) -> float:
-    """When the provider last asked for a proof, as it said of this login; 0 where it did not say. A
-    provider's own session lets whoever sits at an open browser in without a question: that proves nothing.
+    """Return when the provider last asked for credentials, according to this login; 0 if it does not say.
+
+    A provider's existing session admits anybody at an open browser without a question, so it proves nothing.
     """
     told = request.session.get(AUTHENTICATED_AT)
     if not isinstance(told, int | float) or not math.isfinite(told):
@@ -154,24 +157,24 @@ def read_proof_time(request: HttpRequest, now: float) -> float:
 
 
 def end_url(back: str) -> str:
-    """Where the provider ends its own session, and leads back; "" where it has no such place."""
+    """Return the page where the provider ends its own session and redirects back; "" if it has none."""
     try:
         found = str(discover().get("end_session_endpoint") or "")
     except ProviderError:
         return ""
     if urlsplit(found).scheme not in ("https", urlsplit(_provider_settings()["issuer"]).scheme):
-        return ""  # no place of a browser's, or one that is less safe than the provider itself
+        return ""  # no address for browsers, or one less secure than the provider itself
     query = {"client_id": _provider_settings()["client_id"], "post_logout_redirect_uri": back}
     return f"{found}{'&' if urlsplit(found).query else '?'}{urlencode(query)}"
 
 
 class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library has no types
-    """Checks what the provider says, and finds or makes the account."""
+    """Checks the provider's answers, and finds or creates the account."""
 
     get_settings = staticmethod(get_setting)
 
     def __init__(self) -> None:
-        # The library's own asks for every endpoint, and Django makes a backend for each request.
+        # The library's own class requires every endpoint, and Django creates a backend for each request.
         self.UserModel = User
 
     def __getattr__(self, attribute: str) -> Any:
@@ -180,7 +183,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         raise AttributeError(attribute)
 
     def authenticate(self, request: HttpRequest | None, **credentials: Any) -> User | None:
-        # Without the nonce of a login begun here it is no answer to one, whatever the address says.
+        # Without the nonce of a login started here it is no answer to one, whatever the address says.
         if not settings.WEIR_OIDC or not credentials.get("nonce") or not credentials.get("code_verifier"):
             return None
         user: User | None = super().authenticate(request, **credentials)
@@ -223,7 +226,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         return claims
 
     def retrieve_matching_jwk(self, token: str) -> jwt.PyJWK:
-        """Return the key that the token names; without a name, the only one for such signatures."""
+        """Return the key that the token names; without a name, the only key for such signatures."""
         algorithm, named = _signed_by(token), jwt.get_unverified_header(token).get("kid")
         answer = _json_object(requests.get(get_setting("OIDC_OP_JWKS_ENDPOINT"), **_bounds()))
         listed = answer.get("keys")
@@ -272,7 +275,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
 
 
 def _signed_by(token: str) -> str:
-    """Return the algorithm that a token says it is signed by. Raises SuspiciousOperation for another one."""
+    """Return the algorithm that a token names. Raises `SuspiciousOperation` for one that is not accepted."""
     algorithm = jwt.get_unverified_header(token).get("alg")
     if algorithm not in algorithms():
         raise SuspiciousOperation("The token is signed in another way than the provider offers.")
@@ -280,7 +283,7 @@ def _signed_by(token: str) -> str:
 
 
 def _signs(key: Any, algorithm: str) -> bool:
-    """Whether it is a public key for signatures by this algorithm."""
+    """Return whether it is a public key for signatures by this algorithm."""
     if not isinstance(key, dict) or key.get("use") not in (None, "sig"):
         return False
     if key.get("alg") not in (None, algorithm):
@@ -294,7 +297,7 @@ def _signs(key: Any, algorithm: str) -> bool:
 
 @transaction.atomic
 def _account(claims: Mapping[str, Any], role: str | None, actor: Actor) -> tuple[User | None, str]:
-    """The account of these claims with its role as the groups say; or None and why there is no login."""
+    """Return the account of these claims with the role of its groups; or None and why the login fails."""
     issuer, subject = _provider_settings()["issuer"], claims["sub"]
     identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
     if identity is None and role is None:
@@ -307,7 +310,7 @@ def _account(claims: Mapping[str, Any], role: str | None, actor: Actor) -> tuple
 
 
 def account_of(claims: Mapping[str, Any], actor: Actor) -> User:
-    """The account that the provider vouches for. Raises NoRoleError; what it lost is lost all the same."""
+    """Return the provider's account. Raises `NoRoleError`; a lost role is removed even then."""
     user, why = _account(claims, role_by_groups(claims), actor)
     if user is None:
         raise NoRoleError(why)
@@ -315,10 +318,10 @@ def account_of(claims: Mapping[str, Any], actor: Actor) -> User:
 
 
 def role_by_groups(claims: Mapping[str, Any]) -> str | None:
-    """The highest role that a group of theirs is mapped to; None without one.
+    """Return the highest role to which one of the groups is mapped; None without one.
 
-    Raises ProviderError where the provider left the groups out because they are too many (as Entra ID does):
-    what is not known changes no role.
+    Raises `ProviderError` if the provider left the groups out because there are too many (as Entra ID does):
+    unknown groups change no role.
     """
     provider = _provider_settings()
     claim = provider["groups_claim"]
@@ -347,7 +350,7 @@ def _create_user(claims: Mapping[str, Any], actor: Actor, issuer: str) -> User:
 
 
 def _free_name(claims: Mapping[str, Any]) -> str:
-    """The name that the provider has for them, with a number where somebody here has it already."""
+    """Return the provider's user name, with a number if a local account already has it."""
     told = next((str(claims[key]) for key in ("preferred_username", "email", "sub") if claims.get(key)), "")
     wanted = NOT_OF_A_NAME.sub("-", told)[:120] or "somebody"
     taken = {
@@ -363,7 +366,7 @@ def _follow(user: User, role: str | None, actor: Actor) -> None:
     if before == role:
         return
     user.groups.set([Group.objects.get_or_create(name=role)[0]] if role else [])
-    if role == "administrator":  # a limit to some queues is never on one
+    if role == "administrator":  # queue limits never apply to an administrator
         QueueLimit.objects.filter(user=user).delete()
     if role is None:
         people.end_access(user)

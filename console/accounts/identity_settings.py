@@ -1,4 +1,4 @@
-"""The OpenID Connect provider as the environment names it, checked when the settings are read."""
+"""The OpenID Connect provider in the environment, validated when the settings are read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def read(environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """None without WEIR_OIDC_ISSUER. Raises ValueError saying which variable takes what."""
+    """Return the provider's settings; None without WEIR_OIDC_ISSUER. Raises `ValueError` that names the
+    variable.
+    """
     issuer = variables.OIDC_ISSUER.text(environment).rstrip("/")
     if not issuer:
         return None
@@ -32,7 +34,7 @@ def read(environment: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def _roles(words: list[str]) -> dict[str, str]:
-    """Return {group: role}. A group may be written in quotes or with %20 for a blank, and may have `=`."""
+    """Return {group: role}. A group may be quoted or have %20 for a space, and may contain `=`."""
     roles: dict[str, str] = {}
     for word in words:
         group, _, role = word.rpartition("=")

@@ -1,13 +1,13 @@
-"""Failed logins are counted apart: of an account at an address, of an address, of an account.
+"""Failed logins are counted separately: by account and address, by address, and by account.
 
-| what fails | failures within 15 minutes | then |
+| counted by | failures within 15 minutes | then |
 |---|---|---|
-| an account, from one address | 5 | that address waits before it tries this account again |
-| an address, whatever accounts it tries | 10 | that address waits |
-| an account, from wherever | 20 | the account waits, but for addresses it has logged in from lately |
+| account and address | 5 | that address waits before it tries this account again |
+| address, for all accounts | 10 | that address waits |
+| account, from any address | 20 | the account waits, except for addresses from which it recently logged in |
 
-Each lasts until its failures are 15 minutes old; trying meanwhile does not prolong it. Whoever is logged in
-stays so. A stranger can therefore not keep somebody out of the places that they work at.
+Each lockout ends when its failures are 15 minutes old; attempts in the meantime don't extend it. Users who
+are logged in stay logged in. An attacker therefore can't lock users out of their usual places.
 """
 
 from datetime import timedelta
@@ -28,14 +28,14 @@ from console.web.web_request import WebRequest
 AT_ADDRESS, OF_ADDRESS, OF_ACCOUNT = 5, 10, 20  # in the order of settings.AXES_LOCKOUT_PARAMETERS
 KNOWN_FOR = timedelta(days=30)
 UNKNOWN = "unknown"
-LONGEST_NAME = 255  # that the library's tables take
+LONGEST_NAME = 255  # limits of the library's tables
 
 
 class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes has no types
-    """django-axes' own, with a limit for each count, and the audit."""
+    """django-axes' handler with a limit for each count, and audit entries."""
 
     def get_failures(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
-        """The failures at this address, or AT_ADDRESS once any of the limits is reached."""
+        """Return the failures at this address, or AT_ADDRESS once any of the limits is reached."""
         at_address, of_address, of_account = (
             attempts.aggregate(count=Sum("failures_since_start"))["count"] or 0
             for attempts in self.get_user_attempts(request, credentials)
@@ -52,7 +52,7 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
         if request is None:
             return
         actor = _find_user(request, credentials)
-        if was_locked:  # folded: whoever tries on must not fill the audit
+        if was_locked:  # folded, so that repeated attempts can't fill the audit log
             why = "too many failed logins"
             refusals.note(
                 refusals.Refusal(actor.name, "login", actor.name, why, actor.address, actor.request_id)
@@ -68,18 +68,20 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
 
 
 def counted_client(request: HttpRequest) -> str | None:
-    """Return the address that a login counts for."""
+    """Return the address for which a login counts."""
     return counted_address(request.META.get("REMOTE_ADDR")) or None
 
 
 def normalize_name(request: HttpRequest, credentials: dict[str, Any] | None = None) -> str | None:
-    """The name that a login counts for; of one that is longer than its row takes the beginning."""
+    """Return the name for which a login counts, truncated to the size of its column."""
     name = (credentials or request.POST).get("username")
     return None if name is None else str(name)[:LONGEST_NAME]
 
 
 def _find_user(request: HttpRequest, credentials: dict[str, Any]) -> Actor:
-    """The account that was tried. A name that is none is not noted: people type passwords into that field."""
+    """Return the account of an attempt. Unknown names are not recorded: people type passwords into that
+    field.
+    """
     name = str(credentials.get("username") or "")
     known = User.objects.filter(username=name).exists()
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
@@ -87,7 +89,7 @@ def _find_user(request: HttpRequest, credentials: dict[str, Any]) -> Actor:
 
 
 def _is_known(request: HttpRequest, credentials: dict[str, Any] | None) -> bool:
-    """Whether the account has logged in from this address lately."""
+    """Return whether the account has recently logged in from this address."""
     name = (credentials or {}).get("username")
     address = cast(WebRequest, request).axes_ip_address
     logins = AccessLog.objects.filter(username=name, ip_address=address)

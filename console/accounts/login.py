@@ -1,6 +1,6 @@
-"""The way to the login and back: to the page where somebody was, also when a form was sent from it.
+"""Redirects to the login and back to the page of the user, even if a form was sent from it.
 
-Whoever has a second factor is not logged in by the password: the session only remembers, for a few minutes,
+A password alone does not log in a user with a second factor: the session only remembers, for a few minutes,
 whose password was right.
 """
 
@@ -24,8 +24,9 @@ PENDING_SECONDS = 300
 
 
 class LoginRequired(LoginRequiredMiddleware):
-    """After the login one is where one was. The address of a form's target is none to come back to, so a form
-    leads back to the page it stands on; what was typed into it is kept by the browser
+    """Redirects back to the user's page after the login.
+
+    A form's target address can't be opened, so a form redirects to its page; the browser keeps what was typed
     (static/js/forms/drafts.js).
     """
 
@@ -36,9 +37,9 @@ class LoginRequired(LoginRequiredMiddleware):
 
 
 def page_of(request: HttpRequest) -> str:
-    """The page of ours that a form was sent from; "/" when that is not known."""
+    """Return the console page from which a form was sent; "/" if it is unknown."""
     referer = request.headers.get("Referer", "")
-    if not is_ours(request, referer):  # nor is what can't be split
+    if not is_ours(request, referer):  # an unparsable address is not ours
         return "/"
     page = urlsplit(referer)
     where = f"{page.path}?{page.query}" if page.query else page.path
@@ -46,7 +47,7 @@ def page_of(request: HttpRequest) -> str:
 
 
 def next_of(request: HttpRequest, default: str) -> str:
-    """Where the request wants to go on to, if that is a page of ours."""
+    """Return the next page of the request, if it is a page of this console."""
     wanted = request.POST.get("next") or request.GET.get("next", "")
     return wanted if wanted and is_ours(request, wanted) else default
 
@@ -60,8 +61,10 @@ def address_with_next(address: str, following: str) -> str:
 
 
 def enter(request: HttpRequest, user: User, backend: str, by: str, proved_at: float | None = None) -> None:
-    """Log somebody in who has proved who it is, and note it; `by` says how. proved_at: when, in s since 1970,
-    where it was not just now (0: nobody knows); acts of consequence then take another proof.
+    """Log in an authenticated user, and record it; `by` says how.
+
+    proved_at: Unix time of the authentication if it was not just now (0: unknown); sensitive actions then
+    need a confirmation.
     """
     login(request, user, backend=backend)
     if proved_at is not None:
@@ -71,29 +74,31 @@ def enter(request: HttpRequest, user: User, backend: str, by: str, proved_at: fl
 
 
 def confirm(request: HttpRequest, by: str) -> None:
-    """Somebody who is logged in has proved anew who it is."""
+    """Record that a logged-in user has confirmed their identity."""
     request.session[CONFIRMED_AT] = timezone.now().timestamp()
     actor = add_request_id(request, actor_of_user(request.user, request.META.get("REMOTE_ADDR")))
     audit_log.record(actor, "login.confirm", request.user.get_username(), after={"by": by})
 
 
 def is_own_password(request: HttpRequest, password: str) -> bool:
-    """Whether it is the password of who is logged in. A wrong one counts as a failed login, and in a lockout
-    none is right: who found an open browser must not find the password out in it.
+    """Return whether it is the logged-in user's password.
+
+    A wrong one counts as a failed login, and during a lockout none is accepted, so that the password can't be
+    guessed in an open browser.
     """
     return authenticate(request, username=request.user.get_username(), password=password) == request.user
 
 
 def wait_for_code(request: HttpRequest, user: User) -> None:
-    """Remember that this browser knew the password; nobody is logged in by it."""
+    """Remember that this browser knew the password, without a login."""
     request.session.cycle_key()
     request.session.set_expiry(PENDING_SECONDS)
-    # With the password's own mark: once it is changed, this is worth nothing.
+    # With the password's own hash: once the password is changed, this is void.
     request.session[PENDING] = [user.pk, user.get_session_auth_hash(), timezone.now().timestamp()]
 
 
 def find_pending_login(request: HttpRequest) -> User | None:
-    """Whose password was right within the last minutes; None for nobody."""
+    """Return the user whose password was right within the last minutes; None if there is none."""
     user_id, mark, at = request.session.get(PENDING) or (None, "", 0.0)
     if timezone.now().timestamp() - at > PENDING_SECONDS:
         return None

@@ -1,4 +1,4 @@
-"""The form by which somebody changes the own password."""
+"""The form for changing one's own password."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from console.accounts.login import is_own_password
 
 
 class OwnPasswordForm(PasswordChangeForm):
-    """Django's, but the old password is proved as at a login: counted, locked out and audited."""
+    """Django's form, but the old password is checked as at a login: counted, locked out, and audited."""
 
     def __init__(self, request: HttpRequest, data: Any = None) -> None:
         super().__init__(user_of(request), data)
         self.request = request
 
     def clean_old_password(self) -> str:
-        """The old password. Raises ValidationError for a wrong one, and in a lockout for any."""
+        """Return the old password. Raises `ValidationError` for a wrong one, and during a lockout for any."""
         typed: str = self.cleaned_data["old_password"]
         if not is_own_password(self.request, typed):
             raise ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")

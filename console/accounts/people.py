@@ -1,4 +1,4 @@
-"""Who may log in, and as what: users with one role each, never without an administrator."""
+"""Users and their roles: one role each, and always at least one administrator."""
 
 import re
 import secrets
@@ -23,7 +23,7 @@ USERNAME = re.compile(r"[\w.@+-]{1,150}\Z")
 
 
 def find_user(username: str) -> User:
-    """The user of that name. Raises BadInput."""
+    """Return the user of that name. Raises `BadInput`."""
     user = User.objects.filter(username=username).first()
     if user is None:
         raise BadInput("username", f"{username[:60]!r} is nobody here.")
@@ -32,7 +32,7 @@ def find_user(username: str) -> User:
 
 @transaction.atomic
 def create(actor: Actor, username: str, role: str, reason: str, password: str = "") -> tuple[User, str]:
-    """A new user, and the password to hand over (a random one unless given), shown this once."""
+    """Create a user; return it and the password (random unless given), which is shown once."""
     demand(actor, "user.manage")
     why = read_reason(reason)
     if not USERNAME.match(username):
@@ -50,7 +50,7 @@ def create(actor: Actor, username: str, role: str, reason: str, password: str = 
 
 @transaction.atomic
 def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
-    """Give another role; it holds from the next request on."""
+    """Change the role, which applies from the next request on."""
     demand(actor, "user.manage")
     why, before = read_reason(reason), role_of(user)
     _check_role(role)
@@ -62,7 +62,7 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
     else:
         QueueLimit.objects.filter(user=user).delete()
     user.groups.set([_group(role)])
-    if user.is_superuser:  # who stays one is an administrator, whatever the groups say
+    if user.is_superuser:  # a superuser is an administrator, whatever the groups say
         user.is_superuser = False
         user.save(update_fields=["is_superuser"])
     audit_log.record(
@@ -72,7 +72,7 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
 
 @transaction.atomic
 def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str) -> None:
-    """Limit somebody's role to these queues; none: it holds for all. Raises BadInput naming the field."""
+    """Limit a user's role to these queues; none: all queues. Raises `BadInput` that names the field."""
     demand(actor, "user.manage")
     why, wanted, before = read_reason(reason), sorted(set(queues)), sorted(queues_of(user) or ())
     if role_of(user) == "administrator" and wanted:
@@ -90,7 +90,7 @@ def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str)
 
 @transaction.atomic
 def remove_second_factor(actor: Actor, user: User, reason: str) -> None:
-    """Take away the second factor of somebody who has lost app and codes; their sessions end."""
+    """Remove the second factor of a user who has lost app and codes; their sessions end."""
     demand(actor, "user.manage")
     why = read_reason(reason)
     if not second_factor.remove(user):
@@ -101,8 +101,8 @@ def remove_second_factor(actor: Actor, user: User, reason: str) -> None:
 
 @transaction.atomic
 def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
-    """Let somebody log in, or no more: then every session, token and shared link of theirs ends at once, and
-    for good.
+    """Enable or disable a user. Disabling permanently ends all their sessions, tokens, and shared links at
+    once.
     """
     demand(actor, "user.manage")
     why = read_reason(reason)
@@ -121,7 +121,8 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
 
 @transaction.atomic
 def reset_password(actor: Actor, user: User, reason: str, password: str = "") -> str:
-    """A new password to hand over, shown this once; their sessions, tokens and shared links end for good."""
+    """Set a new password, which is shown once; the user's sessions, tokens, and shared links end permanently.
+    """
     demand(actor, "user.manage")
     why = read_reason(reason)
     _check_local(user, "username", "logs in at its provider and has no password here.")
@@ -133,7 +134,7 @@ def reset_password(actor: Actor, user: User, reason: str, password: str = "") ->
 
 
 def end_access(user: User) -> None:
-    """What somebody has opened ends for good: sessions, tokens, and links shared by them or with a token."""
+    """End a user's access permanently: sessions, tokens, and links shared by the user or with a token."""
     now = timezone.now()
     sessions.end_all(user)
     tokens.revoke_all(user, now)
@@ -165,8 +166,8 @@ def _group(role: str) -> Group:
 
 
 def _keep_an_administrator(leaving: User) -> None:
-    """A plant that nobody administers could not be taken back from within."""
-    # Locked: of two administrators who take the role from each other at once, one keeps it.
+    """Reject a change that would leave no administrator, which could not be repaired from within."""
+    # Locked: of two administrators who remove each other's role at the same time, one keeps it.
     active = User.objects.select_for_update(no_key=True).filter(is_active=True).order_by("pk")
     others = [user for user in active if user.pk != leaving.pk]
     if role_of(leaving) == "administrator" and not any(role_of(other) == "administrator" for other in others):

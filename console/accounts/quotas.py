@@ -1,9 +1,10 @@
-"""How much a token may publish: events per second and bytes per second, shared by all web processes.
+"""Publishing quotas of tokens: events per second and bytes per second, shared by all web processes.
 
-Each quota is a token bucket on the control server. It holds BURST_SECONDS of its rate at most and fills by
-the server's clock. A request is admitted while no bucket is below 0, then takes what it costs, also more than
-there is: the debt delays the next request. So a body of any size passes once, and the average never exceeds
-the rate by more than the burst and one request. Levels: a hash `weir:quota:{subject}`, gone when full.
+Each quota is a token bucket on the control server. It holds at most BURST_SECONDS of its rate and fills by
+the server's clock. A request is admitted while no bucket is below 0, then takes its cost, even if that
+exceeds the level: the debt delays the next request. A body of any size therefore passes once, and the average
+never exceeds the rate by more than the burst and one request. Levels: a hash `weir:quota:{subject}`, deleted
+when full.
 """
 
 import math
@@ -20,21 +21,23 @@ BURST_SECONDS = 10
 
 @dataclass(frozen=True)
 class Quota:
-    """What one subject may publish; `subject` is a token or, for a session, its user."""
+    """The quota of one subject; `subject` is a token or, for a session, its user."""
 
     subject: str
     events_per_second: int
     bytes_per_second: int
 
     def wait_seconds(self, size_bytes: int) -> int:
-        """0 when a request of that size is admitted and counted, else whole seconds until one would be.
+        """Return 0 if a request of that size is admitted and counted, else the whole seconds to wait.
 
-        Raises redis.RedisError when the control server does not answer.
+        Raises `redis.RedisError` if the control server does not answer.
         """
         return math.ceil(self._take(0, size_bytes, ask=True) / 1000)
 
     def charge(self, events: int, size_bytes: int) -> None:
-        """Count what an admitted request turned out to hold besides. Raises redis.RedisError."""
+        """Count the events and bytes that an admitted request additionally contained. Raises
+        `redis.RedisError`.
+        """
         self._take(events, size_bytes, ask=False)
 
     def _take(self, events: int, size_bytes: int, ask: bool) -> int:
@@ -44,8 +47,9 @@ class Quota:
 
 
 def quota_of(actor: Actor) -> Quota:
-    """The token's own quota where it has one, else the plant's settings. A token that was made with another
-    shares that one's, else many children would publish many times as much.
+    """Return the token's own quota if it has one, else the plant's settings.
+
+    A child token shares its parent's quota; otherwise many children could publish many times as much.
     """
     token = actor.token and (actor.token.parent or actor.token)
     own_events = token.quota_events_per_second if token else None

@@ -1,8 +1,8 @@
 """One-time passwords (TOTP, RFC 6238) of local accounts: an app's code after the password.
 
-The shared key is kept encrypted. A code holds once, and within 30 s of its time; after a wrong one the
-next is checked only after 1, 2, 4 … s. Ten recovery codes stand in for a lost app, each once. With the
-setting `login.second_factor` at 1, administrators act as viewers until they have one.
+The shared key is stored encrypted. A code is valid once, and within 30 s of its time; after a wrong one the
+next is checked only after 1, 2, 4 … s. Ten recovery codes replace a lost app, each once. With the setting
+`login.second_factor` at 1, administrators act as viewers until they have a second factor.
 """
 
 import base64
@@ -21,24 +21,24 @@ from queues.errors import BadInput
 KEY_BYTES = 20
 RECOVERY_CODES = 10
 PURPOSE = "recovery code"
-ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that seem alike
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no similar characters
 CODE_LENGTH = 16  # 79 bits
 LONGEST_CODE = 40
 
 
 def find_confirmed(user: User) -> SecondFactor | None:
-    """The confirmed one; None while there is none."""
+    """Return the confirmed device; None if there is none."""
     return cast(SecondFactor | None, SecondFactor.objects.filter(user=user, confirmed=True).first())
 
 
 def find_pending(user: User) -> SecondFactor | None:
-    """The one that is being set up."""
+    """Return the device that is being set up."""
     return cast(SecondFactor | None, SecondFactor.objects.filter(user=user, confirmed=False).first())
 
 
 @transaction.atomic
 def begin(user: User) -> SecondFactor:
-    """A new key, to be confirmed by a first code. Raises BadInput where there is a confirmed one."""
+    """Create a key, to be confirmed by a first code. Raises `BadInput` if there is a confirmed one."""
     if find_confirmed(user):
         raise BadInput("code", "is set up already; switch it off first.")
     SecondFactor.objects.filter(user=user).delete()
@@ -50,7 +50,8 @@ def begin(user: User) -> SecondFactor:
 
 @transaction.atomic
 def confirm(user: User, code: str) -> list[str]:
-    """Switch it on with a first code; the recovery codes, to be shown this once. Raises BadInput."""
+    """Enable the second factor with a first code; return the recovery codes, shown once. Raises `BadInput`.
+    """
     made = SecondFactor.objects.select_for_update().filter(user=user, confirmed=False).first()
     if made is None:
         raise BadInput("code", "is not being set up; begin again.")
@@ -62,19 +63,19 @@ def confirm(user: User, code: str) -> list[str]:
 
 
 def is_throttled(user: User) -> bool:
-    """Whether no code is checked for now, after wrong ones."""
+    """Return whether codes are not checked for now, after wrong ones."""
     held = SecondFactor.objects.filter(user=user, confirmed=True).first()
     return held is not None and not held.verify_is_allowed()[0]
 
 
 @transaction.atomic
 def is_right(user: User, code: str, now: datetime) -> bool:
-    """Whether the code is the app's now, or an unused recovery code; it is used up by this."""
-    # The row is locked: of two requests with the same code, one is second.
+    """Return whether the code is the app's current code or an unused recovery code, which is then used up."""
+    # The row is locked: the second of two requests with the same code is rejected.
     held = SecondFactor.objects.select_for_update().filter(user=user, confirmed=True).first()
     plain = _plain(code)
     if held is not None and (held.throttling_failure_timestamp or now) > now:
-        # Of before the clock was set back: what has to be waited for begins now.
+        # From before the clock was set back: the wait starts now.
         held.throttling_failure_timestamp = now
         held.save(update_fields=["throttling_failure_timestamp"])
     if held is None or not held.verify_is_allowed()[0]:
@@ -90,25 +91,25 @@ def is_right(user: User, code: str, now: datetime) -> bool:
 
 @transaction.atomic
 def remove(user: User) -> bool:
-    """Switch it off; False where there was none."""
+    """Disable the second factor; return False if there was none."""
     RecoveryCode.objects.filter(user=user).delete()
     return bool(SecondFactor.objects.filter(user=user).delete()[0])
 
 
 def secret_of(device: SecondFactor) -> str:
-    """The key as apps take it by hand, in groups of four."""
+    """Return the key for manual entry in an app, in groups of four."""
     text = base64.b32encode(device.bin_key).decode().rstrip("=")
     return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
 def picture_of(device: SecondFactor) -> str:
-    """What an app's camera reads, as SVG within a page."""
+    """Return the QR code of the device as inline SVG."""
     code = segno.make(device.config_url, error="m", micro=False)
     return code.svg_inline(scale=4, border=4, dark="#000", light="#fff", title="Code for the app's camera")
 
 
 def codes_left(user: User) -> int:
-    """How many recovery codes are unused."""
+    """Return the number of unused recovery codes."""
     return RecoveryCode.objects.filter(user=user, used_at=None).count()
 
 
@@ -121,6 +122,6 @@ def _new_recovery_codes(user: User) -> list[str]:
 
 
 def _plain(code: str) -> str:
-    """Without what people put between groups. No int() of what is typed is ever long."""
+    """Remove separators between groups. The length of typed text is limited before any int()."""
     text = "".join(code.lower().split()).replace("-", "")[:LONGEST_CODE]
     return text if text.isascii() else ""

@@ -1,4 +1,4 @@
-"""Where people are logged in: seen on the settings page, and ended from there."""
+"""The sessions of users: shown on the settings page, and ended from there."""
 
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -19,14 +19,14 @@ from console.storage.session_store import SessionStore, idle_since
 from console.web.refusal import RequestRefused
 from workers.steering import plant_settings
 
-STEP = timedelta(minutes=1)  # so often a session that is used is noted; each request would be a write
+STEP = timedelta(minutes=1)  # interval at which the use of a session is recorded; each request would be a write
 READING = ("GET", "HEAD", "OPTIONS")
 
 
 @receiver(user_logged_in)
 def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -> None:
-    """A login lasts as long as the setting says, and is noted at once: without a row it is nobody's."""
-    UserSession.objects.filter(user=user).exclude(pk__in=alive(user).values("pk")).delete()  # those long over
+    """Limit a login to the configured time, and record it at once: a session without a row has no user."""
+    UserSession.objects.filter(user=user).exclude(pk__in=alive(user).values("pk")).delete()  # those that ended long ago
     SessionStore.clear_expired()
     if request is None:
         return
@@ -43,13 +43,14 @@ def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -
 
 
 def digest_of(request: HttpRequest) -> str:
-    """The name of the row of a request's session; "" while it has no key."""
+    """Return the name of the row of a request's session; "" while it has no key."""
     return cast(SessionStore, request.session).digest
 
 
 class SeenSessions(MiddlewareMixin):
-    """Counts requests for who is logged in, and notes who is where, once a minute. A page that follows the
-    plant by itself is nobody's doing.
+    """Counts requests of logged-in users, and records once a minute where they are logged in.
+
+    Automatic requests of an open page don't count as use.
     """
 
     def process_view(self, request: HttpRequest, *view: Any) -> HttpResponse | None:
@@ -73,8 +74,9 @@ class SeenSessions(MiddlewareMixin):
 
 
 def is_by_hand(request: HttpRequest) -> bool:
-    """Whether a person did this: opened a page or sent something. The scripts of an open page read the API,
-    and parts of the page anew.
+    """Return whether a person did this: opened a page or sent something.
+
+    The scripts of an open page read the API, and reload parts of the page.
     """
     by_script = "X-Weir-Parts" in request.headers or request.path.startswith("/api/")
     return request.method not in READING or not by_script
@@ -93,7 +95,7 @@ def _first(request: HttpRequest, user: User, now: datetime) -> dict[str, Any]:
 
 
 def alive(of: User | None = None) -> QuerySet[UserSession]:
-    """Sessions that are there still, the last seen first; of one user, or of all."""
+    """Return active sessions, the last used first; of one user, or of all."""
     now = timezone.now()
     keys = Session.objects.filter(expire_date__gt=now).values("session_key")
     rows = UserSession.objects.filter(digest__in=keys, seen_at__gt=idle_since(now))
@@ -103,7 +105,9 @@ def alive(of: User | None = None) -> QuerySet[UserSession]:
 
 @transaction.atomic
 def end(actor: Actor, session: UserSession) -> None:
-    """Log it out: one's own, or anybody's for who manages users. Its websocket follows within seconds."""
+    """End a session: a user's own, or anybody's for those who manage users. Its websocket closes within
+    seconds.
+    """
     demand(actor, "account.change" if session.user == actor.user else "user.manage")
     about = {"since": session.created_at.isoformat(), "address": session.address, "agent": session.agent}
     audit_log.record(actor, "session.end", session.user.get_username(), before=about)
@@ -111,12 +115,12 @@ def end(actor: Actor, session: UserSession) -> None:
 
 
 def rename(before: str, after: str) -> None:
-    """A session got another key, and is the same. Both are digests."""
+    """Record that a session got another key. Both are digests."""
     UserSession.objects.filter(digest=before).update(digest=after)
 
 
 def end_all(user: User, but: str = "") -> None:
-    """Log somebody out everywhere, but for the session of that digest."""
+    """End all sessions of a user, except the session of that digest."""
     for row in UserSession.objects.filter(user=user).exclude(digest=but):
         _delete(row)
 

@@ -1,10 +1,10 @@
-"""What was sent already is not done again: a change under a key gets its first answer whenever it comes.
+"""Idempotency: a change that is sent again with the same key gets its first answer.
 
 The key is the header `Idempotency-Key` (pages and scripts choose one for each submission), or the field
-`submission` of a form without a script. It belongs to who sends it, and is checked only once it is known
-who that is and that they may do it: an answer never goes to somebody whose token or role has ended. A
-key that comes again with another request is refused (422). A refusal frees the key; a process that dies in
-the middle leaves it taken, since nobody knows how far it came. Answers are kept encrypted.
+`submission` of a form without a script. It belongs to its sender, and is checked only after authentication
+and authorization, so that an answer never goes to a user whose token or role has ended. A key that is used
+again with another request is rejected (422). A rejected request frees the key; a process that dies in the
+middle leaves it taken, since its progress is unknown. Answers are stored encrypted.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class AnsweredError(Exception):
-    """It was sent before, or its key is none: here is the answer."""
+    """The request was sent before, or its key is invalid; contains the answer."""
 
     def __init__(self, response: HttpResponse) -> None:
         super().__init__("answered already")
@@ -39,7 +39,7 @@ class AnsweredError(Exception):
 
 
 class OnceOnly(MiddlewareMixin):
-    """Answers a repeated submission with its first answer, and remembers first answers."""
+    """Answers a repeated submission with its first answer, and stores first answers."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         return exception.response if isinstance(exception, AnsweredError) else None
@@ -56,8 +56,9 @@ class OnceOnly(MiddlewareMixin):
 
 
 def once(request: HttpRequest, actor: Any) -> None:
-    """Take the request's key for this actor (console.accounts.access.Actor), who may do what is asked. Raises
-    AnsweredError when it was sent before. Without a key nothing is remembered.
+    """Take the request's key for this actor (console.accounts.access.Actor), who is authorized.
+
+    Raises `AnsweredError` if it was sent before. Without a key nothing is stored.
     """
     key = key_of(request)
     if request.method != "POST" or not key or hasattr(request, "weir_submission"):
@@ -76,7 +77,7 @@ def once(request: HttpRequest, actor: Any) -> None:
 
 
 def key_of(request: HttpRequest) -> str:
-    """The key, "" when there is none. Bodies that are no forms of pages are left unread."""
+    """Return the key, "" if there is none. Bodies that are not forms of pages are left unread."""
     if key := request.headers.get(HEADER, ""):
         return key
     return request.POST.get(FIELD, "") if _is_page_form(request) else ""
@@ -87,8 +88,9 @@ def refusal(status: int, message: str) -> JsonResponse:
 
 
 def fingerprint_of(request: HttpRequest) -> str:
-    """Return a hash of what is asked: method, path, query, content type and content. Of a page's form the
-    fields count, since browsers encode the same fields differently each time.
+    """Return a hash of the request: method, path, query, content type, and content.
+
+    For a page's form the fields count, since browsers encode the same fields differently each time.
     """
     digest = hashlib.sha256()
     query = request.META.get("QUERY_STRING", "")
@@ -105,7 +107,7 @@ def fingerprint_of(request: HttpRequest) -> str:
 
 
 def _is_page_form(request: HttpRequest) -> bool:
-    return request.content_type in FORMS and not hasattr(request, "auth")  # the API has set who asks
+    return request.content_type in FORMS and not hasattr(request, "auth")  # the API has set the actor
 
 
 def _add_form(digest: Any, request: HttpRequest) -> None:
@@ -119,7 +121,7 @@ def _add_form(digest: Any, request: HttpRequest) -> None:
 
 
 def _add(digest: Any, *parts: bytes) -> None:
-    """Add the parts with their lengths, so that a border between two can't move."""
+    """Add the parts with their lengths, so that boundaries are unambiguous."""
     digest.update(f"{len(parts)}:".encode())
     for part in parts:
         digest.update(f"{len(part)}:".encode() + part)
@@ -144,7 +146,7 @@ def _again(found: Submission, request: HttpRequest, fingerprint: str) -> HttpRes
 
 
 def _keep(found: Submission, response: HttpResponse) -> None:
-    """Remember the answer; a secret that is shown once is not written down."""
+    """Store the answer, except for a secret that is shown once."""
     found.status = response.status_code
     found.location = response.headers.get("Location", "")[:500]
     shown_once = response.streaming or "no-store" in response.headers.get("Cache-Control", "")

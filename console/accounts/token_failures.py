@@ -1,6 +1,6 @@
 """Wrong API tokens are counted per address: above MOST within WINDOW_SECONDS they are answered 429.
 
-A good token is never refused for what others at its address do.
+A valid token is never rejected because of others at its address.
 """
 
 import logging
@@ -20,7 +20,7 @@ WINDOW_SECONDS = 900
 
 
 class TooManyFailures(Exception):  # noqa: N818 - it is an answer, not a fault
-    """So many wrong tokens came from this address that it has to wait."""
+    """This address sent too many wrong tokens and has to wait."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"{MOST} wrong tokens came from your address; wait {seconds} s.")
@@ -28,7 +28,7 @@ class TooManyFailures(Exception):  # noqa: N818 - it is an answer, not a fault
 
 
 def actor_of(secret: str | None, now: datetime, address: str | None, request_id: str = "") -> Actor | None:
-    """Who holds the token; None when it is none that holds. Raises TooManyFailures instead of None."""
+    """Return the actor of the token; None for an invalid token. Raises `TooManyFailures` instead of None."""
     actor = actor_of_token(secret, now, address) if secret else None
     if actor is not None or address is None:
         return actor
@@ -37,14 +37,14 @@ def actor_of(secret: str | None, now: datetime, address: str | None, request_id:
 
 
 def count(address: str, request_id: str, who: str, why: str) -> None:
-    """Somebody could not prove who it is. Raises TooManyFailures."""
+    """Count a failed authentication. Raises `TooManyFailures`."""
     refusals.note(refusals.Refusal(who, "login", "", why, address, request_id))
     if (seconds := _count_failure(address)) > 0:
         raise TooManyFailures(seconds)
 
 
 def _count_failure(address: str) -> int:
-    """Count one; the seconds to wait, 0 while there are few."""
+    """Count a failure; return the seconds to wait, 0 while there are few."""
     key = keys.TOKEN_FAILURES.build(counted_address(address))
     try:
         with control().pipeline() as pipe:

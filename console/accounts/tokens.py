@@ -1,7 +1,7 @@
-"""API tokens: made and revoked, by their owner, on pages, over the API and by `manage.py token`.
+"""API tokens: created and revoked by their owner, on pages, by the API, and by `manage.py token`.
 
-A token may make others only when its own actions name `token.mint`. Such a child has no more than its parent:
-neither role, queues nor actions, and no later expiry; it dies with it, and makes no token itself.
+A token may create others only if its own actions name `token.mint`. Such a child has no more than its parent:
+neither role, queues, nor actions, and no later expiry; it ends with its parent, and creates no tokens itself.
 """
 
 import re
@@ -45,8 +45,8 @@ FAMILIES = frozenset(map(family_of, ACTIONS)) - {"account"}
 
 @dataclass(frozen=True)
 class TokenScope:
-    """What narrows a token beyond its role: names of queues, and actions or families of them. Empty: nothing
-    does.
+    """The limits of a token within its role: names of queues, and actions or families of them. Empty: no
+    limit.
     """
 
     queues: Collection[str] = ()
@@ -57,7 +57,7 @@ EVERYTHING = TokenScope()
 
 
 def grantable_roles(actor: Actor) -> list[str]:
-    """The roles a token of this actor can really have."""
+    """Return the roles that a token of this actor can have."""
     return [role for role in (PRODUCER, *ROLES) if least_role(role, actor.role) == role]
 
 
@@ -65,7 +65,9 @@ def grantable_roles(actor: Actor) -> list[str]:
 def make(
     actor: Actor, name: str, role: str, days: Any, now: datetime, scope: TokenScope = EVERYTHING
 ) -> tuple[ApiToken, str]:
-    """A new token of the actor's, and its secret, to be shown this once. Raises BadInput naming the field."""
+    """Create a token of the actor's; return it and its secret, shown once. Raises `BadInput` that names the
+    field.
+    """
     demand(actor, "token.mint")
     _check(actor, name, role, days)
     _check_queues(actor, scope.queues)
@@ -73,7 +75,7 @@ def make(
     ApiToken.objects.filter(Q(expires_at__lt=now - RETAINED) | Q(revoked_at__lt=now - RETAINED)).delete()
     if role == "administrator" or BY_NAME_ONLY & set(scope.actions):
         demand_confirmed(actor)
-    # Whoever is disabled at this very instant gets none that would outlive it.
+    # A user who is disabled at the same time gets no token that would outlive it.
     account = actor.account
     owner = User.objects.select_for_update().filter(pk=account.pk, is_active=True).first()
     if owner is None:
@@ -91,7 +93,7 @@ def make(
 
 
 def describe_token(token: ApiToken) -> dict[str, Any]:
-    """A token as the audit has it."""
+    """Return a token for the audit log."""
     found = {
         "role": token.role,
         "owner": token.owner.get_username(),
@@ -137,8 +139,9 @@ def _check_actions(actor: Actor, actions: Collection[str]) -> None:
 
 
 def _inherit_actions(parent: Actor) -> list[str]:
-    """What a child gets that names no actions: its parent's, so that it shows what it may do. Raises BadInput
-    when nothing is left of them, since no action would mean each of its role.
+    """Return the actions of a child that names none: its parent's, so that it shows what it may do.
+
+    Raises `BadInput` if none is left, since an empty list would mean every action of its role.
     """
     actions = sorted((parent.actions or frozenset()) - BY_NAME_ONLY)
     if parent.actions is not None and not actions:
@@ -148,7 +151,7 @@ def _inherit_actions(parent: Actor) -> list[str]:
 
 
 def _is_within(parent: Actor, action: str) -> bool:
-    """Whether a child of this token may be given the action or family."""
+    """Return whether a child of this token may be given the action or family."""
     if action in BY_NAME_ONLY:
         return False
     return parent.actions is None or bool(parent.actions & {action, family_of(action)})
@@ -156,8 +159,9 @@ def _is_within(parent: Actor, action: str) -> bool:
 
 @transaction.atomic
 def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
-    """End it now, with those made with it; False when it was over already. A person's own, a token's
-    descendants, or anybody's for a person who manages users.
+    """Revoke a token and its children now; return False if it had ended already.
+
+    Permitted for a person's own tokens, a token's descendants, and for those who manage users anybody's.
     """
     demand(actor, "token.mint" if is_own(actor, token) else "user.manage")
     if not _end_tokens(ApiToken.objects.filter(pk=token.pk), now):
@@ -173,7 +177,8 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
 def set_quota(
     actor: Actor, token: ApiToken, events_per_second: int | None, bytes_per_second: int | None, reason: str
 ) -> None:
-    """Give a token its own quotas; None: those of the plant. Only who manages users may. Raises BadInput."""
+    """Set a token's own quotas; None: those of the plant. Only for those who manage users. Raises `BadInput`.
+    """
     demand(actor, "user.manage")
     why = read_reason(reason)
     wanted = {"quota_events_per_second": events_per_second, "quota_bytes_per_second": bytes_per_second}
@@ -194,24 +199,24 @@ def _check_quota(setting: Parameter, field: str, value: Any) -> None:
 
 
 def is_own(actor: Actor, token: ApiToken) -> bool:
-    """Whether the actor may end it without managing users: its person's, or a token's child."""
+    """Return whether the actor may end it without managing users: its person's token, or a token's child."""
     if actor.token is not None:
         return token.parent_id == actor.token.pk or token.pk == actor.token.pk
     return token.owner == actor.user
 
 
 def revoke_all(owner: User, now: datetime) -> int:
-    """End all tokens of somebody for good; how many there were."""
+    """Revoke all tokens of a user permanently; return their number."""
     return _end_tokens(ApiToken.objects.filter(owner=owner), now)
 
 
 def _end_tokens(tokens: QuerySet[ApiToken], now: datetime) -> int:
-    """How many of them were not over; what was shared with one of them opens nothing any more."""
+    """Return how many tokens were active, and end them and the links shared with them."""
     end_links(map(acts_as, tokens.values_list("name", flat=True)), now)
     return tokens.filter(revoked_at=None).update(revoked_at=now)
 
 
 def end_links(authors: Iterable[str], now: datetime) -> None:
-    """Links to an instant that these have shared, as the audit names them; not those that are over."""
+    """End active links to an instant that these authors have shared, named as in the audit log."""
     links = SharedLink.objects.filter(author__in=list(authors), ended_at=None, expires_at__gt=now)
     links.update(ended_at=now)

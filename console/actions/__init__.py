@@ -1,1 +1,1 @@
-"""What people do, authorised and audited: one way for pages, API and commands."""
+"""User actions, authorized and audited: one implementation for pages, API, and commands."""

@@ -1,7 +1,7 @@
-"""What people do to alerts, silences, rules and receivers: one way for pages, API and commands.
+"""User actions on alerts, silences, rules, and receivers: one implementation for pages, API, and commands.
 
-Each function asks whether the actor may, changes, and writes the audit in the same transaction: all of it
-happens or nothing. All raise PermissionDenied, and BadInput naming the field.
+Each function authorizes the actor, makes the change, and writes the audit entry in one transaction. All raise
+`PermissionDenied`, and `BadInput` that names the field.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ FINGERPRINT_DIGITS = 12
 
 @transaction.atomic
 def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
-    """The actor has it until the rule's time-out."""
+    """Acknowledge an alert for the actor until the rule's timeout."""
     demand(actor, "alert.acknowledge", queues_of_alert(alert_id))
     _demand_integrity(actor, conditions_of_alert(alert_id))
     alert = actions.acknowledge(alert_id, actor.user, note, now)
@@ -40,7 +40,7 @@ def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Ale
 
 @transaction.atomic
 def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert:
-    """Nobody is notified of it for so many minutes."""
+    """Suppress an alert's notifications for some minutes."""
     demand(actor, "alert.snooze", queues_of_alert(alert_id))
     _demand_integrity(actor, conditions_of_alert(alert_id))
     alert = actions.snooze(alert_id, actor.user, minutes, now)
@@ -50,7 +50,7 @@ def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert
 
 @transaction.atomic
 def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime, step: int | None = None) -> Alert:
-    """Notify the next step at once. step: the one that was shown as the next; None: whichever it is."""
+    """Notify the next step at once. step: the step shown as the next; None: the current next step."""
     demand(actor, "alert.escalate", queues_of_alert(alert_id))
     alert = actions.escalate(alert_id, actor.user, note, now, step)
     _record_action(actor, "alert.escalate", alert, note, {"step": alert.next_step})
@@ -59,7 +59,7 @@ def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime, step: int
 
 @transaction.atomic
 def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent:
-    """Words beside an alert."""
+    """Add a note to an alert."""
     demand(actor, "alert.note", queues_of_alert(alert_id))
     made = actions.note(alert_id, actor.user, text, now)
     _record_action(actor, "alert.note", made.alert, made.text, None)
@@ -67,8 +67,10 @@ def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent
 
 
 def report(actor: Actor, document: Mapping[str, Any], *, now: datetime) -> StoredReport:
-    """Keep what somebody else's Alertmanager reports, as evidence. It changes nothing of the plant, and is
-    kept with the name of the token that brought it; so the audit has no entry for each.
+    """Keep a report of an external Alertmanager as evidence.
+
+    It changes nothing in the plant, and is kept with the name of its token, so there is no audit entry for
+    each.
     """
     demand(actor, "alert.report")
     return reported.take(document, actor.name, now)
@@ -76,8 +78,9 @@ def report(actor: Actor, document: Mapping[str, Any], *, now: datetime) -> Store
 
 @transaction.atomic
 def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: datetime) -> Silence:
-    """Alerts that match notify nobody until it ends. It covers those of Weir's own integrity only where an
-    administrator sets it.
+    """Silence matching alerts until it expires.
+
+    It covers alerts about Weir's own integrity only if an administrator sets it.
     """
     demand(actor, "silence.set", queues_of_matchers(matchers))
     if silences.integrity_rules(matchers):
@@ -92,7 +95,7 @@ def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: date
 
 @transaction.atomic
 def end_silence(actor: Actor, silence: Silence, *, now: datetime) -> bool:
-    """End it now; False when it was over already, and then nothing is noted."""
+    """End a silence now; return False, without an audit entry, if it had ended already."""
     demand(actor, "silence.end", queues_of_matchers(silence.matchers))
     ended = silences.end(silence, actor.user, now)
     if ended:
@@ -111,7 +114,7 @@ def define_rule(
     now: datetime,
     revision: int | None = None,
 ) -> AlertRule:
-    """Make or change a rule; the audit keeps what differs."""
+    """Create or change a rule; the audit log records the differences."""
     demand(actor, "alert_rule.change")
     text = _reason(reason)
     known = AlertRule.objects.filter(name=name).first() if isinstance(name, str) else None
@@ -144,8 +147,10 @@ def define_receiver(
     digest: str = "",
     **switches: bool | None,
 ) -> Receiver:
-    """Make or change who is notified. switches: `tells_resolved`, `gets_reports`, `enabled`; what is None
-    stays as it is. digest: of the receiver as it was shown.
+    """Create or change a receiver.
+
+    switches: `tells_resolved`, `gets_reports`, `enabled`; None keeps a value. digest: of the receiver as
+    shown.
     """
     demand(actor, "receiver.change")
     text = _reason(reason)
@@ -164,7 +169,7 @@ def define_receiver(
 
 @transaction.atomic
 def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
-    """Only one that no rule names; its messages go with it."""
+    """Delete a receiver that no rule names, with its messages."""
     demand(actor, "receiver.change")
     text = _reason(reason)
     if named := [*receivers.list_rules_using(receiver), *receivers.schedules_of(receiver)]:
@@ -176,7 +181,7 @@ def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
 
 @transaction.atomic
 def test_receiver(actor: Actor, receiver: Receiver, *, now: datetime) -> Message:
-    """Send it a message that says nothing but that messages arrive."""
+    """Send the receiver a test message."""
     demand(actor, "receiver.test")
     if not receiver.enabled:
         raise BadInput("receiver", "is switched off; switch it on first.")
@@ -186,7 +191,7 @@ def test_receiver(actor: Actor, receiver: Receiver, *, now: datetime) -> Message
 
 
 def describe_receiver(receiver: Receiver) -> dict[str, Any]:
-    """A receiver as those who may change it have it; its address may hold a key to what is behind it."""
+    """Return a receiver for those who may change it; its address may contain a key."""
     return {
         "name": receiver.name,
         "channel": receiver.channel,
@@ -198,7 +203,7 @@ def describe_receiver(receiver: Receiver) -> dict[str, Any]:
 
 
 def describe_receiver_for(actor: Actor, receiver: Receiver) -> dict[str, Any]:
-    """A receiver as the actor may have it."""
+    """Return a receiver as the actor may see it."""
     found = describe_receiver(receiver)
     if "url" in found and not actor.may("receiver.change"):
         found["url"] = mask_address(found["url"])
@@ -206,8 +211,10 @@ def describe_receiver_for(actor: Actor, receiver: Receiver) -> dict[str, Any]:
 
 
 def audit_document(receiver: Receiver) -> dict[str, Any]:
-    """A receiver as the audit keeps it, for good. By its fingerprint one sees that an address has changed;
-    nobody can try which it is, as it is made with WEIR_SECRET_KEY.
+    """Return a receiver for the audit log.
+
+    Its fingerprint shows that an address has changed, but can't be used to guess the address, since it is
+    made with WEIR_SECRET_KEY.
     """
     found = describe_receiver(receiver)
     if url := found.get("url"):
@@ -232,34 +239,36 @@ def _iso(moment: datetime | None) -> str | None:
 
 
 def _demand_integrity(actor: Actor, conditions: Iterable[Any]) -> None:
-    """Raise PermissionDenied where a condition watches Weir's own integrity, unless an administrator asks."""
+    """Raise `PermissionDenied` if a condition watches Weir's own integrity, unless the actor is an
+    administrator.
+    """
     if any(condition in INTEGRITY for condition in conditions if isinstance(condition, str)):
         demand(actor, "integrity.manage")
 
 
 def may_silence_integrity(actor: Actor) -> bool:
-    """Whether a silence of the actor covers alerts about Weir's own integrity."""
+    """Return whether a silence of the actor covers alerts about Weir's own integrity."""
     return actor.may("integrity.manage") and actor.reaches(None)
 
 
 def may_quiet(actor: Actor, alert: Alert) -> bool:
-    """Whether to offer the actor to acknowledge or snooze an alert of this condition."""
+    """Return whether to offer the actor to acknowledge or snooze the alert."""
     return alert.condition not in INTEGRITY or actor.may_somewhere("integrity.manage")
 
 
 def conditions_of_alert(alert_id: int) -> list[str]:
-    """The condition that an alert is of; none for an alert that is not known."""
+    """Return the condition of an alert; none for an unknown alert."""
     return list(Alert.objects.filter(pk=alert_id).values_list("condition", flat=True))
 
 
 def queues_of_alert(alert_id: int) -> list[str]:
-    """The queue that an alert is about; none for one about a node or a process, which anybody may take."""
+    """Return the queue that an alert is about; none for an alert about a node or a process."""
     labels = Alert.objects.filter(pk=alert_id).values_list("labels", flat=True).first() or {}
     return [labels["queue"]] if labels.get("queue") else []
 
 
 def queues_of_matchers(matchers: Any) -> list[str] | None:
-    """The queue that matchers name; None where they may match alerts of any."""
+    """Return the queue that matchers name; None if they may match alerts of any queue."""
     rows = matchers if isinstance(matchers, list) else []
     named = [row.get("value") for row in rows if isinstance(row, dict) and _is_of_one_queue(row)]
     return [str(named[0])] if named else None

@@ -1,6 +1,7 @@
-"""What people do to dead letters: put in again, mended, discarded; authorised and audited.
+"""User actions on dead letters: requeue, fix, and discard; authorized and audited.
 
-A letter that is not as it was seen is refused by itself, and the others go on: the answer says which and why.
+A letter that has changed since it was shown is skipped, and the others continue: the answer lists it with the
+reason.
 """
 
 import functools
@@ -28,7 +29,7 @@ EDITABLE = ("time", "type", "source", "key", "value", "attributes")
 
 @dataclass(frozen=True)
 class DeadLetterReport:
-    """What was done: dead letters, their events, and each letter that was refused with the reason."""
+    """The result: dead letters, their events, and each skipped letter with the reason."""
 
     action: str
     letters: int
@@ -46,9 +47,10 @@ class DeadLetterReport:
 
 
 def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> DeadLetterReport:
-    """Requeue or discard dead letters as they were seen. To discard, `confirm` is the name of their queue.
+    """Requeue or discard dead letters as they were shown. To discard, `confirm` is the name of their queue.
 
-    Raises when nothing was done: BadInput, or NodeUnavailable, NodeFull of the first node that failed.
+    Raises an error if nothing was done: `BadInput`, or `NodeUnavailable` or `NodeFull` of the first node that
+    failed.
     """
     if action not in ACTIONS:
         raise BadInput("action", f"takes {' or '.join(ACTIONS)}.")
@@ -57,7 +59,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     why = read_reason(reason)
     if action == "discard":
         _check_confirmation(queues, confirm)
-    # Noted before it is done: a node that fails half-way must not leave a change that nobody is named for.
+    # The audit entry is written first: a node that fails halfway must not leave a change without an author.
     noted = functools.partial(
         audit_log.record, actor, f"dead_letters.{action}", ", ".join(queues), reason=why
     )
@@ -74,8 +76,9 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
 def list_matching(
     actor: Actor, criteria: DeadLetterFilter, through: datetime, digest: str, count: int
 ) -> list[Name]:
-    """The dead letters that a filter showed the actor, up to an instant. Raises BadInput when they are not
-    the same any more: what is done must be what was counted.
+    """Return the dead letters that a filter showed the actor, up to an instant.
+
+    Raises `BadInput` if they have changed: the action must apply to the letters that were counted.
     """
     found = dead_letters.search(criteria, actor)
     if found.unreachable:
@@ -95,7 +98,7 @@ def list_matching(
 def fix(
     actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: str, now: datetime
 ) -> NamedDeadLetter:
-    """Put other values into one event of a letter; its id stays. The event as it was is in the audit."""
+    """Set values of one event of a letter; its id stays. The audit log has the previous event."""
     demand(actor, "dead_letters.fix", [name.queue])
     why = read_reason(reason)
     held = dead_letters.find(name.queue, name.node, name.id)
@@ -106,7 +109,7 @@ def fix(
     if not 0 <= row < len(held.events):
         raise BadInput("event", f"takes a place from 0 to {len(held.events) - 1}, not {row}.")
     before = held.events[row]
-    # A field that is left out stays as it is, one that is empty (null) becomes so.
+    # An omitted field keeps its value; an empty one (null) becomes empty.
     wanted = {field: before[field] for field in EDITABLE} | dict(event)
     mended = _validate_event({**wanted, "id": before["id"]}, now)
     if mended == before:
@@ -126,7 +129,7 @@ def fix(
 def _report_result(
     action: str, names: Sequence[Name]
 ) -> tuple[DeadLetterReport, NodeUnavailable | NodeFull | None]:
-    """What was done, and what the first node said that failed: those of others are done, and said."""
+    """Return what was done, and the first node's error; the results of other nodes count."""
     letters, events, refused = 0, 0, []
     failed: NodeUnavailable | NodeFull | None = None
     for _, node, place, mine in list(dead_letters.group_by_place(names)):
@@ -144,8 +147,9 @@ def _report_result(
 def _run_at(
     place: DeadLetters, action: str, mine: Mapping[str, str]
 ) -> tuple[dict[str, int | str], NodeUnavailable | NodeFull | None]:
-    """Dead id → the answer, or why there is none: a node that fails in the middle has done what came before,
-    and is not asked for more.
+    """Return the answer by dead id, or why there is none.
+
+    A node that fails in the middle has done the earlier ones, and is not asked for more.
     """
     answers: dict[str, int | str] = {}
     names = list(mine)
@@ -168,7 +172,7 @@ def _check_confirmation(queues: Sequence[str], confirm: str) -> None:
 
 
 def _validate_event(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The event with its cells checked, as it will be read back."""
+    """Return the event with validated cells, as it will be read back."""
     for field in event:
         if field not in ("id", *EDITABLE):
             raise MalformedEvent(str(field), f"is not known; {', '.join(EDITABLE)} can be changed.")
@@ -177,7 +181,7 @@ def _validate_event(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def _plain(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event as JSON."""
+    """Return an event as JSON."""
     return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in event.items()}
 
 

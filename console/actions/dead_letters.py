@@ -1,7 +1,7 @@
-"""The dead letters of all queues over all nodes: searched, and named as they were seen.
+"""The dead letters of all queues on all nodes: searched, and named as they were shown.
 
-Events may be about people: who may not peek into a queue (`queue.peek`) gets its dead letters sealed, with
-why they failed and how many events they have, and without what is in them.
+Events may be about people: users who may not peek into a queue (`queue.peek`) get its dead letters sealed,
+with their error and number of events, but without their contents.
 """
 
 import functools
@@ -28,7 +28,7 @@ from queues.nodes.login import add_login
 from queues.segments.dead_letters import DeadLetter, DeadLetters
 from queues.segments.segment import Segment, entry_seconds
 
-# Of a search; a block's letter may have a megabyte, and all that were found are held at once.
+# Limit of a search; a block's letter may have a megabyte, and all that were found are in memory at once.
 MOST_SCANNED, MOST_SCANNED_BYTES = 20_000, 128 * 2**20
 TIMEOUT_SECONDS = 2.0
 MAXIMUM_TEXT = 200
@@ -39,7 +39,7 @@ EXCERPT_BYTES = 256
 
 @dataclass(frozen=True)
 class Name:
-    """Which letter, and as it was seen; written `queue/node/id/digest`."""
+    """A letter in a certain state, written `queue/node/id/digest`."""
 
     queue: str
     node: str
@@ -48,7 +48,7 @@ class Name:
 
     @classmethod
     def read(cls, text: str) -> "Name":
-        """Raises BadInput for what can't be a name."""
+        """Parse a name. Raises `BadInput` for an invalid one."""
         parts = text.split("/")
         milliseconds, _, number = (parts[2] if len(parts) == 4 else "").partition("-")
         if not all(_is_half_of_an_id(part) for part in (milliseconds, number)):
@@ -61,7 +61,7 @@ class Name:
 
 @dataclass(frozen=True)
 class NamedDeadLetter:
-    """A dead letter as it is shown; sealed: without what is in it."""
+    """A dead letter as shown; sealed: without its contents."""
 
     name: Name
     stored: DeadLetter
@@ -82,14 +82,14 @@ class NamedDeadLetter:
 
     @cached_property
     def _read(self) -> tuple[list[dict[str, Any]], str, bytes]:
-        """The events by their fields; when they can't be read why, and the bytes that can't."""
+        """Return the events by their fields; if unreadable, why and their bytes."""
         if self.sealed:
             return [], "", b""
         try:
             events = self.stored.batch.to_pylist()
         except MalformedEvent as error:
             return [], error.message, self.stored.data
-        except (ValueError, OverflowError) as error:  # a time that is in no calendar
+        except (ValueError, OverflowError) as error:  # a time outside the calendar
             return [], f"{self.stored.block_id[:80]} can't be read ({str(error)[:200]}).", self.stored.data
         met_by_a_worker = len(events) == 1 and events[0]["type"] == UNREADABLE
         if met_by_a_worker and (carried := bytes_of(events[0]["attributes"])):
@@ -98,21 +98,21 @@ class NamedDeadLetter:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """All of them; none when they can't be read."""
+        """Return all events; none if they are unreadable."""
         return self._read[0]
 
     @property
     def unreadable(self) -> str:
-        """Why the events can't be read; "" when they can."""
+        """Return why the events are unreadable; "" if they are readable."""
         return self._read[1]
 
     @property
     def original(self) -> bytes:
-        """The bytes that can't be read; else the events as they are stored, an Arrow record batch."""
+        """Return the unreadable bytes, or else the events as stored, an Arrow record batch."""
         return self._read[2]
 
     def excerpt(self) -> list[str]:
-        """The first bytes that can't be read: offset, hex, and what of it is ASCII, 16 a line."""
+        """Return the first unreadable bytes: offset, hex, and ASCII, 16 a line."""
         data = self.original[:EXCERPT_BYTES]
         return [_hex_line(start, data[start : start + 16]) for start in range(0, len(data), 16)]
 
@@ -123,7 +123,7 @@ class NamedDeadLetter:
         return sorted({str(event["type"]) for event in self.events if event["type"] is not None})
 
     def document(self) -> dict[str, Any]:
-        """As JSON; `name` is what an action takes."""
+        """Return the letter as JSON; `name` is the argument of an action."""
         of_stored = ("error", "tries", "worker", "block_id", "fixes")
         return {
             "name": str(self.name),
@@ -143,7 +143,7 @@ class NamedDeadLetter:
 
 @dataclass(frozen=True)
 class DeadLetterFilter:
-    """Each field narrows; empty chooses all. error: part of it. since ≤ at < until."""
+    """A filter of dead letters; empty fields match all. error: part of it. since ≤ at < until."""
 
     queue: str = ""
     error: str = ""
@@ -153,7 +153,7 @@ class DeadLetterFilter:
     until: datetime | None = None
 
     def check(self) -> "DeadLetterFilter":
-        """Itself. Raises BadInput naming the field that takes something else."""
+        """Return itself. Raises `BadInput` that names an invalid field."""
         for field in ("error", "type", "worker"):
             if len(getattr(self, field)) > MAXIMUM_TEXT:
                 raise BadInput(field, f"takes at most {MAXIMUM_TEXT} characters.")
@@ -175,9 +175,7 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorGroup:
-    """Dead letters of a queue with the same error: how many, with how many events, the first (at) and the
-    last.
-    """
+    """Dead letters of a queue with the same error: number, events, first (at), and last."""
 
     queue: str
     error: str
@@ -189,8 +187,8 @@ class ErrorGroup:
 
 @dataclass(frozen=True)
 class FoundDeadLetters:
-    """What matches a filter, the newest first; the nodes that did not answer; whether there may be more than
-    was scanned, and how many were.
+    """Letters that match a filter, the newest first; unreachable nodes; whether the scan was limited, and its
+    size.
     """
 
     letters: list[NamedDeadLetter]
@@ -200,23 +198,23 @@ class FoundDeadLetters:
 
     @property
     def digest(self) -> str:
-        """Of exactly these dead letters as they are: what is acted on must be what was counted."""
+        """Return the digest of exactly these dead letters: an action must apply to what was counted."""
         names = sorted(str(letter.name) for letter in self.letters)
         return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
     @property
     def newest(self) -> datetime:
-        """When the last of them came, by its node's clock: what comes later is not meant."""
+        """Return when the last of them arrived, by its node's clock: later ones are not included."""
         return max(
             (read_entry_time(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC)
         )
 
     def limit_to(self, moment: datetime) -> "FoundDeadLetters":
-        """Without those that came after an instant."""
+        """Return the result without letters that arrived after an instant."""
         return replace(self, letters=[letter for letter in self.letters if read_entry_time(letter) <= moment])
 
     def groups(self) -> list[ErrorGroup]:
-        """The commonest errors."""
+        """Return the most common errors."""
         counts = Counter((letter.name.queue, letter.error[:ERROR_SHOWN]) for letter in self.letters)
         return [self._group(queue, error, count) for (queue, error), count in counts.most_common(GROUPS)]
 
@@ -237,12 +235,14 @@ class FoundDeadLetters:
 
 
 def read_entry_time(letter: NamedDeadLetter) -> datetime:
-    """When it came among the dead letters as it is now: a mended one is newer than it is dead."""
+    """Return when the letter, in its current form, became a dead letter: a fixed one is newer than its
+    failure.
+    """
     return datetime.fromtimestamp(entry_seconds(letter.name.id.encode()), UTC)
 
 
 def _is_half_of_an_id(text: str) -> bool:
-    """A stream's ids are two numbers of 64 bits. Another stops a script behind what it has done before."""
+    """Return whether the text is half of a stream id: 64 bits. An invalid id would stop a script midway."""
     number = checks.digits(text, 20)
     return number is not None and number < 2**64
 
@@ -253,13 +253,15 @@ def _hex_line(start: int, data: bytes) -> str:
 
 
 def may_open(actor: Actor, queue: str) -> bool:
-    """Whether the actor may see what is in a queue's dead letters."""
+    """Return whether the actor may see the contents of a queue's dead letters."""
     return actor.may("queue.peek") and actor.reaches([queue])
 
 
 def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
-    """All dead letters that match, of the first MOST_SCANNED or MOST_SCANNED_BYTES, as the actor may see
-    them. A node that does not answer is named.
+    """Return all dead letters that match, of the first MOST_SCANNED or MOST_SCANNED_BYTES, as the actor may
+    see them.
+
+    Unreachable nodes are named.
     """
     letters: list[NamedDeadLetter] = []
     unreachable: set[str] = set()
@@ -277,7 +279,7 @@ def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
 
 
 def newest(queue: Queue, count: int, actor: Actor) -> FoundDeadLetters:
-    """A few dead letters of one queue as the actor may see them, without reading them all."""
+    """Return a few dead letters of one queue as the actor may see them, without reading them all."""
     sealed = not may_open(actor, queue.name)
     letters: list[NamedDeadLetter] = []
     unreachable = []
@@ -292,8 +294,9 @@ def newest(queue: Queue, count: int, actor: Actor) -> FoundDeadLetters:
 
 
 def open_letter(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
-    """One letter as the actor may see it; that its events were seen is noted in the audit. None when it is
-    not there any more. Raises BadInput, NodeUnavailable.
+    """Return one letter as the actor may see it, and record in the audit log that its events were seen.
+
+    Returns None if it is gone. Raises BadInput, NodeUnavailable.
     """
     letter = find(queue, node, dead_id)
     if letter is None or not may_open(actor, queue):
@@ -303,7 +306,7 @@ def open_letter(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadL
 
 
 def note_opened(actor: Actor, letters: Iterable[NamedDeadLetter]) -> None:
-    """An entry in the audit for each place whose dead letters this actor has seen whole."""
+    """Record in the audit log each place whose dead letters this actor has seen."""
     seen: dict[str, list[NamedDeadLetter]] = {}
     for letter in letters:
         if not letter.sealed:
@@ -315,20 +318,20 @@ def note_opened(actor: Actor, letters: Iterable[NamedDeadLetter]) -> None:
 
 
 def load_stored_bytes(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
-    """The letter whose bytes are to be downloaded. Raises PermissionDenied, BadInput, NodeUnavailable."""
+    """Return the letter for a download of its bytes. Raises PermissionDenied, BadInput, NodeUnavailable."""
     demand(actor, "queue.peek", [queue])
     return open_letter(actor, queue, node, dead_id)
 
 
 def find(queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
-    """One letter with what is in it, None when it is not there any more. Raises BadInput, NodeUnavailable."""
+    """Return one letter with its contents, None if it is gone. Raises BadInput, NodeUnavailable."""
     name = Name.read(f"{queue}/{node}/{dead_id}/")
     letter = place_of(name).find(dead_id)
     return None if letter is None else _build_row(queue, node, letter)
 
 
 def download(letter: NamedDeadLetter) -> HttpResponse:
-    """The letter's bytes as a file; a browser saves it, whatever is in it."""
+    """Return the letter's bytes as a file; browsers save it, whatever it contains."""
     name = re.sub(r"[^\w.-]", "_", f"{letter.name.queue}-{letter.name.node}-{letter.name.id}", flags=re.ASCII)
     response = HttpResponse(letter.original, content_type="application/octet-stream")
     response["Content-Disposition"] = f'attachment; filename="{name}.bin"'
@@ -336,7 +339,7 @@ def download(letter: NamedDeadLetter) -> HttpResponse:
 
 
 def parse_names(names: Iterable[str]) -> list[Name]:
-    """The dead letters named. Raises BadInput for a name that can't be one, and when none is named."""
+    """Parse the names of dead letters. Raises `BadInput` for an invalid name, and if there are none."""
     found = [Name.read(text) for text in names]
     if not found:
         raise BadInput("letter", "choose at least one dead letter.")
@@ -346,14 +349,14 @@ def parse_names(names: Iterable[str]) -> list[Name]:
 
 
 def group_by_place(names: Sequence[Name]) -> Iterator[tuple[str, str, DeadLetters, Mapping[str, str]]]:
-    """Queue, node, its dead letters, and what of them is named: dead id → digest."""
+    """Return queue, node, its dead letters, and the named ones: dead id → digest."""
     for queue, node in sorted({(name.queue, name.node) for name in names}):
         mine = {name.id: name.digest for name in names if (name.queue, name.node) == (queue, node)}
         yield queue, node, place_of(Name(queue, node, "", "")), mine
 
 
 def place_of(name: Name) -> DeadLetters:
-    """The dead letters of a queue on a node. Raises BadInput when it has no container there."""
+    """Return the dead letters of a queue on a node. Raises `BadInput` if it has no container there."""
     rows = Container.objects.filter(queue__name=name.queue, node__name=name.node).select_related("node")
     container = rows.first()
     if container is None:
@@ -370,9 +373,9 @@ def _places(queue: str) -> list[tuple[str, str, DeadLetters]]:
 
 
 def _iterate_letters(queue: str, unreachable: set[str]) -> Iterator[NamedDeadLetter]:
-    """Of one queue, or ("") of all. A node that does not answer is added to `unreachable`."""
+    """Iterate over the letters of one queue, or ("") of all. Unreachable nodes are added to `unreachable`."""
     for name, node, place in _places(queue):
-        if node in unreachable:  # it is waited for once, and not for each queue
+        if node in unreachable:  # its timeout is waited for once, and not for each queue
             continue
         try:
             yield from (_build_row(name, node, letter) for letter in place.iterate(MOST_SCANNED))

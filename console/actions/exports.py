@@ -1,4 +1,4 @@
-"""A long answer sent piece by piece: a million rows never stand in memory, and nobody else waits for them."""
+"""Long answers sent in pieces: rows are never all in memory, and other requests don't wait."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
@@ -22,12 +22,14 @@ CSV, JSON_LINES = "text/csv; charset=utf-8", "application/x-ndjson"
 def stream_download(
     request: HttpRequest, pieces: Iterator[str], name: str, content_type: str
 ) -> HttpResponseBase:
-    """The pieces as a download of that file name, made as fast as they are taken; a HEAD gets the headers."""
+    """Return the pieces as a download of that file name, made as fast as they are read; HEAD gets only
+    headers.
+    """
     response: HttpResponseBase
     if asks_for_headers(request):
         response = HttpResponse(content_type=content_type)
     else:
-        # Under ASGI a plain iterator would be read to its end before the first byte goes out.
+        # Under ASGI a plain iterator would be read to its end before the first byte is sent.
         content = _asynchronous(pieces) if isinstance(request, ASGIRequest) else pieces
         response = StreamingHttpResponse(content, content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -36,13 +38,14 @@ def stream_download(
 
 
 def asks_for_headers(request: HttpRequest) -> bool:
-    """Whether nothing but the headers will be sent (`console.web.head`)."""
+    """Return whether only the headers will be sent (`console.web.head`)."""
     return request.method == "HEAD" or getattr(request, "weir_head", False)
 
 
 async def _asynchronous(pieces: Iterator[str]) -> AsyncIterator[str]:
-    """Each piece is made in the request's own thread, where its database connection is; also the end is
-    noted there, when whoever reads goes away.
+    """Make each piece in the request's own thread, which has its database connection.
+
+    The end is also recorded there if the reader disconnects.
     """
     following = sync_to_async(lambda: next(pieces, None))
     try:
@@ -55,9 +58,11 @@ async def _asynchronous(pieces: Iterator[str]) -> AsyncIterator[str]:
 def record_export(
     request: HttpRequest, what: str, pages: Iterable[Sequence[Any]], **more: Any
 ) -> Iterator[Sequence[Any]]:
-    """The pages, with two entries in the audit: who begins to export what by which filter, written before
-    the first row goes out, and how many rows were made when it ends or is cut. A repeat within a minute has
-    none. Raises RateLimited.
+    """Return the pages, with two entries in the audit log.
+
+    The first, written before the first row is sent, has the actor and the filter; the second has the number
+    of rows when the export ends or is interrupted. A repetition within a minute has none. Raises
+    `RateLimited`.
     """
     if asks_for_headers(request):
         return iter(())
@@ -82,18 +87,18 @@ def _count_pages(
 
 
 def caller(request: HttpRequest) -> Actor:
-    """Who asks: of the API a token or a person, of a page a person."""
+    """Return the actor: of the API a token or a person, of a page a person."""
     actor = getattr(request, "auth", None)
     return add_request_id(request, actor) if isinstance(actor, Actor) else actor_of(request)
 
 
 def format_query(request: HttpRequest) -> dict[str, str]:
-    """The query, short enough for an entry."""
+    """Return the query, shortened for an entry."""
     return {name[:40]: str(value)[:200] for name, value in list(request.GET.items())[:20]}
 
 
 def newest_first(chosen: QuerySet[Any], rows: int = ROWS) -> Iterator[list[Any]]:
-    """All rows by falling id, a page at a time: no page reads what another has read, and no lock is held."""
+    """Return all rows by descending id, a page at a time, without reading rows twice and without a lock."""
     listed = keyset.page(chosen, rows)
     while listed.rows:
         yield listed.rows
@@ -103,7 +108,7 @@ def newest_first(chosen: QuerySet[Any], rows: int = ROWS) -> Iterator[list[Any]]
 
 
 def json_lines(pages: Iterable[Iterable[dict[str, Any]]]) -> Iterator[str]:
-    """Documents as JSON, a line each, a page at a time."""
+    """Return documents as JSON lines, a page at a time."""
     for page in pages:
         yield "".join(f"{orjson.dumps(document).decode()}\n" for document in page)
 
@@ -115,7 +120,7 @@ def export(
     name: str,
     format: str,
 ) -> HttpResponseBase:
-    """Pages of documents with the keys of `header`, as `csv` or as `json` (lines)."""
+    """Return pages of documents with the keys of `header`, as `csv` or as `json` (lines)."""
     listed = record_export(request, name, map(list, pages))
     if format == "csv":
         table = ([list(document.values()) for document in page] for page in listed)

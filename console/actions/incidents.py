@@ -1,6 +1,7 @@
-"""What people say of an incident, and note to do after it: one way for pages, API and commands, audited.
+"""User actions on incidents: notes, roles, and follow-ups; one implementation for pages, API, and commands,
+audited.
 
-All raise PermissionDenied, and BadInput naming the field.
+All raise `PermissionDenied`, and `BadInput` that names the field.
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,8 @@ def change(
     retained: bool | None = None,
     now: datetime,
 ) -> Incident:
-    """What is given of it; the rest stays. retained: whether retention leaves its data."""
+    """Change the given attributes; the others keep their values. retained: whether retention keeps its data.
+    """
     demand(actor, CHANGE, queues_of_alert(alert_id))
     made: Incident | None = None
     after: dict[str, object] = {}
@@ -50,13 +52,15 @@ def change(
 
 
 def find_retained_range(alert_id: int) -> Keep | None:
-    """The time range of which retention deletes nothing; None: it deletes all."""
+    """Return the time range in which retention deletes nothing; None: it deletes everything."""
     return Keep.objects.filter(reason=_reason(alert_id)).first()
 
 
 def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incident:
-    """Said again of one that was open, it reaches to its end, or to now. Also of one that is explained by now
-    they can be let go.
+    """Retain the data of an incident, or release it.
+
+    If an incident that was open is retained again, the range extends to its end or to now. Data of an
+    incident that is now explained can also be released.
     """
     incident = incidents.lock_incident(alert_id) if retained else incidents.lock_started_incident(alert_id)
     gone, _ = Keep.objects.filter(reason=_reason(alert_id)).delete()
@@ -74,7 +78,7 @@ def _reason(alert_id: int) -> str:
 
 @transaction.atomic
 def write_review(actor: Actor, alert_id: int, *, text: str, revision: int, now: datetime) -> Incident:
-    """The review in Markdown; the audit notes that it was written, the review itself is beside it."""
+    """Save the review in Markdown; the audit log records that it was written, not its text."""
     demand(actor, CHANGE, queues_of_alert(alert_id))
     made = incidents.write_review(alert_id, actor.user, text.replace("\r\n", "\n"), revision, now)
     _record_change(actor, alert_id, {"review": made.review_revision, "characters": len(made.review)})
@@ -85,7 +89,7 @@ def write_review(actor: Actor, alert_id: int, *, text: str, revision: int, now: 
 def add_follow_up(
     actor: Actor, alert_id: int, *, text: str, owner: str = "", due_on: date | None = None, now: datetime
 ) -> FollowUp:
-    """Something to be done after it."""
+    """Add a follow-up."""
     demand(actor, CHANGE, queues_of_alert(alert_id))
     made = incidents.add_follow_up(alert_id, actor.user, text, owner, due_on, now)
     _record_change(actor, alert_id, {"follow_up": made.pk, "text": made.text, "owner": made.owner})
@@ -94,7 +98,7 @@ def add_follow_up(
 
 @transaction.atomic
 def set_follow_up(actor: Actor, alert_id: int, number: int, *, done: bool, now: datetime) -> FollowUp:
-    """Done, or open again."""
+    """Mark a follow-up as done, or open it again."""
     demand(actor, CHANGE, queues_of_alert(alert_id))
     made = incidents.set_follow_up(alert_id, number, actor.user, done, now)
     _record_change(actor, alert_id, {"follow_up": made.pk, "done": done})

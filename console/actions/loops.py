@@ -1,7 +1,7 @@
-"""What people do to loops and nodes: one way for pages and API, authorised and audited.
+"""User actions on loops and nodes: one implementation for pages and API, authorized and audited.
 
-Each function asks whether the actor may, changes, and writes the audit in the same transaction: all of it
-happens or nothing. All raise PermissionDenied, and BadInput naming the field.
+Each function authorizes the actor, makes the change, and writes the audit entry in one transaction. All raise
+`PermissionDenied`, and `BadInput` that names the field.
 """
 
 import functools
@@ -34,8 +34,9 @@ THRESHOLDS = {"busy": "busy_threshold", "toobusy": "toobusy_threshold"}
 def override(
     actor: Actor, scope: Scope, values: Mapping[str, Any], *, reason: str, now: datetime, expiry: Expiry
 ) -> list[Override]:
-    """Put values in force on one loop or on all of a scope, all or none: parameters, guard settings, the
-    actuator; of a wide scope the mode too.
+    """Override values on one loop or on all loops of a scope, all or none.
+
+    Values are parameters, guard settings, and the actuator; for a wide scope also the mode.
     """
     demand(actor, "loop.mode" if "mode" in values else "override.set", queues_of_scope(scope))
     if any(scope.is_itself(name) for name in values):
@@ -61,16 +62,17 @@ def override_thresholds(
     control: redis.Redis,
     expiry: Expiry,
 ) -> list[Override]:
-    """Put `busy`, `toobusy` or both in force for a node; errors name the one that is wrong."""
+    """Override `busy`, `toobusy`, or both for a node; errors name the wrong one."""
     demand(actor, "node.thresholds")
     held = overrides.node_thresholds(now)[node.name]
     changed = {key: value for key, value in thresholds.items() if value != held[key]}
     if not changed:
         raise BadInput("busy", "is the one in force already; change busy or toobusy.")
-    # Upwards the upper one goes first and downwards the lower one, so that they are in order in between.
+    # Upwards the upper one is changed first and downwards the lower one, so that they are in order in
+    # between.
     order = sorted(changed, key=lambda key: (key == "toobusy") == (changed[key] < held[key]))
     put = functools.partial(_put, actor, "node.thresholds", reason=reason, now=now)
-    # As whoever ends one locks them: the overrides, the projection's turn, and the audit's last.
+    # In the same order as ending one locks them: the overrides, the projection, and the audit log last.
     list(overrides.list_active(now).filter(node=node).select_for_update(of=("self",)))
     projection.lock_revision()
     made = []
@@ -79,7 +81,7 @@ def override_thresholds(
             made.append(put(THRESHOLDS[key], changed[key], Scope(node=node), expiry))
         except BadInput as error:
             raise BadInput(key if error.field == "value" else error.field, error.message) from None
-    # The last step of a change: before it, it may still be taken back, and agents must not know of it.
+    # The last step of a change: before it, the change may be rolled back, and agents must not know of it.
     projection.project(control, overrides.node_thresholds(now))
     return made
 
@@ -130,7 +132,7 @@ def extend_override(
     expires_at: datetime | None = None,
     control: redis.Redis | None = None,
 ) -> Override:
-    """Let an override run `minutes` longer, or until a time; never more than the setting's days from now."""
+    """Extend an override by `minutes`, or until a time; at most the setting's days from now."""
     demand(actor, "override.extend", queues_of_scope(Scope.build(override)))
     _read_anew(override)
     before = override.expires_at
@@ -153,8 +155,9 @@ def extend_override(
 def end_override(
     actor: Actor, override: Override, *, now: datetime, control: redis.Redis, reason: str = ""
 ) -> bool:
-    """End an override now; False when it was over already, and then nothing is noted. Ending one goes back to
-    the usual, so that it may be done without a reason.
+    """End an override now; return False, without an audit entry, if it had ended already.
+
+    Ending one restores the usual values, so the reason is optional.
     """
     demand(actor, "override.end", queues_of_scope(Scope.build(override)))
     reason = overrides.read_reason(reason) if reason.strip() else ""
@@ -174,9 +177,7 @@ def end_override(
 
 
 def _read_anew(override: Override) -> None:
-    """As it is now, until the transaction ends: somebody may have extended or ended it since it was read, and
-    nobody else does so meanwhile.
-    """
+    """Lock and return its current row: it may have been extended or ended since it was read."""
     override.refresh_from_db(from_queryset=Override.objects.select_for_update())
 
 
@@ -184,8 +185,9 @@ def _read_anew(override: Override) -> None:
 def undo_override(
     actor: Actor, override: Override, *, now: datetime, control: redis.Redis
 ) -> list[undoing.Undone]:
-    """Take back what a person set, with what was set with it: what that ended is in force again as long as it
-    would have run. Nothing when it was over already.
+    """Undo an override and everything set with it.
+
+    Overrides that it ended are in force again for their remaining time. Does nothing if it had ended already.
     """
     for row in (override, *undoing.set_together(override, now)):
         demand(actor, "override.undo", queues_of_scope(Scope.build(row)))
@@ -210,9 +212,10 @@ def set_mode(
     expiry: Expiry = NEVER_SAID,
     value: Any = None,
 ) -> list[Override]:
-    """Change how a loop works: hold and manual take an expiry and revert by themselves; auto and advise
-    without one become the loop's own mode and end a hold. A hold in place of a longer one is refused. `value`
-    is what manual applies. Gives the overrides that were set, the mode's first.
+    """Set the mode of a loop; return the overrides that were set, the mode's first.
+
+    hold and manual need an expiry; auto and advise without one become the loop's own mode and end a hold. A
+    hold in place of a longer one is rejected. `value` is what manual applies.
     """
     demand(actor, "loop.mode", queues_of_scope(Scope(loop)))
     if mode not in Loop.Mode.values:
@@ -252,7 +255,7 @@ def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -
 
 
 def demand_not_overridden(loop: Loop, name: str, field: str, now: datetime) -> None:
-    """What somebody sets for good would be said to hold, and not hold, while an override stands before it."""
+    """Reject a permanent value while an override replaces it, since it would have no effect."""
     held = [each for each in overrides.list_for_loop(loop, now) if each.name == name]
     if held:
         newest, owner = held[-1], held[-1].owner.get_username()
@@ -261,7 +264,7 @@ def demand_not_overridden(loop: Loop, name: str, field: str, now: datetime) -> N
 
 
 def actuator_of(loop: Loop) -> str:
-    """The name under which a person sets the loop's actuator by hand."""
+    """Return the name under which a person overrides the loop's actuator."""
     actuator = catalog.law(loop.law).actuator
     if actuator is None:
         raise BadInput("value", f"{loop.law} has no single value to set by hand.")
@@ -269,6 +272,6 @@ def actuator_of(loop: Loop) -> str:
 
 
 def queues_of_scope(scope: Scope) -> list[str] | None:
-    """The queue that everything within a scope is about; None where it is about the whole plant."""
+    """Return the queue that everything within a scope is about; None for the whole plant."""
     queue = scope.loop.target.get("queue") if scope.loop is not None else scope.queue
     return [queue] if queue else None

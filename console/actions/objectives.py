@@ -1,5 +1,6 @@
-"""What people do to service levels: objectives made, changed, removed; authorised and audited. All raise
-PermissionDenied, and BadInput naming the field; then nothing was changed.
+"""User actions on service levels: create, change, and remove objectives; authorized and audited.
+
+All raise `PermissionDenied`, and `BadInput` that names the field; then nothing was changed.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from workers.objectives.models import Objective
 from workers.objectives.report import BurnReport, IncidentSpan, report
 from workers.steering.overrides import read_reason
 
-BUDGET_CONDITIONS = "budget_"  # these follow from what is missed, and explain nothing
+BUDGET_CONDITIONS = "budget_"  # these result from missed objectives, and explain nothing
 
 
 @transaction.atomic
@@ -30,7 +31,7 @@ def define(
     now: datetime,
     revision: int | None = None,
 ) -> Objective:
-    """Make or change an objective; the audit keeps what differs."""
+    """Create or change an objective; the audit log records the differences."""
     known = Objective.objects.filter(name=name).first() if isinstance(name, str) else None
     before = definitions.document(known) if known else {}
     demand(actor, "objective.change", _queues({**before, **fields}))
@@ -55,7 +56,7 @@ def define(
 
 @transaction.atomic
 def remove(actor: Actor, objective: Objective, *, reason: str) -> None:
-    """With all that was counted for it."""
+    """Remove an objective with all its counts."""
     before = definitions.document(objective)
     demand(actor, "objective.change", _queues(before))
     why = read_reason(reason)
@@ -64,13 +65,13 @@ def remove(actor: Actor, objective: Objective, *, reason: str) -> None:
 
 
 def _queues(fields: Mapping[str, Any]) -> list[str] | None:
-    """The queue that an objective is about; None where it is about more."""
+    """Return the queue that an objective is about; None if it is about more."""
     subject = fields.get("subject")
     return [subject] if fields.get("kind") == "queue" and isinstance(subject, str) and subject else None
 
 
 def burnt(objective: Objective, now: datetime) -> BurnReport:
-    """What burnt its budget, with the incidents of its window."""
+    """Return what used its error budget, with the incidents of its window."""
     since = now - timedelta(days=objective.window_days)
     alerts = (
         Alert.objects.filter(fired_at__isnull=False, under__isnull=True)

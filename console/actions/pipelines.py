@@ -1,6 +1,7 @@
-"""What people do to the pipeline: declare applications, go back to a version, steer one that runs.
-Authorised, and audited (`console.audit.audit_log`). All raise PermissionDenied, and BadInput naming the
-field; then nothing was changed.
+"""User actions on the pipeline: declare applications, restore a version, and control a running one.
+
+Authorized and audited (`console.audit.audit_log`). All raise `PermissionDenied`, and `BadInput` that names
+the field; then nothing was changed.
 """
 
 from datetime import datetime
@@ -38,8 +39,10 @@ LONGEST_NOTE = 300
 
 
 def parse_application(text: str) -> Application:
-    """The application of a text. Raises BadInput naming the field and its line, also for a queue that is not
-    there or not of its kind.
+    """Parse an application.
+
+    Raises `BadInput` that names the field and its line, also for a queue that is missing or of the wrong
+    kind.
     """
     if not text.strip():
         raise BadInput("text", "is missing; declare an application in YAML.")
@@ -53,7 +56,7 @@ def parse_application(text: str) -> Application:
 
 
 def _check_readers(wanted: Application, control: redis.Redis) -> None:
-    """Raises BadInput for a queue that another application reads, or is to."""
+    """Raise `BadInput` for a queue that another application reads, or is going to read."""
     active = PipelineVersion.objects.filter(active=True).values_list("application", "text")
     at_work = {name: row.text for name, row in Declarations(control).load_running().items()}
     for other, text in sorted({**at_work, **dict(active)}.items()):
@@ -71,7 +74,7 @@ def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool
 
 
 def parse_application_for(actor: Actor, text: str) -> Application:
-    """`checked`; that a text reached for what nobody may have is noted in the audit."""
+    """Parse an application for an actor; forbidden references in the text are recorded in the audit log."""
     try:
         return parse_application(text)
     except Forbidden as error:
@@ -82,9 +85,11 @@ def parse_application_for(actor: Actor, text: str) -> Application:
 def declare(
     actor: Actor, text: str, reason: str, control: redis.Redis, since: int | None = None
 ) -> PipelineVersion:
-    """A new version of the application that the text names, and from now on the one that runs. It goes on
-    where the version before is, and takes over within seconds. since: the newest version when the text was
-    begun (0: there was none); with a newer one it is refused, for it would drop what that has changed.
+    """Create a version of the application in the text, which runs from now on.
+
+    It continues where the previous version was, and takes over within seconds. since: the newest version when
+    the text was started (0: none); if there is a newer one, it is rejected, because it would drop those
+    changes.
     """
     admit(actor, "pipeline.declare")
     why = read_reason(reason)
@@ -104,11 +109,11 @@ def declare(
         try:
             with transaction.atomic():
                 version.save()
-        except IntegrityError:  # somebody else was there since it was asked for
+        except IntegrityError:  # somebody else has changed it since the request
             _demand_newest(_newest(name), number - 1)
             raise
         audit_log.record(actor, "pipeline.declare", name, reason=why, after={"version": number})
-        # Should this process die here, `workers.pipeline.declaration.versions` reports it.
+        # If this process dies here, `workers.pipeline.declaration.versions` reports it.
         Declarations(control).want(Declared(name, number, text))
     return version
 
@@ -127,7 +132,7 @@ def _demand_newest(newest: PipelineVersion | None, since: int | None) -> None:
 
 
 def activate(actor: Actor, version: PipelineVersion, reason: str, control: redis.Redis) -> PipelineVersion:
-    """An older version again, as a new one: the history stays a line."""
+    """Restore an older version as a new one: the history stays linear."""
     return declare(actor, version.text, reason, control)
 
 
@@ -140,8 +145,10 @@ def set_tasks(
     control: redis.Redis,
     minutes: float = plant_control.HAND_MINUTES,
 ) -> None:
-    """How many tasks an operator has, from the next batch or the one after it on; for so many minutes the
-    loops of parallelism hold. Raises BadInput also while somebody else steers the tasks.
+    """Set the number of an operator's tasks, from one of the next two batches on.
+
+    The parallelism loops hold for so many minutes. Raises `BadInput` also while another controller sets the
+    tasks.
     """
     demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     why = read_reason(reason)
@@ -166,8 +173,9 @@ def hold_criterion(
     now: datetime,
     control: redis.Redis,
 ) -> dict[str, Any]:
-    """A value in place of the one that a criterion has or follows, from the next dispatch on, until it
-    expires. It ends by the clock: nothing has to live for that.
+    """Fix a criterion at a value, from the next dispatch on, until it expires.
+
+    It expires by the clock, without a running process.
     """
     demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     if expiry.endless:
@@ -186,7 +194,8 @@ def hold_criterion(
 
 
 def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis) -> None:
-    """The criterion has, or follows, its own value again. Raises BadInput where nobody holds it."""
+    """Release a criterion, which has or follows its own value again. Raises `BadInput` if it was not fixed.
+    """
     demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     if name not in _read_steered(application, "held_criteria", control):
         raise BadInput("criterion", f"{name} of {application} is held by nobody.")
@@ -194,19 +203,21 @@ def release_criterion(actor: Actor, application: str, name: str, control: redis.
 
 
 def restart(actor: Actor, application: str, reason: str, control: redis.Redis) -> PipelineOrder:
-    """The application is started anew within seconds, at the events where it is; one that fails, or whose
-    Spark is worn, in a new process. Raises BadInput where it is not at work.
+    """Restart the application within seconds, at its current events.
+
+    A failed one, or one whose Spark is worn out, starts in a new process. Raises `BadInput` if it is not
+    running.
     """
     return _order(actor, application, "restart", reason, control)
 
 
 def stop(actor: Actor, application: str, reason: str, control: redis.Redis) -> PipelineOrder:
-    """The application stands still between two batches until it is started; its events wait."""
+    """Stop the application between two batches until it is started; its events wait."""
     return _order(actor, application, "stop", reason, control)
 
 
 def start(actor: Actor, application: str, reason: str, control: redis.Redis) -> PipelineOrder:
-    """A stopped application goes on where it stopped. Raises BadInput where it is not stopped."""
+    """Start a stopped application where it stopped. Raises `BadInput` if it is not stopped."""
     return _order(actor, application, "start", reason, control)
 
 
@@ -225,14 +236,14 @@ def _order(actor: Actor, application: str, what: str, reason: str, control: redi
 
 
 def queues_of(application: Application) -> list[str]:
-    """The queues that an application reads, and those that its sinks write to."""
+    """Return the queues that an application reads, and those that its sinks write to."""
     sinks = {queue for queues in application.sinks.values() for queue in queues}
     return sorted({*application.queues, *sinks})
 
 
 def _queues_replaced(name: str, before: PipelineVersion | None, control: redis.Redis) -> list[str]:
-    """Of whatever this name stands for until now: the newest version, what is at work, and what a process has
-    of its own file.
+    """Return the queues of everything that has this name now: the newest version, the running one, and a
+    process's own file.
     """
     known = Declarations(control)
     at_work = known.load_running().get(name)
@@ -242,7 +253,7 @@ def _queues_replaced(name: str, before: PipelineVersion | None, control: redis.R
 
 
 def _queues_of_named(actor: Actor, application: str, control: redis.Redis) -> list[str] | None:
-    """Of what is at work; asked for only where the actor is limited to some."""
+    """Return the queues of the running version; read only if the actor is limited to some."""
     return None if actor.queues is None else queues_of(_load_running(application, control))
 
 
@@ -254,7 +265,7 @@ def _check_criterion(application: str, name: str, control: redis.Redis) -> None:
 
 
 def _load_running(application: str, control: redis.Redis) -> Application:
-    """What is at work. Raises BadInput where the application is not."""
+    """Return the running version. Raises `BadInput` if the application is not running."""
     found = Declarations(control).load_running().get(application)
     if found is None:
         raise BadInput("application", f"{application} is not at work.")
@@ -264,7 +275,7 @@ def _load_running(application: str, control: redis.Redis) -> Application:
 def _steer(
     actor: Actor, application: str, control_name: str, name: str, value: Any, why: str, control: redis.Redis
 ) -> None:
-    """Under this name of a control that is by name; None takes it away."""
+    """Set a control under this name; None removes it."""
     from_before = _read_steered(application, control_name, control)
     target = f"{application}/{name}"
     noted = {"before": {name: from_before.get(name)}, "after": {name: value}}
@@ -273,7 +284,7 @@ def _steer(
 
 
 def _read_steered(application: str, control_name: str, control: redis.Redis) -> dict[str, Any]:
-    """What is in force of a control that is by name: as steered, else as declared."""
+    """Return the value in force of a named control: as set, or else as declared."""
     found = steer(control, application, {}).get(control_name)
     if found is not None:
         return dict(found)

@@ -1,6 +1,7 @@
-"""Steering a plant's tasks through the control API: authorised, audited, and by one controller at a time; and
-what else people do at plants that others built, with an end. All raise PermissionDenied, BadInput naming the
-field, PlantHeld, PlantSilent and PlantConfused.
+"""Setting a plant's tasks through the control API: authorized, audited, and by one controller at a time; and
+other interventions in attached plants, which expire.
+
+All raise PermissionDenied, BadInput that names the field, PlantHeld, PlantSilent, and PlantConfused.
 """
 
 from collections.abc import Mapping
@@ -27,12 +28,12 @@ from workers.steering.expiry import Expiry
 from workers.steering.overrides import read_reason
 
 LONGEST_NAME = 80
-HAND_MINUTES = 15.0  # what a hand has set is the loops' again after so long
+HAND_MINUTES = 15.0  # time after which the loops take over from a manual setting
 OLD_SECONDS = 2 * STALE_SECONDS
 
 
 def too_old(snapshot: Snapshot, now: datetime) -> str:
-    """Why nothing is decided on what was seen then; "" where it is of now."""
+    """Return why an observation is too old for a decision; "" if it is recent."""
     age_seconds = now.timestamp() - (snapshot.at or 0.0)
     if age_seconds <= OLD_SECONDS:
         return ""
@@ -50,8 +51,10 @@ def set_parallelism(
     seconds: float = holding.SECONDS,
     reason: str = "",
 ) -> float:
-    """Let operators have so many tasks, and hold the plant, here and its own controllers; until when (s since
-    1970). seen: the plant now. What is refused leaves nothing held that was not.
+    """Set the tasks of operators, and hold the plant, here and against its own controllers; return until when
+    (Unix time).
+
+    seen: the plant now. A rejected request leaves no new hold.
     """
     demand(actor, "plant.scale")
     checked = seen.check_tasks(tasks, "tasks")
@@ -72,7 +75,7 @@ def set_parallelism(
     except (BadInput, PlantConfused):
         if before is None:
             holding.release(control, seen.plant, holder)
-            with suppress(WeirError):  # else its hold ends by itself
+            with suppress(WeirError):  # otherwise its hold expires
                 plant.release()
         raise
     return until
@@ -86,7 +89,7 @@ def _hold_there(
     control: redis.Redis,
     before: PlantHolder | None,
 ) -> None:
-    """The plant's own controllers as well; where they are not, it is held here no more than `before`."""
+    """Hold the plant against its own controllers; if that fails, restore the hold `before` here."""
     try:
         plant.hold(seconds)
     except Exception:
@@ -105,15 +108,13 @@ def set_by_hand(
     minutes: float,
     reason: str,
 ) -> float:
-    """The same by a person, for some minutes: so long the loops here hold, and the plant's own; then they
-    decide again.
-    """
+    """Set tasks for a person for some minutes: the loops here and the plant's own hold, then decide again."""
     why, seconds = read_reason(reason), _seconds_of(minutes)
     return set_parallelism(actor, plant, seen, tasks, control, seconds=seconds, reason=why)
 
 
 def _seconds_of(minutes: float) -> float:
-    """Raises BadInput naming minutes."""
+    """Return the seconds. Raises `BadInput` that names minutes."""
     least, most = holding.LEAST_SECONDS / 60.0, holding.MOST_SECONDS / 60.0
     if not least <= minutes <= most:
         raise BadInput("minutes", f"takes minutes from {least:.2g} to {most:g}, not {minutes:g}")
@@ -121,7 +122,8 @@ def _seconds_of(minutes: float) -> float:
 
 
 def take_by_hand(actor: Actor, plant: str, control: redis.Redis, minutes: float) -> float:
-    """The plant is this person's for some minutes; until when. Raises BadInput naming minutes."""
+    """Take the plant for a person for some minutes; return until when. Raises `BadInput` that names minutes.
+    """
     return take(actor, plant, control, seconds=_seconds_of(minutes))
 
 
@@ -134,8 +136,9 @@ def hold(
     controller: str = "",
     seconds: float = holding.SECONDS,
 ) -> float:
-    """Keep the plant without setting anything, and its own controllers off it; until when. Noted when it is
-    taken, not when it is kept.
+    """Hold the plant, without setting anything, against its own controllers; return until when.
+
+    The audit log records the start of the hold, not its renewal.
     """
     before, holder = holding.holder_of(control, name), holder_name(actor, controller)
     with transaction.atomic():
@@ -154,8 +157,9 @@ def take(
     controller: str = "",
     seconds: float = holding.SECONDS,
 ) -> float:
-    """The plant is this actor's; until when. Its own loops of parallelism hold meanwhile. What it is taken
-    for is noted by whoever takes it.
+    """Take the plant for this actor; return until when. Its parallelism loops hold in the meantime.
+
+    The caller records the purpose.
     """
     demand(actor, "plant.scale")
     if not holding.LEAST_SECONDS <= seconds <= holding.MOST_SECONDS:
@@ -166,7 +170,7 @@ def take(
 
 
 def release(actor: Actor, plant: Elastic, name: str, control: redis.Redis, *, controller: str = "") -> bool:
-    """Let go at once, here and there; False when somebody else has it, or nobody."""
+    """Release the plant at once, here and there; return False if somebody else or nobody has it."""
     demand(actor, "plant.scale")
     with transaction.atomic():
         released = holding.release(control, name, holder_name(actor, controller))
@@ -178,16 +182,17 @@ def release(actor: Actor, plant: Elastic, name: str, control: redis.Redis, *, co
 
 
 def release_hand(actor: Actor, plant: Elastic, name: str, control: redis.Redis) -> None:
-    """What a person has set by hand is the loops' again, here and at the plant. Raises BadInput where it is
-    not this person's.
+    """Release a person's manual setting to the loops, here and at the plant. Raises `BadInput` if it is not
+    this person's.
     """
     if not release(actor, plant, name, control):
         raise BadInput("plant", f"{name} is not held by you.")
 
 
 def resume(actor: Actor, plant: str, reason: str) -> int:
-    """What was ordered of the plant's operators counts no longer, so that loops which hold because it took no
-    effect, or was undone, go on; how many orders there were.
+    """Forget orders to the plant's operators; return their number.
+
+    Loops that hold because an order had no effect, or was undone, continue.
     """
     why = read_reason(reason)
     demand(actor, "plant.scale")
@@ -200,7 +205,7 @@ def resume(actor: Actor, plant: str, reason: str) -> int:
 
 
 def holder_name(actor: Actor, controller: str = "") -> str:
-    """Who holds: the token or person, and which of its controllers."""
+    """Return the name of the holder: the token or person, and which of its controllers."""
     if len(controller) > LONGEST_NAME:
         raise BadInput("controller", f"takes at most {LONGEST_NAME} characters, not {len(controller)}")
     return f"{actor.name}/{controller}" if controller else actor.name
@@ -217,7 +222,7 @@ def intervene(
     minutes: float,
     reason: str,
 ) -> InterventionKind:
-    """Do it, for some minutes where it lasts."""
+    """Intervene, for some minutes if the intervention has a duration."""
     demand(actor, "plant.scale")
     why, row, now = read_reason(reason), _row(plant), timezone.now()
     chosen = intervention_named(row, kind)
@@ -243,7 +248,7 @@ def intervene(
 def undo_intervention(
     actor: Actor, plant: str, kind: str, subject: str, control: redis.Redis, *, reason: str
 ) -> None:
-    """Undo it now; where the plant does not follow, it is tried again (`interventions.undo_due`)."""
+    """Undo an intervention now; if the plant does not follow, it is retried (`interventions.undo_due`)."""
     demand(actor, "plant.scale")
     why, row, now = read_reason(reason), _row(plant), timezone.now().timestamp()
     due = interventions.end(control, plant, kind, subject, now)
@@ -256,7 +261,7 @@ def undo_intervention(
 
 
 def intervention_named(row: RegisteredPlant, name: str) -> InterventionKind:
-    """Raises BadInput that names those there are."""
+    """Return the intervention of that name. Raises `BadInput` that lists the available ones."""
     known = {intervention.name: intervention for intervention in adapters.kind_named(row.kind).interventions}
     if name not in known:
         raise BadInput("kind", f"takes {', '.join(known) or 'none at this plant'}, not {name[:40]!r}.")

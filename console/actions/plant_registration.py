@@ -1,5 +1,6 @@
-"""Adding other people's plants and taking them away: authorised, and audited in the transaction that does it.
-All raise PermissionDenied, and BadInput naming the field; then nothing was changed.
+"""Registering and removing attached plants: authorized, and audited in the same transaction.
+
+All raise `PermissionDenied`, and `BadInput` that names the field; then nothing was changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,15 +24,17 @@ from workers.plants.plant import PlantConfused, PlantSilent
 from workers.steering import overrides
 from workers.steering.overrides import read_reason
 
-UNNAMED = "it"  # of a plant that is only inspected, in what is said of it
-# A refusal of these is worth an entry: somebody tries where the console may not be sent.
+UNNAMED = "it"  # of a plant that is only inspected, in messages about it
+# Rejections of these are recorded: somebody tries addresses that the console must not contact.
 ADDRESS_FIELDS = ("url", "secret_environment")
 
 
 @dataclass(frozen=True)
 class Registration:
-    """row: as it is now, or was. left: that what Weir held there may still be held, and what to do; "" where
-    it is let go. advising: loops of that name that were there before, and advise again.
+    """row: the current or former registration.
+
+    left: that Weir may still hold something there, and what to do; "" if it is released. advising: existing
+    loops of that name, which advise again.
     """
 
     row: RegisteredPlant
@@ -40,7 +43,7 @@ class Registration:
 
     @property
     def sentence(self) -> str:
-        """What is to be known of it, or ""."""
+        """Return a sentence about it, or ""."""
         names = ", ".join(self.advising)
         anew = f"Loops of that name advise again ({names}); put on auto what is to steer." if names else ""
         return " ".join(filter(None, (anew, self.left)))
@@ -58,11 +61,10 @@ def register(
     changes: bool = False,
     digest: str = "",
 ) -> Registration:
-    """Add a plant, or (`changes`) change how one is reached; it is observed within seconds. What is held at
-    the one that it was until now is let go, and what people did there has to be undone before. digest: of
-    how it is reached, as it was shown.
+    """Register a plant, or (`changes`) change its registration; it is observed within seconds.
 
-    Loops of that name that were there begin anew where it is another plant now: they advise.
+    Holds at the previous plant are released, and interventions there have to be undone first. digest: of the
+    registration as shown. Existing loops of that name start again if it is another plant now: they advise.
     """
     demand(actor, "plant.register")
     why = read_reason(reason)
@@ -81,7 +83,7 @@ def register(
         if before is not None:
             _demand_unchanged(before, digest)
         row.save()
-        # Before the audit: its turn is the last lock, for everybody.
+        # Before the audit log, which is the last lock for everybody.
         begun = _begin_anew(actor, name) if is_another else []
         was = describe_registration(before) if before else None
         audit_log.record(
@@ -96,7 +98,7 @@ def register(
 
 
 def _demand_unchanged(before: RegisteredPlant, digest: str) -> None:
-    """Locks it: what was shown, and read before, is what is changed now."""
+    """Lock the registration, and check that it is the one that was shown."""
     now = RegisteredPlant.objects.select_for_update().filter(pk=before.pk).first()
     if now is None:
         raise BadInput("name", f"{before.name} was removed meanwhile; add it again.")
@@ -106,8 +108,9 @@ def _demand_unchanged(before: RegisteredPlant, digest: str) -> None:
 
 
 def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
-    """What the loops of another plant of that name have learned, were let do and ordered is not for this one.
-    Gives those that there were, as they were.
+    """Reset the loops of another plant of that name: what they learned, were permitted, and ordered is void.
+
+    Returns the loops as they were.
     """
     now = timezone.now()
     loops = list(Loop.objects.filter(target__plant=plant).order_by("name"))
@@ -123,8 +126,9 @@ def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
 def inspect(
     actor: Actor, kind: str, url: str, *, secret_environment: str, options: Mapping[str, str]
 ) -> FoundPlant:
-    """What stands at an address, as one who may register it asks; nothing is changed there or here. What does
-    not answer, or wrongly, is BadInput of the address. That somebody asked there is noted before it is done.
+    """Inspect an address for a user who may register it; nothing is changed there or here.
+
+    No answer, or a wrong one, is `BadInput` of the address. The audit entry is written first.
     """
     demand(actor, "plant.register")
     row = RegisteredPlant(
@@ -143,7 +147,7 @@ def inspect(
 
 
 def remove(actor: Actor, name: str, reason: str) -> Registration:
-    """Forget a plant; its loops are retired, their ledger stays, and what is held there is let go."""
+    """Remove a plant; its loops are retired, their ledger stays, and its holds are released."""
     demand(actor, "plant.register")
     why = read_reason(reason)
     row = RegisteredPlant.objects.filter(name=name).first()
@@ -153,18 +157,18 @@ def remove(actor: Actor, name: str, reason: str) -> Registration:
     with transaction.atomic():
         RegisteredPlant.objects.filter(pk=row.pk).delete()
         audit_log.record(actor, "plant.remove", name, reason=why, before=describe_registration(row))
-    # Only now: a loop that holds it once more lets it go itself (`adapters.plant_named`).
+    # Only now: a loop that holds it again releases it itself (`adapters.plant_named`).
     return Registration(row, adapters.let_go(row))
 
 
 def _refuse_while_in_force(name: str) -> None:
-    """It is undone by the way that leads there now."""
+    """Reject the change while interventions are in force: they are undone by the current registration."""
     if in_force := interventions.list_active(control_server(), name):
         raise BadInput("name", f"{name} has what people did there ({in_force[0].field}); undo it first.")
 
 
 def describe_registration(row: RegisteredPlant) -> dict[str, object]:
-    """How a plant is reached, for the audit."""
+    """Return a plant's registration for the audit log."""
     return {
         "kind": row.kind,
         "url": row.url,

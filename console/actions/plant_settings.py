@@ -1,4 +1,4 @@
-"""What administrators set for good: the plant's settings, and a loop's own parameters and guard."""
+"""Permanent settings by administrators: the plant's settings, and a loop's own parameters and guard."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -23,8 +23,9 @@ from workers.steering.overrides import read_reason
 
 @dataclass(frozen=True, kw_only=True)
 class ShownSetting:
-    """A setting of the plant as it is declared, with its value and who changed it when (None: nobody). One
-    that is optional may have no value.
+    """A setting of the plant as declared, with its value and its last change (None: never changed).
+
+    An optional one may have no value.
     """
 
     name: str
@@ -41,7 +42,7 @@ class ShownSetting:
 
 
 def list_setting_rows() -> list[ShownSetting]:
-    """Each setting of the plant."""
+    """Return each setting of the plant."""
     changed = plant_settings.list_changes()
     return [
         ShownSetting(
@@ -67,7 +68,9 @@ def _name(row: Any) -> str | None:
 
 @transaction.atomic
 def change_setting(actor: Actor, name: str, value: Any, reason: str, now: datetime) -> tuple[Any, Any]:
-    """Set a setting of the plant; gives (before, after). Raises BadInput naming name, value or reason."""
+    """Change a setting of the plant; return (before, after). Raises `BadInput` that names name, value, or
+    reason.
+    """
     demand(actor, "settings.change")
     why = read_reason(reason)
     before, after = plant_settings.change(name, value, actor.user, now)
@@ -79,8 +82,9 @@ def change_setting(actor: Actor, name: str, value: Any, reason: str, now: dateti
 def change_own(
     actor: Actor, loop: Loop, name: str, value: Any, *, reason: str, now: datetime
 ) -> tuple[Any, Any]:
-    """Set a loop's own value of a parameter or of `guard.NAME`: what holds when nobody overrides it. None
-    gives the default back. Raises BadInput naming name, value or reason.
+    """Set a loop's own value of a parameter or of `guard.NAME`, which applies without overrides.
+
+    None restores the default. Raises `BadInput` that names name, value, or reason.
     """
     demand(actor, "settings.change")
     why, law = read_reason(reason), catalog.law(loop.law)
@@ -105,7 +109,7 @@ def change_own(
 
 
 def _demand_agreement(row: Loop, changed: Mapping[str, Any], now: datetime) -> None:
-    """Beside an own value that contradicts them none of the overrides in force would count any more."""
+    """Reject an own value that contradicts the overrides in force, which would all be ignored."""
     held = overrides.list_for_loop(row, now)
     if overrides.conflict(row, held, now):
         return
@@ -120,7 +124,7 @@ def _demand_agreement(row: Loop, changed: Mapping[str, Any], now: datetime) -> N
 
 
 def _change_setting(row: Loop, name: str, value: Any, back: bool) -> tuple[Any, dict[str, Any]]:
-    """What it was, and the column as it will be; checked as a whole."""
+    """Return the previous value, and the new column, validated as a whole."""
     law, key = catalog.law(row.law), name.removeprefix("guard.")
     column = "guard" if name.startswith("guard.") else "parameters"
     own = {each: kept for each, kept in getattr(row, column).items() if each != key}

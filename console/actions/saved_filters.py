@@ -1,4 +1,4 @@
-"""Filters that people keep under a name of their own: the address of a list is the filter."""
+"""Saved filters of users: the address of a list is the filter."""
 
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -12,12 +12,12 @@ from console.models import SavedFilter
 from queues.errors import BadInput
 
 LONGEST_NAME, LONGEST_QUERY, MOST = 60, 1_000, 30
-PLACES = ("before", "after")  # where somebody read, no part of a filter
+PLACES = ("before", "after")  # the user's position in the list, not part of a filter
 
 
 @transaction.atomic
 def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilter:
-    """Keep a query under a name; one of the same name is replaced. Raises BadInput naming the field."""
+    """Save a query under a name, replacing one of the same name. Raises `BadInput` that names the field."""
     demand(actor, "account.change")
     name, kept = name.strip(), _remove_position(query)
     if page not in SavedFilter.Page.values:
@@ -36,7 +36,7 @@ def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilt
 
 @transaction.atomic
 def remove(actor: Actor, user: Any, number: int) -> None:
-    """Forget one of one's own. Raises BadInput where there is none."""
+    """Remove one of the user's own filters. Raises `BadInput` if it does not exist."""
     demand(actor, "account.change")
     row = SavedFilter.objects.filter(user=user, pk=number).first()
     if row is None:
@@ -46,7 +46,7 @@ def remove(actor: Actor, user: Any, number: int) -> None:
 
 
 def list_filters(user: Any, page: str) -> QuerySet[SavedFilter]:
-    """A person's filters of a page, by name."""
+    """Return a user's filters of a page, by name."""
     return SavedFilter.objects.filter(user=user, page=page).order_by("name")
 
 

@@ -1,12 +1,12 @@
-"""Keeping data for less than a week, or in so little room that it may be less (FLOORS), asks a second person,
-as a plan may: one proposes, another agrees.
+"""Retention shorter than a week, or in so little space that it may be shorter (FLOORS), requires two people,
+as a plan may.
 
-Who asks for it is refused, and the request stands in the audit as `retention.propose`. When somebody else
-asks for the very same within VALID, it is done, and the entry of what was done names the proposal: an
-agreement is good for one change. Nothing is kept but the audit, so that neither a proposal nor its use can be
-made up afterwards.
+The first request is rejected and recorded in the audit log as `retention.propose`. If another person requests
+exactly the same within VALID, it is done, and its audit entry names the proposal: an agreement is valid for
+one change. Only the audit log is stored, so neither a proposal nor its use can be forged afterwards.
 
-The audit itself is no job's to delete: it grows by some 600 bytes an entry, and leaves by its export only.
+No job can delete the audit log itself: it grows by some 600 bytes an entry, and only its export removes
+entries.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ from workers.batch.jobs import retention
 
 JOB = "retention"
 FLOOR_DAYS = 7
-# By the end of a parameter's name: the least that one person may set, and its unit.
+# By the end of a parameter's name: the minimum that one person may set, and its unit.
 FLOORS = {"_days": (FLOOR_DAYS, "d"), "_megabytes": (1_000, "MB"), "_entries": (1_000_000, "entries")}
 VALID = timedelta(days=1)
 PROPOSED = "retention.propose"
-USED = "agreed_with"  # in the entry of what was done: the sequence number of the proposal
+USED = "agreed_with"  # in the entry of the change: the sequence number of the proposal
 
 
 def agreement(
@@ -39,10 +39,10 @@ def agreement(
     before: Mapping[str, Any] | None,
     now: datetime,
 ) -> dict[str, int]:
-    """What the audit's entry of the change is to say besides; {} when it takes no second person.
+    """Return additional details for the audit entry of the change; {} if it needs no second person.
 
-    before: the values that are in force, which are not asked about again. Raises BadInput naming the value,
-    and notes the proposal; to be called outside of the change's transaction, or the note is rolled back.
+    before: the values in force, which need no agreement. Raises `BadInput` that names the value, and records
+    the proposal; call it outside of the change's transaction, or the entry is rolled back.
     """
     short = list_shortened(job, parameters, before or {})
     if not short:
@@ -64,7 +64,7 @@ def agreement(
 
 
 def list_shortened(job: str, parameters: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, int]:
-    """The values under the floor that are lower than what is in force."""
+    """Return the values under the floor that are lower than those in force."""
     if job != JOB:
         return {}
     found = {}
@@ -79,7 +79,7 @@ def list_shortened(job: str, parameters: Mapping[str, Any], before: Mapping[str,
 
 
 def floor_of(name: str) -> tuple[int, str]:
-    """The least that one person may set of a parameter, and its unit."""
+    """Return the minimum that one person may set of a parameter, and its unit."""
     return next(floor for end, floor in FLOORS.items() if name.endswith(end))
 
 
@@ -88,12 +88,12 @@ def is_short(value: int, floor: int = FLOOR_DAYS) -> bool:
 
 
 def person(actor: Actor) -> str:
-    """Whoever stands behind a session, a token or a command: two tokens of one person are one."""
+    """Return the person behind a session, a token, or a command: two tokens of one person count as one."""
     return actor.user.get_username() if actor.user else actor.name
 
 
 def list_waiting(name: str, now: datetime) -> list[AuditEntry]:
-    """Proposals about a task that somebody else may still agree with, the newest first."""
+    """Return proposals about a task that another person may still agree to, the newest first."""
     found = AuditEntry.objects.filter(action=PROPOSED, target=name, at__gt=now - VALID).order_by("-sequence")
     return [entry for entry in found if not _is_used(entry)]
 
@@ -109,7 +109,7 @@ def _is_used(entry: AuditEntry) -> bool:
 
 
 def _mark(action: str, name: str, parameters: Mapping[str, Any]) -> str:
-    """The very same: of the same task, with the same values, however they are written."""
+    """Return the identity of a change: the same task with the same values, however they are written."""
     values = {
         parameter.name: _whole(parameter, parameters[parameter.name])
         for parameter in retention.PARAMETERS
@@ -119,5 +119,5 @@ def _mark(action: str, name: str, parameters: Mapping[str, Any]) -> str:
 
 
 def _whole(parameter: Any, value: Any) -> int:
-    """Raises BadInput naming the parameter."""
+    """Return the whole number. Raises `BadInput` that names the parameter."""
     return int(parameter.read(value))

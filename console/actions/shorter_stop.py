@@ -1,4 +1,4 @@
-"""A stop in place of a longer one: who stopped something for longer counts on that."""
+"""Stops that would replace a longer one: users who stopped something for longer rely on that."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from workers.steering.scope import Scope
 
 
 def demand_later_end(scope: Scope, name: str, value: str, expiry: Expiry, now: datetime, field: str) -> None:
-    """Raise BadInput of `field` where the same stop would end sooner than it does now."""
+    """Raise `BadInput` of `field` if the same stop would end sooner than now."""
     rows = overrides.list_active(now).filter(name=name, **scope.fields()).select_related("owner")
     longer = next(
         (override_ for override_ in overrides.soonest_first(rows).reverse() if override_.value == value), None

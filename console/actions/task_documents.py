@@ -1,5 +1,6 @@
-"""Batch tasks, their runs and chunks as pages show them, and as documents for API and command line. Times are
-ISO 8601.
+"""Batch tasks, their runs, and chunks as pages show them, and as documents for API and command line.
+
+Times are ISO 8601.
 """
 
 import shlex
@@ -20,8 +21,8 @@ LAST_RUNS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedRun:
-    """run: its number; owner: None for the schedule; progress: as its workers report it; seconds: how long it
-    took, None until it has ended; command: the same from a command line.
+    """run: its number; owner: None for the schedule; progress: as its workers report it; seconds: its
+    duration, None until it has ended; command: the same from a command line.
     """
 
     run: int
@@ -44,7 +45,7 @@ class DescribedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedChunk:
-    """skipped: [{"file", "why"}] of what it could not read."""
+    """skipped: [{"file", "why"}] of unreadable files."""
 
     identifier: str
     state: str
@@ -58,9 +59,10 @@ class DescribedChunk:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedTask:
-    """A task with its schedule (in words) and its last runs, the newest first. help: of its job; why there is
-    none, where it is not sound. parallel: workers at once, at most; deadline: HH:MM, UTC. digest: of it as
-    it is, but for its runs.
+    """A task with its schedule (in words) and its last runs, the newest first.
+
+    help: of its job, or its error if it is broken. parallel: maximum number of workers at once; deadline:
+    HH:MM, UTC. digest: of the task without its runs.
     """
 
     name: str
@@ -83,7 +85,7 @@ class DescribedTask:
 
 @dataclass(frozen=True, kw_only=True)
 class RunParameter:
-    """What a run of a task takes (in words), and the task's value of it."""
+    """A parameter of a task's runs (in words), and the task's value of it."""
 
     name: str
     help: str
@@ -94,22 +96,22 @@ class RunParameter:
 
 
 def task_document(task: Task, now: datetime) -> dict[str, Any]:
-    """As JSON."""
+    """Return the task as JSON."""
     return asdict(describe_task(task, now))
 
 
 def run_document(run: Run) -> dict[str, Any]:
-    """As JSON."""
+    """Return the run as JSON."""
     return asdict(describe_run(run))
 
 
 def chunk_document(chunk: Chunk) -> dict[str, Any]:
-    """As JSON."""
+    """Return the chunk as JSON."""
     return asdict(describe_chunk(chunk))
 
 
 def describe_task(task: Task, now: datetime) -> DescribedTask:
-    """The task as it is."""
+    """Return the current state of the task."""
     declared, trouble = _find_job(task)
     last_start = task.runs.filter(owner=None).order_by("-created_at").values_list("created_at", flat=True)
     next_at = timetable.next_at(task.periodic, last_start.first(), now) if task.enabled else None
@@ -134,7 +136,7 @@ def describe_task(task: Task, now: datetime) -> DescribedTask:
 
 
 def audit_document(task: Task) -> dict[str, Any]:
-    """A task in a few words, for the audit."""
+    """Return a short document of a task, for the audit log."""
     return {
         "job": task.job,
         "schedule": timetable.words(task.periodic),
@@ -147,12 +149,12 @@ def audit_document(task: Task) -> dict[str, Any]:
 
 
 def last_runs(task: Task, count: int) -> Sequence[Run]:
-    """The newest first."""
+    """Return the last runs, the newest first."""
     return list(task.runs.select_related("owner", "task").order_by("-created_at", "-pk")[:count])
 
 
 def describe_run(run: Run) -> DescribedRun:
-    """The run as it is."""
+    """Return the current state of the run."""
     seconds = (run.ended_at - run.started_at).total_seconds() if run.started_at and run.ended_at else None
     return DescribedRun(
         run=run.pk,
@@ -175,7 +177,7 @@ def describe_run(run: Run) -> DescribedRun:
 
 
 def command_of(run: Run) -> str:
-    """The same run from a command line, with what differs from the task's own parameters."""
+    """Return the command line of the run, with the parameters that differ from the task's."""
     own = parameters_of(run.task)
     words = ["manage.py", "job", "run", run.task.name]
     for name, value in run.parameters.items():
@@ -186,7 +188,7 @@ def command_of(run: Run) -> str:
 
 
 def parameters_of(task: Task) -> dict[str, Any]:
-    """Every parameter of its job: the task's own value, else the default; none where the job is gone."""
+    """Return every parameter of its job: the task's own value, else the default; none if the job is gone."""
     declared, _ = _find_job(task)
     return {
         parameter.name: _value(task, parameter) for parameter in (declared.parameters if declared else ())
@@ -194,12 +196,12 @@ def parameters_of(task: Task) -> dict[str, Any]:
 
 
 def describe_chunk(chunk: Chunk) -> DescribedChunk:
-    """The chunk as it is."""
+    """Return the current state of the chunk."""
     return DescribedChunk(**{field.name: getattr(chunk, field.name) for field in fields(DescribedChunk)})
 
 
 def parameter_rows(task: Task) -> list[RunParameter]:
-    """What a run of the task takes; nothing of a task whose job doesn't import."""
+    """Return the parameters of the task's runs; none if its job can't be imported."""
     declared, _ = _find_job(task)
     return [_parameter(task, parameter) for parameter in (declared.parameters if declared else ())]
 
@@ -217,7 +219,7 @@ def _parameter(task: Task, declared: JobParameter) -> RunParameter:
 
 
 def _find_job(task: Task) -> tuple[Job | None, str]:
-    """The task's job, or why there is none."""
+    """Return the task's job, or why there is none."""
     try:
         return catalog.job(task.job), ""
     except BadInput as error:
@@ -225,5 +227,5 @@ def _find_job(task: Task) -> tuple[Job | None, str]:
 
 
 def _value(task: Task, declared: JobParameter) -> Any:
-    """The task's own, else the default; None where a run has to give it."""
+    """Return the task's own value, else the default; None if each run has to give it."""
     return task.parameters.get(declared.name, None if declared.default is ... else declared.default)

@@ -1,6 +1,6 @@
-"""What people do to batch tasks and their runs: authorised, and audited in the transaction that changes.
+"""User actions on batch tasks and their runs: authorized, and audited in the same transaction.
 
-All raise PermissionDenied, and BadInput naming the field; then nothing was changed.
+All raise `PermissionDenied`, and `BadInput` that names the field; then nothing was changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ RETENTION = "retention"
 
 @dataclass(frozen=True)
 class WantedTask:
-    """A task as it is to be. With neither interval nor crontab it runs when asked."""
+    """A new definition of a task. With neither interval nor crontab it only runs on request."""
 
     job: str
     parameters: Mapping[str, Any]
@@ -49,7 +49,8 @@ def begin(
     reason: str,
     where: Surroundings,
 ) -> Run:
-    """Run a task now, with these parameters over its own. Less than a week's retention takes two persons."""
+    """Run a task now, with these parameters over its own. Retention of less than a week requires two people.
+    """
     admit(actor, "task.run")
     why = read_reason(reason)
     task = runs.task_of(name)
@@ -66,7 +67,7 @@ def begin(
 
 @transaction.atomic
 def cancel(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
-    """End an open run. What is done stays, and it may be resumed."""
+    """Cancel an open run. Finished work stays, and the run may be resumed."""
     demand(actor, "task.cancel", queues_of(run.parameters))
     why = read_reason(reason)
     return _record_change(actor, "task.cancel", run, runs.cancel(run, now), why)
@@ -74,15 +75,16 @@ def cancel(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
 
 @transaction.atomic
 def resume(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
-    """Go on with a failed or cancelled run."""
+    """Resume a failed or canceled run."""
     demand(actor, "task.resume", queues_of(run.parameters))
     why = read_reason(reason)
     return _record_change(actor, "task.resume", run, runs.resume(run, now), why)
 
 
 def change(actor: Actor, name: str, definition: WantedTask, reason: str, digest: str = "") -> Task:
-    """Change a task: its schedule, parameters, deadline, workers, requirements; on or off. Less than a week's
-    retention takes two persons. digest: of the task as it was shown.
+    """Change a task: its schedule, parameters, deadline, workers, requirements; enabled or not.
+
+    Retention of less than a week requires two people. digest: of the task as shown.
     """
     admit(actor, "task.change")
     why = read_reason(reason)
@@ -108,8 +110,10 @@ def change(actor: Actor, name: str, definition: WantedTask, reason: str, digest:
 
 
 def define(actor: Actor, name: str, definition: WantedTask, reason: str) -> Task:
-    """Make a new task of a job. Its job may be code of the host's own, so it takes an administrator; less
-    than a week's retention takes two.
+    """Create a task of a job.
+
+    Its job may be code of the host's own, so it requires an administrator; retention of less than a week
+    requires two people.
     """
     demand(actor, "task.define")
     _check_own(actor, name, definition.job)
@@ -126,7 +130,7 @@ def define(actor: Actor, name: str, definition: WantedTask, reason: str) -> Task
 
 
 def _check_own(actor: Actor, name: str, job: str) -> None:
-    """Raises BadInput, before anything is imported, for code that people may not name."""
+    """Raise `BadInput`, before any import, for code that people may not name."""
     if job.startswith(OWN):
         with audit_log.audit_refusals(actor, "task.define", name, ("job",)):
             own_code.check_path(job.removeprefix(OWN), "job")
@@ -156,7 +160,7 @@ def _record_change(actor: Actor, action: str, before: Run, after: Run, reason: s
 
 
 def queues_of(parameters: Mapping[str, Any]) -> list[str] | None:
-    """The queues that a task's parameters name; None where it works on whatever there is."""
+    """Return the queues that a task's parameters name; None if it works on all."""
     if parameters.get("queue"):
         return [str(parameters["queue"])]
     names = parameters.get("queues")

@@ -1,1 +1,1 @@
-"""The API: its own document describes it."""
+"""The API, described by its own OpenAPI document."""

@@ -51,12 +51,12 @@ from console.input.boundary import Documents
 from console.web import problem
 
 PROBLEMS = (400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503)
-# Only of what changes something: it is being carried out already, or somebody else steers.
+# Only for changes: the request is already being carried out, or another controller holds the plant.
 CONFLICTS = (409,)
 
 
 class Documented(NamedOperations):
-    """Its document also holds the control API of the plants, which has addresses of its own."""
+    """An API whose document also contains the control API of the plants, which has its own addresses."""
 
     def get_openapi_schema(
         self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
@@ -69,7 +69,7 @@ api = Documented(
     version="1",
     description="Watch and steer an event-processing plant.",
     openapi_url="/schema",
-    docs_url=None,  # its page would load scripts from elsewhere
+    docs_url=None,  # its page would load external scripts
     auth=Caller(),
     parser=Documents(),
     urls_namespace="api",
@@ -85,7 +85,7 @@ for part in (
     audit,
     account,
     plans,
-    alert_review,  # before single alerts: their addresses begin alike
+    alert_review,  # before single alerts: their addresses start alike
     reported,
     alerts,
     incidents,
@@ -114,7 +114,7 @@ for part in (
 
 @functools.cache
 def _document(path_prefix: str) -> OpenAPISchema:
-    """Made once: routes don't change, and whoever asks for it needs no login."""
+    """Return the document, built once: routes don't change, and it is public."""
     schema = get_schema(api, path_prefix)
     other = get_schema(plant_control.api, "/control/")
     schema["paths"].update(other["paths"])
@@ -128,12 +128,12 @@ def _document(path_prefix: str) -> OpenAPISchema:
 
 
 def problems_of(method: str) -> tuple[int, ...]:
-    """The statuses with which an operation refuses, or fails."""
+    """Return the statuses with which an operation rejects a request, or fails."""
     return PROBLEMS if method == "get" else (*PROBLEMS, *CONFLICTS)
 
 
 def _problems(method: str) -> dict[int, Any]:
-    """What it answers then."""
+    """Return the answers of those statuses."""
     told = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {problem.CONTENT_TYPE: told}}
@@ -142,17 +142,17 @@ def _problems(method: str) -> dict[int, Any]:
 
 
 def urls() -> Any:
-    """The API's addresses."""
+    """Return the API's URL patterns."""
     return _wrap_endpoint(api)
 
 
 def control_urls() -> Any:
-    """The addresses of the control API of the plants."""
+    """Return the URL patterns of the control API of the plants."""
     return _wrap_endpoint(plant_control.api)
 
 
 def _wrap_endpoint(of: NinjaAPI) -> Any:
-    """Endpoints ask for themselves who calls, and answer 401, not a login page."""
+    """Wrap an endpoint, which authenticates its caller itself, and answers 401, not a login page."""
     patterns, application, namespace = of.urls
     for pattern in patterns:
         vars(pattern.callback)["login_required"] = False

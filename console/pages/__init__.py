@@ -1,1 +1,1 @@
-"""The pages: a view and its context, a room for each area."""
+"""The pages of the console: a module for each page, a folder for each area."""

@@ -238,13 +238,13 @@ class _Place:
     def wrap_receive(self, receive: Any) -> Any:
         """`receive`, but what completes the request is handed on when there is a place for it."""
 
-        async def receive() -> dict[str, Any]:
+        async def receive_in_place() -> dict[str, Any]:
             message: dict[str, Any] = await receive()
             if message["type"] == "http.request" and not message.get("more_body", False) and not self.taken:
                 await self.acquire()
             return message
 
-        return receive
+        return receive_in_place
 
     async def acquire(self) -> None:
         """Wait until there is one. Raises RequestRefused."""

@@ -19,7 +19,7 @@ class ToTheEnd:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         is_whole, is_answered = False, asyncio.Event()
 
-        async def receive() -> dict[str, Any]:
+        async def receive_until_answered() -> dict[str, Any]:
             nonlocal is_whole
             message: dict[str, Any] = await receive()
             if message["type"] == "http.request":
@@ -28,8 +28,8 @@ class ToTheEnd:
                 await is_answered.wait()
             return message
 
-        async def send(message: dict[str, Any]) -> None:
+        async def send_answer(message: dict[str, Any]) -> None:
             is_answered.set()
             await send(message)
 
-        await self.application(scope, receive, send)
+        await self.application(scope, receive_until_answered, send_answer)

@@ -1,1 +1,1 @@
-"""What people do in the lab: experiments, traces, and results put to use."""
+"""User actions in the lab: experiments, traces, and applied results."""

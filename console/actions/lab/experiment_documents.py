@@ -1,4 +1,4 @@
-"""Experiments of the lab as they are shown: results side by side, series as they are drawn, the command."""
+"""Experiments of the lab as shown: results side by side, series as drawn, and the command."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -26,9 +26,10 @@ PLOT_POINTS = 600
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedExperiment:
-    """An experiment with what has come out so far: results (by metric) and seconds, both by law. changed:
-    parameters that aren't the scenario's own; trace: {"name", "column", "rows"}; owner: None for a command;
-    run, state, error, progress: of the run that simulates it; command: the same from a command line.
+    """An experiment with its results so far: results (by metric) and seconds, both by law.
+
+    changed: parameters that differ from the scenario's; trace: {"name", "column", "rows"}; owner: None for a
+    command; run, state, error, progress: of the run that simulates it; command: the same from a command line.
     """
 
     id: int
@@ -67,7 +68,7 @@ class ResultCell:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRow:
-    """What one law did in an experiment, a cell for each metric. seconds: that the simulation took."""
+    """Results of one law in an experiment, a cell for each metric. seconds: duration of the simulation."""
 
     experiment: Experiment
     law: str
@@ -84,7 +85,7 @@ class ResultsTable:
 
 
 def experiments(actor: Actor) -> QuerySet[Experiment]:
-    """Those that the actor may read, with what their documents need, in few queries."""
+    """Return the experiments that the actor may read, with the data of their documents, in few queries."""
     found = Experiment.objects.select_related("run", "owner").prefetch_related("results")
     if actor.queues is None:
         return found
@@ -93,8 +94,9 @@ def experiments(actor: Actor) -> QuerySet[Experiment]:
 
 
 def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
-    """The experiment of that number. Raises Http404; PermissionDenied where its trace has values of a queue
-    that the actor is not given.
+    """Return the experiment of that number.
+
+    Raises `Http404`; `PermissionDenied` if its trace has values of a queue that the actor may not access.
     """
     found = Experiment.objects.select_related("run", "owner").prefetch_related("results").filter(pk=number)
     experiment = found.first()
@@ -105,12 +107,12 @@ def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
-    """As JSON."""
+    """Return the experiment as JSON."""
     return asdict(describe_experiment(experiment))
 
 
 def describe_experiment(experiment: Experiment) -> DescribedExperiment:
-    """The experiment as it is."""
+    """Return the current state of the experiment."""
     run = experiment.run
     return DescribedExperiment(
         id=experiment.pk,
@@ -134,19 +136,19 @@ def describe_experiment(experiment: Experiment) -> DescribedExperiment:
 
 
 def _results(experiment: Experiment) -> list[ExperimentResult]:
-    """In the order of the experiment's laws."""
+    """Return the results in the order of the experiment's laws."""
     return sorted(experiment.results.all(), key=lambda result: experiment.laws.index(result.law))
 
 
 def list_changed_settings(experiment: Experiment) -> dict[str, Any]:
-    """Those that aren't the scenario's own."""
+    """Return the settings that differ from the scenario's own."""
     scenario = SCENARIOS.get(experiment.scenario)
     defaults = {setting.name: setting.default for setting in scenario.settings} if scenario else {}
     return {name: value for name, value in experiment.settings.items() if defaults.get(name) != value}
 
 
 def command_of(experiment: Experiment) -> str:
-    """The same from a command line."""
+    """Return the command line of the experiment."""
     scenario = SCENARIOS.get(experiment.scenario)
     words = ["manage.py", "lab", "run", experiment.scenario]
     if scenario is None or set(experiment.laws) != set(scenario.laws):
@@ -160,13 +162,13 @@ def command_of(experiment: Experiment) -> str:
 
 
 def _trace_file(trace: Mapping[str, Any]) -> str:
-    """Where a command line finds it; of older experiments its name alone is known."""
+    """Return the path of the trace for a command line; older experiments only have its name."""
     path = trace.get("path")
     return str(path_inside(Path(settings.WEIR_DATA), path, "trace")) if path else str(trace["name"])
 
 
 def results_table(experiments: Iterable[Experiment]) -> ResultsTable:
-    """Every law that has ended."""
+    """Return the results of every finished law."""
     rows = [(experiment, result) for experiment in experiments for result in _results(experiment)]
     names = names_of(result.metrics for _, result in rows)
     winners = {name: best(name, [result.metrics.get(name) for _, result in rows]) for name in names}
@@ -189,7 +191,7 @@ def _cell(value: float | None, winner: float | None) -> ResultCell:
 
 
 def series_names(data: Path, experiments: Iterable[Experiment]) -> list[str]:
-    """Every series that any law has, in their order."""
+    """Return every series of any law, in order."""
     names = (
         read_series(data, experiment.pk, result.law)[1]
         for experiment in experiments
@@ -199,7 +201,7 @@ def series_names(data: Path, experiments: Iterable[Experiment]) -> list[str]:
 
 
 def series_document(data: Path, experiment: Experiment) -> dict[str, Any]:
-    """{law: {series: {"seconds": [...], "values": [...]}}}, in few enough points to be drawn."""
+    """Return {law: {series: {"seconds": [...], "values": [...]}}}, with few enough points for a chart."""
     document: dict[str, Any] = {}
     for result in _results(experiment):
         step, columns = read_series(data, experiment.pk, result.law)

@@ -1,4 +1,4 @@
-"""What people do with experiments: begun, ended, and what they found applied to the plant; audited."""
+"""User actions on experiments: start, cancel, and apply results to the plant; audited."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -29,7 +29,7 @@ ALL = "all"
 
 @transaction.atomic
 def begin(actor: Actor, definition: WantedExperiment, where: Surroundings) -> Experiment:
-    """Keep an experiment and begin its run: a chunk a law."""
+    """Store an experiment and start its run: a chunk for each law."""
     queues = definition.trace.queues if definition.trace else []
     demand_contents(actor, "lab.run", queues)
     made = Experiment.objects.create(
@@ -53,7 +53,7 @@ def begin(actor: Actor, definition: WantedExperiment, where: Surroundings) -> Ex
 
 
 def cancel(actor: Actor, experiment: Experiment, now: datetime) -> Experiment:
-    """End its run; what is simulated stays. Raises BadInput when it has ended."""
+    """Cancel its run; finished simulations stay. Raises `BadInput` if it has ended."""
     demand_contents(actor, "lab.run", experiment.queues)
     if experiment.run is None:
         raise BadInput("run", "has ended already.")
@@ -76,8 +76,10 @@ def override(
     now: datetime,
     expiry: Expiry,
 ) -> list[Override]:
-    """Put a law's parameters of an experiment in force on a loop (its number), or on all of the plant's law,
-    until they expire. What is in force there already is left out. Raises BadInput.
+    """Override a loop (its number), or all loops of the plant's law, with an experiment's values until they
+    expire.
+
+    Values that are already in force are left out. Raises `BadInput`.
     """
     found = _find_applicable(experiment, law)
     values = {name: found.values[name] for name in names if name in found.values}
@@ -98,7 +100,7 @@ def override(
 
 
 def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | None, now: datetime) -> Plan:
-    """A plan of moved points by the goal that a law of an experiment has. Raises BadInput."""
+    """Create a plan of moved points for the goal of an experiment's law. Raises `BadInput`."""
     found = _find_applicable(experiment, law)
     if not found.moves_points:
         raise BadInput("law", f"{law} moves no points; its parameters become overrides.")
@@ -107,12 +109,12 @@ def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | No
 
 
 def loops_of_law(applied: Applicable) -> list[Loop]:
-    """The loops that steer by the plant's law, by name."""
+    """Return the loops that use the plant's law, by name."""
     return list(active_loops().filter(law=applied.law).order_by("name"))
 
 
 def loops_of(applied: Applicable, loop: str) -> list[Loop]:
-    """All of them, or the one of that number. Raises BadInput."""
+    """Return all of them, or the one of that number. Raises `BadInput`."""
     chosen = [each for each in loops_of_law(applied) if loop in (ALL, str(each.pk))]
     if not chosen:
         raise BadInput("loop", f"is no loop of {applied.law}; choose one of the list.")

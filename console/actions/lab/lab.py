@@ -1,4 +1,4 @@
-"""The lab as people use it: an experiment as it is asked for, and what of it the plant may take."""
+"""The lab as people use it: a requested experiment, and which of its results the plant may apply."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from queues.errors import BadInput
 from workers.batch.jobs.experiment import check_cost
 from workers.lab.models import Experiment
 
-# A loop's cadence is its own: it isn't a matter of taste that an experiment could settle.
+# A loop's cadence is its own: an experiment can't determine it.
 NOT_APPLIED = ("interval_seconds",)
 MOST_TITLE = 120
 
 
 @dataclass(frozen=True)
 class WantedExperiment:
-    """An experiment to be; checked."""
+    """A validated new experiment."""
 
     scenario: Scenario
     laws: list[str]
@@ -34,7 +34,7 @@ class WantedExperiment:
 
 @dataclass(frozen=True)
 class Applicable:
-    """What a law of the lab means for the plant: a law there, and values of its parameters."""
+    """The plant's equivalent of a law of the lab: a law, and values of its parameters."""
 
     law: str
     values: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Applicable:
 
 
 def scenario_named(name: str) -> Scenario:
-    """Raises BadInput."""
+    """Return the scenario of that name. Raises `BadInput`."""
     if name not in SCENARIOS:
         raise BadInput("scenario", f"{name[:40]} is not known; there are {', '.join(SCENARIOS)}.")
     return SCENARIOS[name]
@@ -56,7 +56,7 @@ def read_wanted(
     title: str = "",
     trace: Trace | None = None,
 ) -> WantedExperiment:
-    """Raises BadInput naming scenario, law, seed, title or the setting."""
+    """Validate a new experiment. Raises `BadInput` that names scenario, law, seed, title, or the setting."""
     scenario = scenario_named(name)
     if not checks.is_whole(seed, 0, 2**63 - 1):
         raise BadInput("seed", f"takes a whole number from 0 up, not {str(seed)[:40]}.")
@@ -72,12 +72,12 @@ def read_wanted(
 
 
 def move_to_field(error: BadInput) -> BadInput:
-    """An error of the command line at the field of a form or a body."""
+    """Return a command-line error at the field of a form or a body."""
     return BadInput(error.field.removeprefix("--set ").removeprefix("--"), error.message)
 
 
 def parse_setting(declared: Parameter, text: str) -> Any:
-    """A setting as its kind takes it. Raises BadInput naming it."""
+    """Parse a setting as its kind. Raises `BadInput` that names it."""
     if declared.kind in ("choice", "text"):
         return text
     try:
@@ -87,7 +87,7 @@ def parse_setting(declared: Parameter, text: str) -> Any:
 
 
 def applicable(experiment: Experiment) -> dict[str, Applicable]:
-    """Law of the lab → what the plant may take of it: parameters of its own law that are settings here."""
+    """Return by law of the lab what the plant may apply: parameters of its own law that are settings here."""
     scenario = SCENARIOS.get(experiment.scenario)
     if scenario is None:
         return {}

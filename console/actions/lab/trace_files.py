@@ -1,4 +1,4 @@
-"""Columns of numbers in a CSV file, compressed or not: a trace of real arrivals, or what a plant did."""
+"""Columns of numbers in a CSV file, compressed or not: a trace of real arrivals, or recordings of a plant."""
 
 import csv
 import gzip
@@ -17,14 +17,14 @@ from queues.documents import decoded_text
 from queues.errors import BadInput
 from queues.standard_input import standard_input
 
-# A row costs as much as it has columns, also where it holds one value.
+# A row costs as much as it has columns, even if it contains one value.
 MAX_COLUMNS = 256
 Floats = npt.NDArray[np.float64]
 Rows: TypeAlias = "csv.DictReader[str]"
 
 
 def read_trace(path: str, column: str | None) -> Floats:
-    """The column's numbers, a row each. Raises `BadInput` naming file, column or line."""
+    """Return the column's numbers, one for each row. Raises `BadInput` that names file, column, or line."""
     rows = _rows(path, "--trace")
     names, wanted = rows.fieldnames or [], (column or "").strip()
     if not wanted or names.count(wanted) != 1:
@@ -36,8 +36,10 @@ def read_trace(path: str, column: str | None) -> Floats:
 
 
 def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
-    """The named columns' numbers, from a file or on standard input for `-`. Raises `BadInput` naming file,
-    column or line."""
+    """Return the named columns' numbers, from a file or for `-` from standard input.
+
+    Raises `BadInput` that names file, column, or line.
+    """
     rows = _rows(path, "FILE")
     found = rows.fieldnames or []
     for name in names:
@@ -49,7 +51,7 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
 
 
 def read_numbers(rows: Rows, names: Sequence[str], field: str) -> list[Floats]:
-    """The named columns, finite numbers all. Raises `BadInput` naming the line and the column."""
+    """Return the named columns, all finite numbers. Raises `BadInput` that names the line and the column."""
     try:
         values = [[_number(row[name], rows.line_num, name, field) for name in names] for row in rows]
     except csv.Error:
@@ -65,7 +67,7 @@ def _rows(path: str, field: str) -> Rows:
             error.strerror if isinstance(error, OSError) and error.strerror else "it is not text, or not gzip"
         )
         raise BadInput(field, f"{path} can't be read ({why}); give a CSV file, .gz too") from None
-    # Lines as csv has them: those of str.splitlines are more, and nobody has counted them.
+    # Lines as csv defines them: str.splitlines has more kinds, which were not counted.
     rows = csv.DictReader(StringIO(text.removeprefix("\ufeff"), newline=""))
     try:
         rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]

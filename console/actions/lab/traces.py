@@ -1,8 +1,9 @@
 """Traces of arrivals for the lab: uploaded files, and rates extracted from the plant's own archive.
 
 The folder of a file says whose values it has: `traces/{user id}/` has one person's uploads,
-`extracts/queue={name}/` a queue's extracts. Who is limited to some queues may use the extracts of those, and
-their own uploads. Files beside these folders are of an earlier version: whose values they have is not known.
+`extracts/queue={name}/` a queue's extracts. Users who are limited to some queues may use the extracts of
+those, and their own uploads. Files beside these folders are from an earlier version: whose values they have
+is unknown.
 """
 
 import gzip
@@ -32,8 +33,9 @@ NAME = re.compile(r"\w[\w .()-]{0,95}\.csv(\.gz)?\Z")
 
 @dataclass(frozen=True)
 class Trace:
-    """Arrivals, and where they are from. path: of the file, in the data folder; "" where it is not known.
-    queues: whose values they are; None where that is not known.
+    """Arrivals and their source.
+
+    path: of the file, in the data folder; "" if unknown. queues: whose values they are; None if unknown.
     """
 
     name: str
@@ -48,18 +50,19 @@ class Trace:
 
 
 def list_traces(data: Path, actor: Actor) -> list[str]:
-    """Files that the actor may choose: uploaded ones, and rates extracted from the plant's own archive."""
+    """Return the files that the actor may choose: uploads, and rates extracted from the plant's own archive.
+    """
     return [path for path in _traces(data) if actor.reaches(_queues_of(path, actor))]
 
 
 def _traces(data: Path) -> list[str]:
-    """All that there are, whosever they are."""
+    """Return all traces, of every owner."""
     names = (str(path.relative_to(data)) for path in extract_files.kept_files(data))
     return [name for name in names if name.endswith((".csv", ".csv.gz"))]
 
 
 def _queues_of(path: str, actor: Actor) -> list[str] | None:
-    """Whose values a file has, as far as the actor is concerned; None where that is not known."""
+    """Return whose values a file has, as far as the actor is concerned; None if unknown."""
     folder = str(Path(path).parent)
     of_a_queue = f"{EXTRACTS}/{OF_QUEUE}"
     if folder.startswith(of_a_queue):
@@ -71,12 +74,12 @@ def _queues_of(path: str, actor: Actor) -> list[str] | None:
 
 
 def own_queues(actor: Actor) -> list[str] | None:
-    """The queues of what an actor brings along: those it is limited to; None: any."""
+    """Return the queues of an actor's own uploads: those it is limited to; None: any."""
     return None if actor.queues is None else sorted(actor.queues)
 
 
 def find_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
-    """A known file's column. Raises BadInput; PermissionDenied for values of another queue."""
+    """Return a known file's column. Raises `BadInput`; `PermissionDenied` for values of another queue."""
     if name not in _traces(data):
         raise BadInput("trace", f"{name[:80]} is not there any more; choose another.")
     queues = _queues_of(name, actor)
@@ -85,8 +88,9 @@ def find_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
 
 
 def experiments_trace(data: Path, number: int, actor: Actor) -> Trace:
-    """The arrivals of an experiment once more: its own copy, whatever has become of the file. Raises
-    BadInput; PermissionDenied for values of another queue.
+    """Return the arrivals of an experiment from its own copy, even if the file is gone.
+
+    Raises `BadInput`; `PermissionDenied` for values of another queue.
     """
     experiment = Experiment.objects.filter(pk=number, trace__isnull=False).first()
     if experiment is not None:
@@ -102,8 +106,9 @@ def experiments_trace(data: Path, number: int, actor: Actor) -> Trace:
 
 
 def save_upload(data: Path, name: str, file: BinaryIO, column: str, actor: Actor) -> Trace:
-    """A file as it was sent, kept for the next time when it can be read. It replaces the person's own file of
-    that name, and nobody else's. Raises BadInput.
+    """Store an uploaded file for later use if it can be read.
+
+    It replaces the person's own file of that name, and nobody else's. Raises `BadInput`.
     """
     plain = Path(name).name
     if not NAME.match(plain):
@@ -123,7 +128,7 @@ def save_upload(data: Path, name: str, file: BinaryIO, column: str, actor: Actor
 
 
 def _copy(file: BinaryIO, path: Path) -> None:
-    """Up to MOST_TRACE_BYTES, counted as they will be unpacked."""
+    """Copy up to MOST_TRACE_BYTES, counted unpacked."""
     written = 0
     with path.open("wb") as out:
         while chunk := file.read(CHUNK_BYTES):
@@ -154,7 +159,9 @@ def _read(path: Path, column: str) -> Floats:
 
 
 def _check_lines(path: Path) -> None:
-    """Raises BadInput. Counted before they are read: a line costs more than its bytes."""
+    """Raise `BadInput` if there are too many lines, counted before they are read: a line costs more than its
+    bytes.
+    """
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         lines = sum(map(_count_lines, iter(lambda: file.read(CHUNK_BYTES), b"")))
     if lines > MOST_TRACE_LINES:
@@ -162,5 +169,5 @@ def _check_lines(path: Path) -> None:
 
 
 def _count_lines(text: bytes) -> int:
-    """Return how many line breaks of any system there are."""
+    """Return the number of line breaks of any kind."""
     return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")

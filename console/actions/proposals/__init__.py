@@ -1,1 +1,1 @@
-"""What waits for a person: plans, tunings, what assistants propose; approved by hash."""
+"""Proposals that wait for a person: plans, tunings, and assistants' proposals; approved by hash."""

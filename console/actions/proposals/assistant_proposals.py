@@ -1,13 +1,13 @@
-"""What assistants propose and people approve: an override, a hold, a silence, a plan.
+"""Proposals of assistants, which people approve: an override, a hold, a silence, a plan.
 
-A proposal holds one act with its exact arguments, the reason, the token that asks, and the snapshot it was
-made on. Its hash is SHA-256 of all that (`hash_of`). A person who is logged in approves that very hash within
-PROPOSAL_SECONDS; then the act is done by the same function that pages and the API call, with that person's
-rights, and both stand in the audit. A token may never decide (`proposal.decide` is for sessions only), and
-what was decided or has run out is decided no more. Nor is what would take the place of an override that was
-set after it was proposed.
+A proposal contains one action with its exact arguments, the reason, the token that proposes it, and the
+snapshot it was made on. Its hash is the SHA-256 of all that (`hash_of`). A logged-in person approves that
+very hash within PROPOSAL_SECONDS; then the action is done by the function that pages and the API call, with
+that person's rights, and the audit log records both. A token may never decide (`proposal.decide` is for
+sessions only). A proposal that was decided or has expired can't be decided again, and neither can one that
+would replace an override that was set after it was proposed.
 
-All functions raise PermissionDenied, and BadInput naming the field; then nothing has changed.
+All functions raise `PermissionDenied`, and `BadInput` that names the field; then nothing has changed.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ from workers.steering.expiry import Expiry
 from workers.steering.scope import Scope
 
 PROPOSAL_SECONDS = 300.0
-# Hosts' clocks differ by some seconds. What was proposed more than that after now is of before a clock was
+# Hosts' clocks differ by some seconds. A proposal from further in the future dates from before a clock was
 # set back, and may have been void already.
 CLOCKS_DIFFER = timedelta(seconds=30)
 RETAINED = timedelta(days=400)
@@ -75,7 +75,7 @@ GOAL = Parameter(
 
 @dataclass(frozen=True)
 class Proposable:
-    """An act that can be proposed. permission: what who approves must be allowed to do."""
+    """An action that can be proposed. permission: what the approver needs."""
 
     about: str
     permission: str
@@ -153,7 +153,7 @@ ACTS: Mapping[str, Proposable] = {
 def propose(
     actor: Actor, act: Any, arguments: Any, *, reason: Any, snapshot: Snapshot | None, now: datetime
 ) -> AssistantProposal:
-    """Put an act before people. Nothing is done. Only a token proposes: people act themselves."""
+    """Propose an action to people; nothing is done. Only a token proposes: people act themselves."""
     demand(actor, "proposal.make")
     if actor.token is None:
         raise BadInput("authorization", "takes an API token: who is logged in acts without a proposal.")
@@ -208,14 +208,15 @@ def approve(
 
 @transaction.atomic
 def reject(actor: Actor, proposal: AssistantProposal, *, reason: Any, now: datetime) -> AssistantProposal:
-    """Turn a proposal down, for good."""
+    """Reject a proposal permanently."""
     _demand_session(actor)
     return _record_decision(actor, _open(proposal, now), State.REJECTED, overrides.read_reason(reason), now)
 
 
 def _demand_session(actor: Actor) -> None:
-    """Raise PermissionDenied unless a person who is logged in decides. A command takes the rights of a person
-    without asking for a password, and an assistant may have a shell.
+    """Raise `PermissionDenied` unless a logged-in person decides.
+
+    A command has a person's rights without a password, and an assistant may have a shell.
     """
     demand(actor, "proposal.decide")
     if actor.confirmed_at is None:
@@ -225,7 +226,7 @@ def _demand_session(actor: Actor) -> None:
 
 
 def validate_arguments(act: Any, arguments: Any) -> dict[str, Any]:
-    """The arguments of an act, each with its value. Raises BadInput."""
+    """Return the arguments of an action with their values. Raises `BadInput`."""
     if not isinstance(act, str) or act not in ACTS:
         raise BadInput("act", f"takes one of {', '.join(ACTS)}, not {checks.shorten_for_message(act)}.")
     cleaned = read_values(ACTS[act].arguments, arguments, "arguments")
@@ -235,7 +236,7 @@ def validate_arguments(act: Any, arguments: Any) -> dict[str, Any]:
 
 
 def loop_named(name: str) -> Loop:
-    """A loop by its name. Raises BadInput."""
+    """Return a loop by its name. Raises `BadInput`."""
     loop = Loop.objects.filter(name=name).first()
     if loop is None:
         raise BadInput(
@@ -245,7 +246,9 @@ def loop_named(name: str) -> Loop:
 
 
 def hash_of(proposal: AssistantProposal) -> str:
-    """SHA-256 in hex of all that a person approves: act, arguments, reason, token, snapshot, and when."""
+    """Return the SHA-256 in hex of all that a person approves: act, arguments, reason, token, snapshot, and
+    time.
+    """
     parts = {
         "act": proposal.act,
         "arguments": proposal.arguments,
@@ -258,7 +261,7 @@ def hash_of(proposal: AssistantProposal) -> str:
 
 
 def open_proposals(now: datetime) -> QuerySet[AssistantProposal]:
-    """Those that wait for somebody, the oldest first; `now` decides, whatever their rows say yet."""
+    """Return the proposals that wait at `now`, the oldest first, whatever their rows say."""
     waiting = AssistantProposal.objects.filter(
         state=State.PROPOSED, expires_at__gt=now, created_at__lte=now + CLOCKS_DIFFER
     )
@@ -266,20 +269,20 @@ def open_proposals(now: datetime) -> QuerySet[AssistantProposal]:
 
 
 def state_at(proposal: AssistantProposal, now: datetime) -> str:
-    """Its state: one that nobody approved in time is void from that instant on."""
+    """Return the state: a proposal that was not approved in time is void from then on."""
     is_open = proposal.expires_at > now and proposal.created_at <= now + CLOCKS_DIFFER
     return str(State.VOID if proposal.state == State.PROPOSED and not is_open else proposal.state)
 
 
 def queues_of(proposal: AssistantProposal) -> list[str] | None:
-    """The queues that its act concerns; None: the whole plant."""
+    """Return the queues that its action concerns; None: the whole plant."""
     if proposal.act in ("override", "hold"):
         return loops.queues_of_scope(Scope(loop_named(proposal.arguments["loop"])))
     return alerts.queues_of_matchers(proposal.arguments["matchers"]) if proposal.act == "silence" else None
 
 
 def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
-    """Its row, which nobody else changes until the transaction ends."""
+    """Return its row, locked until the transaction ends."""
     rows = AssistantProposal.objects.select_for_update(of=("self",)).select_related("token")
     row = rows.get(pk=proposal.pk)
     state = state_at(row, now)
@@ -289,7 +292,7 @@ def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
 
 
 def _reason_of_both(row: AssistantProposal, note: str) -> str:
-    """The assistant's reason and the person's, each cut where it is long: neither hides whose it is."""
+    """Return the assistant's reason and the person's, each shortened so that both are visible."""
     by = f" (proposed by {row.token.name}, approved: "
     room = overrides.MAXIMUM_REASON_LENGTH - len(by) - len(")")
     agreed = note[: room // 2]
@@ -297,7 +300,7 @@ def _reason_of_both(row: AssistantProposal, note: str) -> str:
 
 
 def _drift(row: AssistantProposal, now: datetime) -> str:
-    """Why it no longer fits, as a sentence ends: who set the same since it was proposed; "" where nobody."""
+    """Return why it is out of date: who set the same since it was proposed; "" if nobody."""
     name = row.arguments["name"] if row.act == "override" else "mode" if row.act == "hold" else ""
     if not name:
         return ""
@@ -311,7 +314,7 @@ def _drift(row: AssistantProposal, now: datetime) -> str:
 
 
 def _is_hash_of(row: AssistantProposal, hash: Any) -> bool:
-    """Whether it is the hash that was shown, and the row still is what it was made of."""
+    """Return whether it is the hash that was shown, and the row has not changed."""
     given = hash if isinstance(hash, str) and hash.isascii() else ""
     return hmac.compare_digest(given, row.hash) and hmac.compare_digest(row.hash, hash_of(row))
 

@@ -1,7 +1,7 @@
-"""What people do to plans and to the nodes they fill or empty: authorised, audited, on a fresh snapshot.
+"""User actions on plans and on the nodes they fill or empty: authorized, audited, on a fresh snapshot.
 
-Each function asks whether the actor may, changes, and writes the audit in the same transaction: all of it
-happens or nothing. All raise PermissionDenied, and BadInput naming the field.
+Each function authorizes the actor, makes the change, and writes the audit entry in one transaction. All raise
+`PermissionDenied`, and `BadInput` that names the field.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from workers.models import Plan
 from workers.placement import give_back, node_use, plans, proposals
 from workers.steering import overrides, plant_settings
 
-# A plan computed or approved on an older one might send points to a node that is lost already.
+# A plan computed or approved on an older one might send points to a node that is already lost.
 OLDEST_SNAPSHOT_SECONDS = 10.0
 USES = ("drain", "cordon", "return", "give-back")
 
@@ -29,7 +29,7 @@ USES = ("drain", "cordon", "return", "give-back")
 def fresh(
     snapshot: Snapshot | None, now: datetime, oldest_seconds: float = OLDEST_SNAPSHOT_SECONDS
 ) -> Snapshot:
-    """The snapshot, if it is one that may be planned on."""
+    """Return the snapshot, if it is recent enough for a plan."""
     if snapshot is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
     age_seconds = now.timestamp() - (snapshot.at or 0.0)
@@ -48,19 +48,19 @@ def fresh(
 
 @transaction.atomic
 def propose_rebalance(actor: Actor, goal: str, snapshot: Snapshot | None, now: datetime) -> Plan:
-    """A plan for a goal of the rebalancing law, to be approved. Raises when there is nothing to move."""
+    """Propose a plan for a goal of the rebalancing law. Raises an error if there is nothing to move."""
     demand(actor, "plan.propose")
     try:
         made = proposals.propose_rebalance(goal, actor.user, snapshot=fresh(snapshot, now), now=now)
     except BadInput as error:
-        # The button has said which goal; what is left to say is why there is nothing to move.
+        # The button names the goal, so the error only says why there is nothing to move.
         raise BadInput(error.field, error.message.removeprefix(f"{goal}: ")) from None
     return _record_plan(actor, made)
 
 
 @transaction.atomic
 def propose_drain(actor: Actor, node: str, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
-    """A plan that empties a node, to be approved."""
+    """Propose a plan that empties a node."""
     demand(actor, "plan.propose")
     return _record_plan(
         actor, proposals.propose_drain(node, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
@@ -69,7 +69,7 @@ def propose_drain(actor: Actor, node: str, reason: str, snapshot: Snapshot | Non
 
 @transaction.atomic
 def propose_give_back(actor: Actor, node: str, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
-    """A plan that gives a node again what recovery took from it, to be approved."""
+    """Propose a plan that restores the points that recovery took from a node."""
     demand(actor, "plan.propose")
     why = overrides.read_reason(reason)
     return _record_plan(
@@ -87,8 +87,9 @@ def propose_points(
     now: datetime,
     digest: str = "",
 ) -> Plan:
-    """A plan of a person's own division of a queue's 1000 points, to be approved. digest: of the points that
-    it was made from; "" of who has seen none.
+    """Propose a plan of a manual division of a queue's 1000 points.
+
+    digest: of the points from which it was made; "" if none were shown.
     """
     demand(actor, "plan.propose", [queue])
     if digest:
@@ -104,7 +105,9 @@ def propose_points(
 def approve(
     actor: Actor, plan: Plan, hash: str, reason: str, snapshot: Snapshot | None, now: datetime
 ) -> Plan:
-    """Approve what was seen: the hash names it. A setting per role says whether somebody else must, too."""
+    """Approve the plan that was shown, which the hash names. A setting for each role may require a second
+    approval.
+    """
     demand(actor, "plan.approve", queues_of(plan))
     made = plans.approve(
         plan,
@@ -119,13 +122,13 @@ def approve(
 
 
 def approvals_needed(actor: Actor) -> int:
-    """How many have to approve a plan when this actor does."""
+    """Return how many approvals a plan needs if this actor approves it."""
     return int(plant_settings.value(f"approvals.{actor.role}"))
 
 
 @transaction.atomic
 def reject(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
-    """Turn a proposal down, for good."""
+    """Reject a plan permanently."""
     demand(actor, "plan.approve", queues_of(plan))
     return _record_change(
         actor, "plan.reject", plan.state, plans.reject(plan, actor.user, reason, now=now), reason
@@ -134,7 +137,7 @@ def reject(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
 
 @transaction.atomic
 def stop(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
-    """Begin nothing more of an approved or running plan."""
+    """Stop an approved or running plan: no further moves start."""
     demand(actor, "plan.stop", queues_of(plan))
     return _record_change(
         actor, "plan.stop", plan.state, plans.stop(plan, actor.user, reason, now=now), reason
@@ -143,7 +146,7 @@ def stop(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
 
 @transaction.atomic
 def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
-    """The inverse of what a plan has moved, as a plan to be approved."""
+    """Propose a plan with the inverse of the moves that were made."""
     demand(actor, "plan.propose", queues_of(plan))
     made = proposals.roll_back(plan, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
     return _record_plan(actor, made)
@@ -151,10 +154,10 @@ def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, 
 
 @transaction.atomic
 def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
-    """Let a node keep what it has and take no new points."""
+    """Cordon a node: it keeps what it has and gets no new points."""
     demand(actor, "node.use")
-    # Noted first: the change ends with the projection, after which it can't be taken back. The node's row and
-    # the projection's turn are locked before, as everybody does who takes them: the audit's turn is the last.
+    # The audit entry comes first: the change ends with the projection, which can't be rolled back. The node's
+    # row and the projection are locked before it, as everywhere: the audit log is locked last.
     Node.objects.select_for_update().filter(name=node).first()
     projection.lock_revision()
     audit_log.record(actor, "node.use", node, reason=reason.strip(), after={"cordoned": True})
@@ -163,7 +166,7 @@ def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.R
 
 @transaction.atomic
 def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
-    """End a node's drain and its cordon, whichever there is."""
+    """End a node's drain and its cordon, if any."""
     demand(actor, "node.use")
     held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
     if held is not None and not any(held.values()):
@@ -197,19 +200,20 @@ def _record_change(actor: Actor, action: str, before: str, plan: Plan, reason: s
 
 
 def points_held(queue: str) -> dict[str, int]:
-    """Node → points of a queue, without nodes that hold none: what a plan by hand starts from."""
+    """Return the points of a queue by node, without nodes that have none: the start of a manual plan."""
     held = Container.objects.filter(queue__name=queue, points__gt=0)
     return dict(held.values_list("node__name", "points"))
 
 
 def points_of(plan: Plan) -> int:
-    """The points that all moves of a plan move."""
+    """Return the number of points that a plan moves."""
     return sum(move["points"] for move in plan.moves)
 
 
 def queues_of(plan: Plan) -> list[str] | None:
-    """The queues whose points it moves; None for one that empties a node, whatever is there, and for its
-    roll-back, which puts that node to use again, for all queues.
+    """Return the queues whose points it moves.
+
+    None for a plan that empties a node, and for its rollback, which affect all queues.
     """
     of_a_node = plan.empties or (plan.undoes is not None and plan.undoes.empties)
     return None if of_a_node else sorted({move["queue"] for move in plan.moves})

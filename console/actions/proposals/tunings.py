@@ -1,7 +1,7 @@
-"""What people do to tunings, which were learned from a loop's record: approved by hash, or rejected; audited.
+"""User actions on tunings, which were learned from a loop's record: approved by hash, or rejected; audited.
 
-Each function asks whether the actor may, changes, and writes the audit in the same transaction: all of it
-happens or nothing. All raise PermissionDenied, and BadInput naming the field.
+Each function authorizes the actor, makes the change, and writes the audit entry in one transaction. All raise
+`PermissionDenied`, and `BadInput` that names the field.
 """
 
 from datetime import datetime
@@ -23,9 +23,7 @@ from workers.steering.scope import Scope
 def approve(
     actor: Actor, tuning: Tuning, hash: str, *, reason: str, now: datetime, expiry: Expiry
 ) -> list[Override]:
-    """Put the values of the tuning that was seen, which the hash names, in force on its loop until they
-    expire.
-    """
+    """Put the values of the tuning with this hash in force on its loop until they expire."""
     demand(actor, "override.set", loops.queues_of_scope(Scope(tuning.loop)))
     row = _open(tuning)
     if hash != row.hash:
@@ -39,7 +37,7 @@ def approve(
 
 @transaction.atomic
 def reject(actor: Actor, tuning: Tuning, reason: str, now: datetime) -> Tuning:
-    """Turn a tuning down, for good."""
+    """Reject a tuning permanently."""
     demand(actor, "override.set", loops.queues_of_scope(Scope(tuning.loop)))
     row = _open(tuning)
     _record_decision(actor, row, Tuning.State.REJECTED, overrides.read_reason(reason), now)
@@ -47,7 +45,7 @@ def reject(actor: Actor, tuning: Tuning, reason: str, now: datetime) -> Tuning:
 
 
 def _open(tuning: Tuning) -> Tuning:
-    """Its row, which nobody else changes until the transaction ends."""
+    """Return its row, locked until the transaction ends."""
     row = Tuning.objects.select_for_update(of=("self",)).select_related("loop").get(pk=tuning.pk)
     if row.state != Tuning.State.PROPOSED:
         raise BadInput("tuning", f"is {row.state} already; only a proposed one can be decided on.")

@@ -1,1 +1,1 @@
-"""What people do to queues, worker hosts and processes: made, changed, paused, drained, restarted."""
+"""User actions on queues, worker hosts, and processes: create, change, pause, drain, restart."""

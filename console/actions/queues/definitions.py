@@ -1,6 +1,6 @@
-"""Queues made and changed by people: checked as the topology is, shown as a difference, authorised, audited.
+"""Queues created and changed by users: validated as topology, shown as a difference, authorized, and audited.
 
-Points are not among it: those of a queue that is there change by a plan (`console.actions.proposals`).
+Points are excluded: those of an existing queue change by a plan (`console.actions.proposals`).
 """
 
 import json
@@ -34,13 +34,14 @@ FIELDS = (
     "priority",
     "minimum_containers",
 )
-# A refusal of these is worth an entry: somebody tries where workers may not be sent, or code not to run.
+# Rejections of these are recorded: somebody tries addresses that workers must not contact, or code that must
+# not run.
 REACHING = ("handler", "handler_options.url")
 
 
 @dataclass(frozen=True)
 class QueueChange:
-    """What would be other than it is. digest: of the queue as it was seen."""
+    """The differences of a change. digest: of the queue as shown."""
 
     queue: str
     before: dict[str, Any]
@@ -48,7 +49,7 @@ class QueueChange:
     digest: str
 
     def lines(self) -> list[str]:
-        """A line for each field that changes."""
+        """Return a line for each changed field."""
         return [
             f"{name}: {_format_value(self.before.get(name))} → {_format_value(self.after[name])}"
             for name in self.after
@@ -56,30 +57,31 @@ class QueueChange:
 
 
 def definition_of(queue: Queue) -> dict[str, Any]:
-    """What of a queue can be changed."""
+    """Return the definition of a queue: what can be changed."""
     return {name: getattr(queue, name) for name in FIELDS}
 
 
 def difference(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
-    """What the fields would change, all of it checked. Raises BadInput naming the field."""
+    """Return what the fields would change, fully validated. Raises `BadInput` that names the field."""
     before = definition_of(queue)
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
         raise BadInput(unknown[0], f"is not changed here; the fields are {', '.join(FIELDS)}.")
     changed = {name: value for name, value in fields.items() if value != before[name]}
-    if {"handler", "handler_options"} & changed.keys():  # what the host itself has set stays as it is
+    if {"handler", "handler_options"} & changed.keys():  # what the host itself has set stays unchanged
         _check(actor, queue.name, queue.kind, {**before, **changed})
     return QueueChange(queue.name, {name: before[name] for name in changed}, changed, digest_of(before))
 
 
 def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
-    """The difference, for who may make it: to check a definition may import code of the host's."""
+    """Return the difference for a user who may make it: validating a definition may import code of the host.
+    """
     demand(actor, "queue.define", [queue.name])
     return difference(actor, queue, fields)
 
 
 def audit_document(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a queue as the audit keeps them, for good: without what may be a secret."""
+    """Return the fields of a queue for the audit log, without possible secrets."""
     options = fields.get("handler_options")
     hidden = {"handler_options": typed.remove_secrets(options)} if isinstance(options, Mapping) else {}
     return {**fields, **hidden}
@@ -106,8 +108,9 @@ def change(
     now: datetime,
     control: redis.Redis,
 ) -> QueueChange:
-    """Change a queue as the difference said; workers that start from now on follow it. digest: of the queue
-    as it was shown, so that nobody overwrites what another has changed meanwhile. Raises BadInput.
+    """Change a queue as the difference said; workers that start from now on follow it.
+
+    digest: of the queue as shown, so that nobody overwrites another change. Raises `BadInput`.
     """
     demand(actor, "queue.define", [name])
     why = read_reason(reason)
@@ -137,8 +140,9 @@ def create(
     now: datetime,
     control: redis.Redis,
 ) -> Topology:
-    """Make a queue, with equal points on every node that takes any unless `points` says others. Raises
-    BadInput naming the field; nothing is changed then.
+    """Create a queue, with equal points on every node that accepts any unless `points` are given.
+
+    Raises `BadInput` that names the field; nothing is changed then.
     """
     demand(actor, "queue.define", [name])
     why = read_reason(reason)

@@ -1,4 +1,4 @@
-"""How far the remedy ladder of a queue may go: authorised and audited, for pages and API."""
+"""How far the remedy ladder of a queue may go: authorized and audited, for pages and API."""
 
 from datetime import datetime
 
@@ -16,8 +16,9 @@ from workers.steering.overrides import read_reason
 
 @transaction.atomic
 def set_cap(actor: Actor, queue: str, cap: str, *, reason: str, now: datetime) -> tuple[str, str]:
-    """The highest level a queue may reach, until it is changed again; gives (before, after). Capped below
-    `shed` it loses nothing. Raises BadInput naming queue, cap or reason.
+    """Set the highest level a queue may reach, until it is changed again; return (before, after).
+
+    Capped below `shed` it loses nothing. Raises `BadInput` that names queue, cap, or reason.
     """
     demand(actor, "ladder.cap", [queue])
     why = read_reason(reason)

@@ -1,4 +1,4 @@
-"""The processes of the plant that ./run supervises: seen, and started again, by administrators."""
+"""The processes of the plant that ./run supervises: listed and restarted by administrators."""
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
@@ -8,20 +8,21 @@ from workers.steering.overrides import read_reason
 
 
 def processes(actor: Actor) -> list[ProcessRow]:
-    """What runs. Raises NoSupervisor where nobody supervises."""
+    """Return the processes. Raises `NoSupervisor` if there is no supervisor."""
     demand(actor, "process.view")
     return supervisor.processes()
 
 
 def log_lines(actor: Actor, name: str) -> list[str]:
-    """The last lines of a process's log. Raises BadInput, NoSupervisor."""
+    """Return the last lines of a process's log. Raises BadInput, NoSupervisor."""
     demand(actor, "process.view")
     return supervisor.log_lines(name)
 
 
 def restart(actor: Actor, name: str, reason: str, at_once: bool = False) -> ProcessRow:
-    """Have a process end, and begin anew; at_once: without finishing what it is at. Answers what it was.
-    Raises BadInput naming process or reason, NoSupervisor.
+    """Restart a process; at_once: without finishing its work. Returns the previous process.
+
+    Raises `BadInput` that names process or reason, `NoSupervisor`.
     """
     demand(actor, "process.restart")
     why = read_reason(reason)

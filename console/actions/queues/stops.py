@@ -1,5 +1,7 @@
-"""What people stop for a time, authorised and audited, for pages and API: the intake or consumption of a
-queue, and the work of a worker host. Each is an override: it has a reason and an end, and can be ended early.
+"""Temporary stops, authorized and audited, for pages and API: the intake or consumption of a queue, and the
+work of a worker host.
+
+Each is an override: it has a reason and an expiry, and can be ended early.
 """
 
 from collections.abc import Mapping
@@ -22,7 +24,7 @@ from workers.steering import overrides
 from workers.steering.expiry import Expiry
 from workers.steering.scope import DRAINING, Scope
 
-CONTROL_ROLE = "control"  # its hosts run the loops, and what ends a drain
+CONTROL_ROLE = "control"  # its hosts run the loops and end drains
 
 
 @transaction.atomic
@@ -36,11 +38,11 @@ def pause_queue(
     expiry: Expiry,
     control: redis.Redis,
 ) -> Override:
-    """Stop the intake or the consumption of a queue until the expiry; one in force that ends no later is
+    """Pause the intake or the consumption of a queue until the expiry; a pause that ends no later is
     replaced.
 
-    Nothing is lost: what was acknowledged waits, what a worker has claimed is finished. Raises BadInput
-    naming queue, part, reason or expiry.
+    Nothing is lost: acknowledged events wait, and claimed events are finished. Raises `BadInput` that names
+    queue, part, reason, or expiry.
     """
     demand(actor, "queue.pause", [queue])
     if not Queue.objects.filter(name=queue).exists():
@@ -56,8 +58,9 @@ def pause_queue(
 def drain_host(
     actor: Actor, host: str, *, reason: str, now: datetime, expiry: Expiry, control: redis.Redis
 ) -> Override:
-    """Give a worker host no new work until the expiry; what runs there is finished. Raises BadInput naming
-    host, reason or expiry.
+    """Give a worker host no new work until the expiry; running work is finished.
+
+    Raises `BadInput` that names host, reason, or expiry.
     """
     demand(actor, "host.drain")
     hosts = host_reports(control)
@@ -65,7 +68,7 @@ def drain_host(
         raise BadInput(
             "host", f"{host[:100]} does not report; the worker hosts are {', '.join(hosts) or 'none'}."
         )
-    projection.lock_revision()  # of two who drain the last two at once, the later sees the other's drain
+    projection.lock_revision()  # if two users drain the last two hosts at once, the later one sees the other's drain
     if hosts[host].role == CONTROL_ROLE and not _others_run_loops(host, hosts, now):
         raise BadInput("host", f"{host} alone runs the control loops; start another of role control first.")
     scope = Scope(host=host)
@@ -74,7 +77,7 @@ def drain_host(
 
 
 def _others_run_loops(host: str, hosts: Mapping[str, ReportedHost], now: datetime) -> bool:
-    """Whether other hosts of role control are at work, and not drained themselves."""
+    """Return whether other hosts of role control are running and not drained."""
     drained = overrides.list_active(now).filter(name=DRAINING).exclude(host="")
     stopped = {host, *drained.values_list("host", flat=True)}
     return any(
@@ -113,7 +116,7 @@ def _stop(
 
 
 def find_active(scope: Scope, name: str, now: datetime) -> Override:
-    """The pause or drain in force. Raises BadInput when there is none."""
+    """Return the pause or drain in force. Raises `BadInput` if there is none."""
     found = _find_stop(scope, name, now).first()
     if found is None:
         raise BadInput("part", f"{name} of {scope} is not stopped; nothing was changed.")

@@ -1,4 +1,4 @@
-"""Waiting events seen by a person: authorised and audited, since events may be about people."""
+"""Waiting events viewed by a person: authorized and audited, since events may be about people."""
 
 import functools
 import time
@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class PeekRequest:
-    """Which events: of a queue's container on a node, the newest or the oldest first."""
+    """The requested events: of a queue's container on a node, the newest or the oldest first."""
 
     queue: str
     node: str
@@ -30,7 +30,7 @@ class PeekRequest:
     events: int = FEW_EVENTS
 
     def check(self) -> "PeekRequest":
-        """Itself. Raises BadInput naming the field that takes something else."""
+        """Return itself. Raises `BadInput` that names an invalid field."""
         if not Queue.objects.filter(name=self.queue).exists():
             raise BadInput("queue", f"{self.queue[:40]} is no queue.")
         if self.order not in ORDERS:
@@ -41,7 +41,7 @@ class PeekRequest:
 
 @dataclass(frozen=True)
 class WaitingEvents:
-    """What was found; more: there may be more behind it."""
+    """The events found; more: there may be more after them."""
 
     asked: PeekRequest
     events: list[WaitingEvent]
@@ -49,8 +49,9 @@ class WaitingEvents:
 
 
 def peek_at(actor: Actor, asked: PeekRequest) -> WaitingEvents:
-    """The events, and an entry in the audit that this actor saw them. Raises PermissionDenied, BadInput,
-    NodeUnavailable.
+    """Return the events, and record in the audit log that this actor saw them.
+
+    Raises PermissionDenied, BadInput, NodeUnavailable.
     """
     demand(actor, "queue.peek", [asked.queue])
     asked.check()

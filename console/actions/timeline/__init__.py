@@ -1,1 +1,1 @@
-"""What people put on the timeline, and show of it: marks, and links for people without a login."""
+"""User actions on the timeline: marks, and links for people without a login."""

@@ -1,7 +1,8 @@
-"""Marks on the timeline: deploys, and notes on an instant or a range. One way for pages, API and commands.
+"""Marks on the timeline: deploys, and notes on an instant or a range; one implementation for pages, API, and
+commands.
 
-Changes are authorised and audited in one transaction. A mark that is removed stays in the database and the
-audit; it only isn't shown any more. All raise PermissionDenied, and BadInput naming the field.
+Changes are authorized and audited in one transaction. A removed mark stays in the database and the audit log,
+but isn't shown. All raise `PermissionDenied`, and `BadInput` that names the field.
 """
 
 import re
@@ -24,7 +25,7 @@ LONGEST_SOURCE, LONGEST_EVENT, LONGEST_URL = 300, 200, 500
 MOST_AHEAD = timedelta(minutes=5)
 PART = re.compile(r"(queue|node|application|operator|host|loop|producer)/(\S.{0,119})")
 MOST_PARTS = 20
-# A pipeline that runs wild fills no table: so many outside changes are taken in an hour.
+# Maximum number of outside changes in an hour, so that a runaway pipeline does not fill the table.
 MOST_AN_HOUR, AN_HOUR_SECONDS = 1_000, 3_600
 RETAINED = timedelta(days=400)  # the audit keeps a mark for longer
 MOST_FORGOTTEN = 1_000  # with one new mark
@@ -33,7 +34,7 @@ DEPLOYS = ("deploy", "rollout", "release", "rollback", "roll-back", "rolledback"
 
 @dataclass(frozen=True, kw_only=True)
 class OutsideChange:
-    """A change that another system reports. source and event name it: sent again, it is the same."""
+    """A change that another system reports. source and event identify it: a repetition is the same change."""
 
     source: str
     event: str
@@ -46,7 +47,7 @@ class OutsideChange:
 
     @property
     def kind(self) -> str:
-        """A deploy, where the type says so in one of the usual words."""
+        """Return "deploy" if the type contains one of the usual words."""
         lowered = self.type.lower()
         return Mark.Kind.DEPLOY if any(word in lowered for word in DEPLOYS) else Mark.Kind.CHANGE
 
@@ -62,7 +63,7 @@ def add(
     at: datetime | None = None,
     until: datetime | None = None,
 ) -> Mark:
-    """A mark at an instant (now, when none is given), or from it until another."""
+    """Add a mark at an instant (now by default), or from it until another."""
     demand(actor, "mark.add")
     at = at or now
     _check(title.strip(), kind, text.strip(), at, until, now)
@@ -75,7 +76,7 @@ def add(
 
 
 def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mark, bool]:
-    """The mark of an outside change, and whether it is new. Raises BadInput, RateLimited."""
+    """Return the mark of an outside change, and whether it is new. Raises BadInput, RateLimited."""
     demand(actor, "mark.add")
     if (known := _parse_change(change)) is not None:
         return known, False
@@ -110,7 +111,7 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
 
 
 def _forget_old(now: datetime) -> None:
-    """Delete the oldest of the marks that are over for longer than RETAINED: programs set marks, too."""
+    """Delete the oldest marks that ended more than RETAINED ago: programs set marks, too."""
     old = Mark.objects.filter(at__lt=now - RETAINED, created_at__lt=now - RETAINED)
     due = old.filter(Q(until=None) | Q(until__lt=now - RETAINED)).order_by("pk")
     Mark.objects.filter(pk__in=list(due.values_list("pk", flat=True)[:MOST_FORGOTTEN])).delete()
@@ -121,7 +122,8 @@ def _parse_change(change: OutsideChange) -> Mark | None:
 
 
 def check_names(*, source: str, id: str, type: str) -> None:
-    """Raises BadInput naming what of an outside change is missing or too long, before more is read of it."""
+    """Raise `BadInput` that names a missing or too long part of an outside change, before more of it is read.
+    """
     for name, value, longest in (
         ("source", source, LONGEST_SOURCE),
         ("id", id, LONGEST_EVENT),
@@ -142,7 +144,7 @@ def _check_outside(change: OutsideChange) -> None:
 
 
 def _check_part(part: str) -> None:
-    """Where its kind has a table, it must be there: a part that is misspelt would never be found again."""
+    """Check that the part exists if its kind has a table: a misspelled part could never be found again."""
     matched = PART.fullmatch(part)
     if matched is None:
         raise BadInput("parts", f"takes parts such as queue/alert or node/n1, not {part[:40]!r}.")
@@ -154,7 +156,7 @@ def _check_part(part: str) -> None:
 
 @transaction.atomic
 def remove(actor: Actor, mark: Mark, *, reason: str, now: datetime) -> None:
-    """Show it no more; removed twice it is removed once."""
+    """Hide the mark; removing it twice has no further effect."""
     demand(actor, "mark.remove")
     if not reason.strip():
         raise BadInput("reason", "is missing; say why, for whoever reads the audit.")
@@ -163,14 +165,16 @@ def remove(actor: Actor, mark: Mark, *, reason: str, now: datetime) -> None:
 
 
 def list_between(since: datetime, until: datetime) -> QuerySet[Mark]:
-    """The marks that touch a time range, the oldest first."""
+    """Return the marks that touch a time range, the oldest first."""
     touches = Q(until__gte=since) | Q(until=None, at__gte=since)
     return Mark.objects.filter(touches, at__lte=until, removed_at=None).order_by("at", "pk")
 
 
 def newest(since: datetime, until: datetime, rows: int, before: int | None = None) -> tuple[list[Mark], int]:
-    """The newest marks that touch a time range, of those older than the mark `before`, the oldest first; and
-    how many more are older than these. Raises BadInput for a `before` that is no mark.
+    """Return the newest marks in a time range that are older than `before`, the oldest first, and the number
+    of older ones.
+
+    Raises `BadInput` if `before` is no mark.
     """
     found = list_between(since, until)
     if before is not None:
@@ -184,7 +188,7 @@ def newest(since: datetime, until: datetime, rows: int, before: int | None = Non
 
 
 def describe_mark(mark: Mark) -> dict[str, Any]:
-    """A mark as JSON, its times as text."""
+    """Return a mark as JSON, its times as text."""
     return {
         "id": mark.pk,
         "kind": mark.kind,

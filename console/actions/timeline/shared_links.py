@@ -1,11 +1,11 @@
-"""Links to the plant as it was at an instant, for people without a login. One way for pages and API.
+"""Links to the plant as it was at an instant, for people without a login; one implementation for pages and
+API.
 
     link = /shared/{number}:{HMAC-SHA256 of the number, by the console's own key}/
 
-So no link is guessed, none is made of what the database holds, and a new key ends all of them. It shows one
-instant and nothing else, until its time is over or somebody ends it. It shows the whole plant, so who is
-limited to some queues can share none. Both changes are audited. All raise PermissionDenied, and BadInput
-naming the field.
+A link can't be guessed or derived from the database, and a new key ends all links. It shows one instant and
+nothing else, until it expires or is ended. It shows the whole plant, so users who are limited to some queues
+can't share one. Both changes are audited. All raise `PermissionDenied`, and `BadInput` that names the field.
 """
 
 from datetime import datetime, timedelta
@@ -33,7 +33,9 @@ RETAINED = timedelta(days=90)  # after its end; the audit keeps it for longer
 
 @transaction.atomic
 def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetime) -> SharedLink:
-    """A link to an instant that is kept, which ends after so many hours. Those long over are forgotten."""
+    """Create a link to a kept instant, which expires after so many hours. Links that ended long ago are
+    deleted.
+    """
     demand(actor, "link.make")
     _check(at, hours, reason.strip(), now)
     SharedLink.objects.filter(expires_at__lt=now - RETAINED).delete()
@@ -50,7 +52,7 @@ def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetim
 
 @transaction.atomic
 def end(actor: Actor, link: SharedLink, *, reason: str, now: datetime) -> None:
-    """Its link opens nothing any more; ended twice it is ended once."""
+    """End a link; ending it twice has no further effect."""
     demand(actor, "link.end")
     if not reason.strip():
         raise BadInput("reason", "is missing; say why, for whoever reads the audit.")
@@ -60,30 +62,30 @@ def end(actor: Actor, link: SharedLink, *, reason: str, now: datetime) -> None:
 
 
 def open_at(now: datetime) -> QuerySet[SharedLink]:
-    """Those whose links open something, the newest first."""
+    """Return the active links, the newest first."""
     return SharedLink.objects.filter(ended_at=None, expires_at__gt=now).order_by("-pk")
 
 
 def list_links(actor: Actor, now: datetime) -> QuerySet[SharedLink]:
-    """The open ones, for who may share one: an address of them shows the whole plant. Raises
-    PermissionDenied.
+    """Return the active links for users who may share: an address shows the whole plant. Raises
+    `PermissionDenied`.
     """
     demand(actor, "link.make")
     return open_at(now)
 
 
 def may_share(actor: Actor) -> bool:
-    """Whether the actor may make links, and see their addresses."""
+    """Return whether the actor may create links, and see their addresses."""
     return actor.may("link.make") and actor.reaches(None)
 
 
 def address_of(link: SharedLink) -> str:
-    """The address, without the host."""
+    """Return the address, without the host."""
     return reverse("shared-link", args=[Signer(salt=SALT).sign(str(link.pk))])
 
 
 def open_link(signed: str, now: datetime) -> SharedLink | None:
-    """What a link opens; None of one that was never made, is over, or was ended."""
+    """Return what a link opens; None if it never existed, expired, or was ended."""
     try:
         number = checks.digits(Signer(salt=SALT).unsign(signed))
     except BadSignature:
@@ -92,7 +94,7 @@ def open_link(signed: str, now: datetime) -> SharedLink | None:
 
 
 def describe_link(link: SharedLink) -> dict[str, Any]:
-    """A link as JSON, its times as text. Not its address: who has that, sees the plant."""
+    """Return a link as JSON, its times as text, without its address, which would give access to the plant."""
     return {
         "id": link.pk,
         "at": link.at.isoformat(),

@@ -1,1 +1,1 @@
-"""An answer of the API: what schemas are made of, and routes that declare theirs."""
+"""Answers of the API: bases of schemas, and routes that declare their answers."""

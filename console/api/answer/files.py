@@ -1,4 +1,4 @@
-"""Answers that are files: what `openapi_extra` of their routes says."""
+"""Answers that are files: the `openapi_extra` of their routes."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from console.actions.exports import CSV, JSON_LINES
 
 
 def file_of(description: str, *content_types: str) -> dict[str, Any]:
-    """A file of one of these types."""
+    """Return the `openapi_extra` of a file of one of these types."""
     content = {
         content_event_type.partition(";")[0]: {"schema": {"type": "string"}}
         for content_event_type in content_types

@@ -1,11 +1,11 @@
-"""Operations with names that outlast a move of our code: clients are generated from them."""
+"""Stable operation names: clients are generated from them, so moved code must not rename them."""
 
 from ninja import NinjaAPI
 from ninja.operation import Operation
 
 
 class NamedOperations(NinjaAPI):
-    """An operation is called as its function is, and by nothing of where that stands."""
+    """Names an operation after its function, independently of its module."""
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
         return operation.view_func.__name__

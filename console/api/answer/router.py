@@ -1,8 +1,8 @@
 """Routes that declare what they answer.
 
-An answer goes out as the route made it: its schema is the route's type, which mypy checks, and what the API's
-document says; tests hold every route's answers to it. So nothing is converted on the way (a whole number
-stays one), a long list costs no second reading, and an operator gets figures also where a schema is wrong.
+An answer is sent as the route made it: its schema is the route's type, which mypy checks, and which the API's
+document describes; tests check every route's answers against it. Nothing is converted (a whole number stays
+one), a long list is not read twice, and users get figures even if a schema is wrong.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, Typ
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-EXACTLY = ConfigDict(extra="forbid")  # the fields that are declared, and no others
+EXACTLY = ConfigDict(extra="forbid")  # only the declared fields
 
 
 class Unconverted:
-    """Marks the type of an answer that is described as that type, and neither checked nor converted."""
+    """Marks the type of an answer that is described as that type, but neither checked nor converted."""
 
     def __init__(self, answer: type) -> None:
         self.answer = answer
@@ -29,8 +29,8 @@ class Unconverted:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        # Handled as a part of another schema, it stands in the document once, by its name; only what is in a
-        # list takes a configuration.
+        # As a part of another schema it appears in the document once, by its name; only list items take a
+        # configuration.
         described = TypeAdapter(list[self.answer], config=EXACTLY).core_schema  # type: ignore[name-defined]
         found: JsonSchemaValue = handler(
             core_schema.json_or_python_schema(described, core_schema.any_schema())
@@ -39,8 +39,10 @@ class Unconverted:
 
 
 class Router(ninja.Router):
-    """`response` is a schema, or {status: schema}; a route that sends a file describes it in `openapi_extra`.
-    Raises TypeError for a route that declares neither.
+    """A router whose routes declare their answer.
+
+    `response` is a schema, or {status: schema}; a route that sends a file describes it in `openapi_extra`.
+    Raises `TypeError` for a route that declares neither.
     """
 
     def add_api_operation(

@@ -1,4 +1,4 @@
-"""What schemas of answers are made of: their base, and the units that figures have."""
+"""The base of answer schemas, and the units of figures."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
@@ -19,11 +19,11 @@ Labels = Annotated[dict[str, str], Field(description="What it is about: queue, n
 
 
 class ApiAnswer(TypedDict):
-    """An object with exactly the keys of its fields; one that is NotRequired may be absent."""
+    """An object with exactly the keys of its fields; fields that are NotRequired may be absent."""
 
 
 def one_of(values: Iterable[str]) -> Any:
-    """A field that has one of these values."""
+    """Return a field that has one of these values."""
     return Field(json_schema_extra={"enum": [str(value) for value in values]})
 
 
@@ -31,7 +31,5 @@ Declared = TypeVar("Declared")
 
 
 def convert(kind: type[Declared], document: Mapping[str, Any]) -> Declared:
-    """What another layer composed, as the answer that it is declared to be: tests hold it to that, as types
-    can't.
-    """
+    """Cast another layer's document to the declared answer; tests check what types can't."""
     return cast(Declared, document)

@@ -1,1 +1,1 @@
-"""Events that come by the API, and how large they may be."""
+"""Events sent to the API, and the limits of their size."""

@@ -1,4 +1,4 @@
-"""A body of events in memory: unpacked, and never larger than its limit, however it was packed."""
+"""A body of events in memory: decompressed, and never larger than its limit, whatever its compression."""
 
 import zlib
 
@@ -12,15 +12,16 @@ from console.api.request.refusals import RefusedError
 GZIP = b"\x1f\x8b"
 GZIP_WINDOW = zlib.MAX_WBITS | 16
 CHUNK_BYTES = 64 * 1024
-MEMBERS_MOST = 1_000  # a gzip file may be several behind each other; each costs, also an empty one
+MEMBERS_MOST = 1_000  # a gzip file may have several members; each has a cost, even an empty one
 
 
 def body_of(request: HttpRequest) -> bytes:
-    """The body as it was before it was packed. Raises RefusedError: 413 too large as it was sent or unpacked,
-    400 broken gzip, 415 an encoding we don't know.
+    """Return the decompressed body.
+
+    Raises `RefusedError`: 413 too large compressed or decompressed, 400 broken gzip, 415 unknown encoding.
     """
     limit_bytes = settings.WEIR_MAX_BODY_BYTES
-    # Behind the ASGI application such a body was refused already; another server may not have checked.
+    # The ASGI application has already rejected such a body; another server may not have checked it.
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit_bytes:
         raise RefusedError(413, "body", too_large_message(limit_bytes))
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
@@ -36,7 +37,7 @@ def body_of(request: HttpRequest) -> bytes:
 
 
 def unpack_body(body: bytes, limit_bytes: int) -> bytes:
-    """A gzip body unpacked. It is read no further than to its limit. Raises RefusedError."""
+    """Decompress a gzip body, reading no further than its limit. Raises `RefusedError`."""
     try:
         plain = _unpack(memoryview(body), limit_bytes)
     except zlib.error as error:
@@ -53,7 +54,7 @@ def _unpack(body: memoryview, limit_bytes: int) -> bytearray:
         data = bytes(body[start : start + CHUNK_BYTES])
         while data:
             if member.eof:
-                data = data.lstrip(b"\0")  # zeros between members and behind the last are padding
+                data = data.lstrip(b"\0")  # zeros between and after the members are padding
                 if not data:
                     break
                 members, member = members + 1, zlib.decompressobj(GZIP_WINDOW)

@@ -1,4 +1,4 @@
-"""How large a body may be, by its address and by who sends it: asked before it is read."""
+"""The maximum size of a body by its address and sender, determined before it is read."""
 
 import re
 from typing import Any
@@ -22,7 +22,9 @@ UPLOADS = "/lab/begin"
 
 
 async def allowance_of(scope: dict[str, Any]) -> Allowance:
-    """What the sender of a request may send to its address. Raises RequestRefused where nobody knows."""
+    """Return how much the sender of a request may send to its address. Raises `RequestRefused` if it can't be
+    determined.
+    """
     allowance: Allowance = await run_in_thread(_allowance)(scope)
     return allowance
 

@@ -1,8 +1,7 @@
-"""Bodies are read as far as their sender may send them, before Django reads them: it would spool all of it.
+"""Bodies are limited before Django reads them, which would store everything.
 
-Anybody may send STRANGER_BYTES (a login). Who wants to send more is asked who it is before another byte is
-read, and may then send what `console.api.ingestion.body_allowance` says. A body has to arrive in time as
-well.
+Anonymous senders may send STRANGER_BYTES (a login). Larger bodies are read only after authentication, up to
+the size that `console.api.ingestion.body_allowance` permits. A body must also arrive in time.
 """
 
 import asyncio
@@ -15,18 +14,18 @@ from typing import Any
 from console.web.refusal import RequestRefused, refuse
 
 STRANGER_BYTES = 64 * 1024
-# A body may take so long, and longer by what has arrived of it at this rate.
+# Time limit for a body, extended by what has arrived of it at this rate.
 PATIENCE_SECONDS = 20.0
 LEAST_BYTES_PER_SECOND = 64 * 1024
-# Bodies over STRANGER_BYTES that one process has in work at once: of all senders, and of one of them.
+# Bodies over STRANGER_BYTES that one process handles at once: of all senders, and of one of them.
 LARGE_AT_ONCE, LARGE_OF_ONE = 8, 4
-ASKING_SECONDS = 5.0  # who sends a body is asked for so long
+ASKING_SECONDS = 5.0  # time limit for authenticating the sender of a body
 UNANSWERED = "body can't be taken now: the database or the control server does not answer."
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much a sender may send to an address, and who it is (None: a stranger)."""
+    """How much a sender may send to an address, and who it is (None: anonymous)."""
 
     most_bytes: int
     sender: str | None = None
@@ -36,9 +35,11 @@ Allowed = Callable[[dict[str, Any]], Awaitable[Allowance]]
 
 
 class BodyLimit:
-    """Answers 413 as soon as a request announces, or has sent, more than is allowed; 408 when it is too slow,
-    503 when too many large ones are in work, or who sends it is not known in time. `allowed` may raise
-    RequestRefused; without it nobody may send more than `stranger_bytes`.
+    """Answers 413 as soon as a request announces, or has sent, more than is allowed.
+
+    Answers 408 if it is too slow, 503 if too many large bodies are being handled, or its sender is not
+    authenticated in time. `allowed` may raise `RequestRefused`; without it nobody may send more than
+    `stranger_bytes`.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class BodyLimit:
 
 
 class _Body:
-    """One request's body while it is read."""
+    """The body of one request while it is read."""
 
     def __init__(self, limit: BodyLimit, scope: dict[str, Any], receive: Any) -> None:
         self._limit, self._scope, self._receive = limit, scope, receive
@@ -81,13 +82,13 @@ class _Body:
         self._is_asked = self._is_whole = False
 
     async def check_announced(self, size_bytes: int) -> None:
-        """Raises RequestRefused before anything is read of a body that announces too much."""
+        """Raise `RequestRefused` for a body that announces too much, before any of it is read."""
         if size_bytes > self._most_bytes:
             await self._ask(size_bytes)
 
     async def receive(self) -> dict[str, Any]:
-        """The next message of the server. Raises RequestRefused."""
-        if self._is_whole:  # what comes now is the end of the connection, whenever that is
+        """Return the next message of the server. Raises `RequestRefused`."""
+        if self._is_whole:  # the next message is the end of the connection, whenever it arrives
             ended: dict[str, Any] = await self._receive()
             return ended
         message = await self._check_deadline()
@@ -99,7 +100,7 @@ class _Body:
         return message
 
     def release(self) -> None:
-        """The request is answered: another large body may come."""
+        """Release the place of the answered request for another large body."""
         if self._sender is not None:
             self._limit.large[self._sender] -= 1
             self._sender = None
@@ -110,7 +111,7 @@ class _Body:
         left_seconds = self._began_seconds + until_seconds - limit.clock()
         try:
             if left_seconds <= 0:
-                raise TimeoutError  # what has come meanwhile does not help: it came too late
+                raise TimeoutError  # what arrived in the meantime does not help: it was too late
             async with asyncio.timeout(left_seconds):
                 message: dict[str, Any] = await self._receive()
                 return message
@@ -118,13 +119,13 @@ class _Body:
             raise RequestRefused(408, f"body takes at most {until_seconds:.0f} s to arrive so far.") from None
 
     async def _ask(self, size_bytes: int) -> None:
-        """Once: who sends it, and how much that sender may send."""
+        """Determine once the sender and how much it may send."""
         if not self._is_asked and self._limit.allowed is not None:
             self._is_asked = True
             try:
                 async with asyncio.timeout(self._limit.asking_seconds):
                     allowance = await self._limit.allowed(self._scope)
-            except TimeoutError:  # many are asked about, and each waits for a server that hangs
+            except TimeoutError:  # many senders are looked up at once, and each may wait for a server that hangs
                 raise RequestRefused(503, UNANSWERED, 2) from None
             self._most_bytes = allowance.most_bytes
             if size_bytes <= self._most_bytes:

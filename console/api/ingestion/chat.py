@@ -1,5 +1,7 @@
-"""What people answer in a chat becomes a note beside its alert. Who may write there may say something, and do
-nothing: what a message of ours offers to do is a link, behind a login.
+"""Answers in a chat, which become notes on an alert.
+
+People who may write in the chat can add notes and nothing else: the actions in Weir's messages are links
+behind a login.
 """
 
 import time
@@ -28,9 +30,9 @@ from workers.alerts.delivery.channels import apprise
 from workers.alerts.lifecycle.models import AlertEvent, Receiver
 
 router = Router(tags=["alerts"])
-# A service that saw no answer sends the same again.
+# A service that received no answer sends the same again.
 AGAIN = timedelta(minutes=10)
-# Of all chats in that time: whoever may write in one must not fill the database.
+# Limit for all chats in that time, so that a person in one of them can't fill the database.
 MOST_NOTES = 120
 LONGEST_NAME = 80
 HELP = "Begin with the alert's number, such as: 12 n3 is restarted. Or answer the message of the alert."
@@ -53,10 +55,12 @@ BODY = {
     openapi_extra=BODY,
 )
 def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
-    """A note beside the alert that it names. For a slash command of Slack or Mattermost, an outgoing webhook
-    of Mattermost, Rocket.Chat, Zulip or Teams, a webhook of Telegram; the secret that they share with Weir
-    is in the variable that the receiver names (`answers_environment`). 401 where it is another's. What is
-    no answer (an edited message, another command, a message of another chat) is ignored, with 200.
+    """Add a note to the alert that it names.
+
+    Accepts a slash command of Slack or Mattermost, an outgoing webhook of Mattermost, Rocket.Chat, Zulip or
+    Teams, or a webhook of Telegram; the secret that they share with Weir is in the variable that the receiver
+    names (`answers_environment`). 401 for a wrong secret. A message that is no answer (an edited message,
+    another command, a message of another chat) is ignored, with 200.
     """
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
     actor = Actor(
@@ -77,7 +81,9 @@ def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
 
 
 def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
-    """Raises Unproven, and Http404 for a receiver that is not there or takes no answers."""
+    """Return the message. Raises `Unproven`, and `Http404` for a receiver that does not exist or accepts no
+    answers.
+    """
     try:
         secret = variables.secret_named(receiver.settings.get("answers_environment", "")) if receiver else ""
     except BadInput:  # it can't be what the chat sends
@@ -88,10 +94,10 @@ def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
 
 
 def _is_of_receiver(message: ChatMessage, receiver: Receiver | None) -> bool:
-    """Whether it comes from a chat of the receiver, where the service says which chat it is."""
+    """Return whether it comes from a chat of the receiver, if the service names the chat."""
     if message.chat is None or receiver is None:
         return message.chat is None
-    # An address may name a topic of a chat behind its number, and names are the same in any case.
+    # An address may name a topic of a chat after its number, and names are case-insensitive.
     ours = {target.partition(":")[0].lower() for target in apprise.targets_of(receiver)}
     return any(name.lower() in ours for name in message.chat)
 
@@ -106,7 +112,7 @@ def _refuse(actor: Actor) -> NoReturn:
 
 
 def _record_message(actor: Actor, message: ChatMessage) -> str:
-    """What is answered."""
+    """Record the note; return the reply."""
     number, words = message.alert()
     if number is None or not words:
         return HELP

@@ -40,14 +40,16 @@ LINK = re.compile(r"/alerts/(\d{1,12})/")
 
 
 class Unproven(Exception):  # noqa: N818
-    """Whoever sent it does not know the secret."""
+    """The sender does not know the secret."""
 
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """who: as the service calls them. text: without what calls us. quoted: what it answers. chat: names of
-    the chat it comes from, where a stranger could write in one of their own. reply: our words, as the
-    service shows them. is_ignored: it is no answer, so nothing is recorded and nothing is said.
+    """A chat message.
+
+    who: as the service names them. text: without the bot's name. quoted: the message it answers. chat: names
+    of its chat, where a stranger could write in a chat of their own. reply: our text, as the service displays
+    it. is_ignored: it is no answer, so nothing is recorded and nothing is replied.
     """
 
     who: str
@@ -58,8 +60,9 @@ class ChatMessage:
     is_ignored: bool = False
 
     def alert(self) -> tuple[int | None, str]:
-        """The number of the alert that it is about, None for none, and the words beside it. Of a message that
-        it answers a number that is none of its alerts is a word: "3 nodes are back".
+        """Return the number of the alert that it is about, None for none, and the text.
+
+        If it quotes a message, a number that is none of its alerts is text: "3 nodes are back".
         """
         quoted, number = LINK.findall(self.quoted), NUMBER.match(self.text)
         if number and (not quoted or number[1] in quoted):
@@ -72,7 +75,7 @@ Fields = Mapping[str, Any]
 
 
 def read(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float) -> ChatMessage:
-    """Read what a chat service posted. Raises Unproven."""
+    """Read what a chat service posted. Raises `Unproven`."""
     reader = _proven_reader(headers, body, secret, now_seconds) if secret else None
     if reader is None:
         raise Unproven
@@ -82,7 +85,7 @@ def read(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: floa
 def _proven_reader(
     headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float
 ) -> Callable[[Fields], ChatMessage] | None:
-    """Return the reader of the service whose proof holds, None where none does."""
+    """Return the reader of the service whose proof is valid, None if there is none."""
     if _is_signed_by_slack(headers, body, secret, now_seconds):
         return _read_slack
     if _is_same(headers.get("X-Telegram-Bot-Api-Secret-Token", ""), secret):
@@ -106,7 +109,7 @@ def _is_signed_by_slack(headers: Mapping[str, str], body: bytes, secret: str, no
 def _is_signed_by_teams(authorization: str, body: bytes, secret: str) -> bool:
     try:
         key = base64.b64decode(secret, validate=True)
-    except ValueError:  # of base64, or of a secret that is no ASCII
+    except ValueError:  # of base64, or of a secret that is not ASCII
         return False
     expected = base64.b64encode(hmac.new(key, body, sha256).digest()).decode()
     return bool(key) and _is_same(authorization, f"HMAC {expected}")
@@ -117,7 +120,9 @@ def _is_same(proof: str, expected: str) -> bool:
 
 
 def _read_slack(posted: Fields) -> ChatMessage:
-    """Events, buttons and checks of the address come signed as well, and have no text of a person."""
+    """Read a message of Slack. Events, buttons, and address checks are signed as well, but have no text of a
+    person.
+    """
     if posted.get("bot_id") or posted.get("user_name") == "slackbot":
         return IGNORED
     return _read_posted(posted)
@@ -135,8 +140,10 @@ def _read_teams(posted: Fields) -> ChatMessage:
 
 
 def _read_telegram(posted: Fields) -> ChatMessage:
-    """Of all updates a new message alone is an answer. Anybody may write to a bot, so it also says from which
-    chat. An administrator who writes without a name comes as a bot, with the chat as the sender.
+    """Read a message of Telegram, where only a new message is an answer.
+
+    Anybody may write to a bot, so it includes the chat. An anonymous administrator appears as a bot, with the
+    chat as the sender.
     """
     message = _inner(posted, "message")
     sender, chat = _inner(message, "from"), _inner(message, "chat")
@@ -159,10 +166,10 @@ def _read_telegram(posted: Fields) -> ChatMessage:
 
 
 def _read_posted(posted: Fields) -> ChatMessage:
-    """Of Slack, Mattermost, Rocket.Chat and Zulip, which differ in few fields."""
+    """Read a message of Slack, Mattermost, Rocket.Chat, or Zulip, which differ in few fields."""
     if "message" in posted:
         return _read_zulip(posted)
-    # Rocket.Chat also posts what bots and itself write, and a message once more when it is edited.
+    # Rocket.Chat also posts messages of bots and its own, and a message again when it is edited.
     if "text" not in posted or _is_set(posted, "bot") or _is_set(posted, "isEdited"):
         return IGNORED
     return ChatMessage(_find_sender(posted, "user_name"), _read_text(posted), reply=_format_reply)
@@ -181,12 +188,12 @@ def _read_zulip(posted: Fields) -> ChatMessage:
 
 
 def _format_reply(words: str) -> dict[str, Any]:
-    """Also for those who did not ask."""
+    """Return a reply that is visible to everybody in the chat."""
     return {"response_type": "in_channel", "text": words}
 
 
 def _fields(body: bytes) -> Fields:
-    """Return the fields of a JSON object or of a form; none where the body is neither."""
+    """Return the fields of a JSON object or of a form; none if the body is neither."""
     try:
         fields_of_body = json_of(body)
     except (orjson.JSONDecodeError, BadInput):
@@ -222,7 +229,7 @@ def _find_sender(document: Mapping[str, Any], *names: str) -> str:
 
 
 def _read_text(document: Mapping[str, Any]) -> str:
-    """The text, without the word that made the service send it to us."""
+    """Return the text without the trigger word."""
     text, trigger = _text(document, "text"), _text(document, "trigger_word")
     if trigger and text.startswith(trigger):
         return text[len(trigger) :].lstrip(" :,")

@@ -1,8 +1,8 @@
-"""A CloudEvent (1.0) over HTTP as an outside change: structured (`application/cloudevents+json`, or JSON) or
-binary (attributes in `ce-` headers, the body is its data, a JSON object).
+"""A CloudEvent (1.0) over HTTP as an outside change.
 
-Read of it: id, source, type, time, subject, and of data title, text (or description), url, parts. CDEvents'
-`data.subject.id` names it where it has no title.
+It is structured (`application/cloudevents+json`, or JSON) or binary (attributes in `ce-` headers, the body is
+its data, a JSON object). It uses id, source, type, time, subject, and from data title, text (or description),
+url, parts. CDEvents' `data.subject.id` is the title if there is none.
 """
 
 import re
@@ -22,7 +22,7 @@ VERSION_AT_END = re.compile(r"\.v?\d+(\.\d+)*$")
 
 
 def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> OutsideChange:
-    """Raises BadInput naming the attribute that is missing or wrong."""
+    """Return the outside change. Raises `BadInput` that names a missing or wrong attribute."""
     if not isinstance(document, dict):
         raise BadInput("body", "takes a JSON object: a CloudEvent, or its data.")
     attributes, data = _parts_of(headers, document)
@@ -50,7 +50,7 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
 def _parts_of(
     headers: Mapping[str, str], document: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Attributes and data."""
+    """Return attributes and data."""
     lowered = {name.lower(): value for name, value in headers.items()}
     if f"{PREFIX}specversion" in lowered:
         parts = {
@@ -66,7 +66,7 @@ def _parts_of(
 
 
 def _list_named_parts(data: Mapping[str, Any], subject: str) -> list[str]:
-    """What it says it is about. A subject in another system's words means the whole plant."""
+    """Return the named subjects. A subject that is not Weir's means the whole plant."""
     parts = data.get("parts", [])
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise BadInput("parts", "takes a list of parts, such as queue/alert.")

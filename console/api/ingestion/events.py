@@ -28,7 +28,7 @@ from queues.publishing.client import Client, Published
 from workers.observability.spans import note, span
 
 router = Router(tags=["events"])
-# The last two are what a plain `curl --data-binary` and a client that says nothing send.
+# The last two are what a plain `curl --data-binary` and a client without a content type send.
 JSON_LINES = (
     "application/x-ndjson",
     "application/jsonl",
@@ -39,8 +39,8 @@ JSON_LINES = (
 )
 ARROW = ("application/vnd.apache.arrow.stream",)
 THROTTLE_SECONDS = 5
-# What a request may hold, so that it costs at most 2 s of CPU and 256 MB whatever it is made of.
-# WEIR_MAX_BODY_BYTES bounds a body of Arrow; JSON, which is read letter by letter, has its own bound.
+# Limits of a request, so that it costs at most 2 s of CPU and 256 MB whatever it contains.
+# WEIR_MAX_BODY_BYTES bounds a body of Arrow; JSON, which is parsed character by character, has its own bound.
 EVENTS_MOST = 100_000
 LINES_MOST = 50_000  # a line may have to be read twice, once for itself
 LINES_MOST_BYTES = 16 * 2**20
@@ -65,13 +65,14 @@ Batches = Iterable[pa.RecordBatch]
     openapi_extra=BODY,
 )
 def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> Status[PublishedEvents]:
-    """Store events: JSON lines or an Arrow stream, gzip or not. What is counted in `published` is stored.
+    """Store events: JSON lines or an Arrow stream, with or without gzip. `published` counts the stored
+    events.
 
-    A body holds at most 100,000 events in 32 MiB of Arrow, or 50,000 in 16 MiB of JSON lines (of 250,000
-    objects and lists), unpacked. A malformed line is counted, named (the first 20) and skipped; with
-    `strict=1`, or in an Arrow stream, the first one refuses the whole body with 400 and nothing is published.
-    404 names the known queues, 413 the size allowed; 429 (quota, throttled) and 503 (paused, no node takes
-    events) say in Retry-After when to try again.
+    A body contains at most 100,000 events in 32 MiB of Arrow, or 50,000 in 16 MiB of JSON lines (of 250,000
+    objects and lists), decompressed. A malformed line is counted, listed (the first 20), and skipped; with
+    `strict=1`, or in an Arrow stream, the first one rejects the whole body with 400 and nothing is published.
+    404 lists the known queues, 413 the maximum size; 429 (quota, throttled) and 503 (paused, no node accepts
+    events) have Retry-After.
     """
     actor = actor_for(request, "events.publish")
     demand(actor, "events.publish", [queue])
@@ -91,14 +92,14 @@ def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> St
             note({"weir.events": events})
         return answer
     finally:
-        # Also what was refused has cost its reading. What can't be booked changes no answer: a producer that
-        # is asked to try again would store all of it twice.
+        # A rejected body has also cost its reading. A failed count does not change the answer: a producer
+        # that retries would store everything twice.
         with suppress(redis.RedisError):
             quota.charge(events, max(0, len(body) - sent_bytes))
 
 
 def _admit_bytes(request: HttpRequest, quota: Quota) -> int:
-    """The bytes counted before the body is checked. Raises RefusedError 429 when the quota is used up."""
+    """Count the bytes before the body is checked. Raises `RefusedError` 429 if the quota is used up."""
     sent_bytes = int(request.META.get("CONTENT_LENGTH") or 0)
     if seconds := quota.wait_seconds(sent_bytes):
         message = (
@@ -133,15 +134,16 @@ def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Sta
     client.count_rejected(queue, lines.rejected)
     errors = [{"line": rejection.line, "error": rejection.error} for rejection in lines.rejections]
     if not counts["published"]:
-        # Nothing of it was an event: that is a mistake of the sender, not an accepted body.
+        # None of it was an event: an error of the sender, not an accepted body.
         errors = errors or [{"line": 1, "error": "the body is empty; it takes JSON lines."}]
         return Status(400, {**counts, "rejected": lines.rejected, "errors": errors})
     return Status(202, {**counts, "rejected": lines.rejected, "errors": errors})
 
 
 def _check_size(body: bytes) -> None:
-    """Raises RefusedError 413. Counted before a line is read: what one costs does not depend on its bytes
-    alone.
+    """Raise `RefusedError` 413 for a body that is too large.
+
+    It is measured before lines are read: their cost depends not only on their bytes.
     """
     containers = body.count(b"{") + body.count(b"[")
     for most, count, what in (
@@ -155,7 +157,7 @@ def _check_size(body: bytes) -> None:
 
 
 def _read_all_lines(lines: EventLines) -> list[pa.RecordBatch]:
-    """Every line read before anything is published. Raises RefusedError 400 for the first malformed one."""
+    """Read every line before anything is published. Raises `RefusedError` 400 for the first malformed one."""
     try:
         return list(lines)
     except MalformedEvent as error:
@@ -173,11 +175,13 @@ def _publish_arrow(client: Client, queue: str, body: bytes, strict: bool) -> Sta
 
 
 def _publish(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
-    """Publish; the counts of what was stored. Raises RefusedError 503 when no container takes the rest."""
+    """Publish; return the counts of what was stored. Raises `RefusedError` 503 if no container takes the
+    rest.
+    """
     try:
         return _counts(client.publish_batches(queue, batches))
     except NoContainerAvailable as error:
-        # What is stored stays stored, so the sender hears how much of it was before the rest found no place.
+        # Stored events stay stored, so the answer has the number that was stored before the failure.
         stored = error.stored if isinstance(error.stored, Published) else Published()
         raise RefusedError(503, "queue", str(error), RETRY_AFTER_SECONDS, _counts(stored)) from None
     except BadInput as error:

@@ -1,4 +1,4 @@
-"""This process's producer: one client for all requests, made at the first one."""
+"""This process's producer: one client for all requests, created by the first one."""
 
 import atexit
 import functools
@@ -11,7 +11,7 @@ PRODUCER = "api"
 
 
 def publisher() -> Client:
-    """The client on settings.REDIS_URL."""
+    """Return the client of settings.REDIS_URL."""
     return _client(settings.REDIS_URL)
 
 

@@ -1,1 +1,1 @@
-"""A request to the API: who sends it, in which form, and how it is refused."""
+"""Requests to the API: authentication, formats, and rejections."""

@@ -1,4 +1,4 @@
-"""Who calls the API: a token, or the session of somebody who is logged in."""
+"""Authentication of the API: a token, or the session of a logged-in user."""
 
 from typing import cast
 
@@ -18,13 +18,15 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class Caller(HttpBearer):
-    """Gives `request.auth`, an Actor. A session needs the CSRF token to change anything; an API token does
-    not, since no browser attaches it by itself. A header that is wrong never falls back to the session.
+    """Sets `request.auth`, an Actor.
+
+    A session needs the CSRF token to change anything; an API token does not, since no browser attaches it
+    automatically. A wrong header never falls back to the session.
     """
 
     def __call__(self, request: HttpRequest) -> Actor:
         if (local := getattr(request, "weir_local_actor", None)) is not None:
-            # manage.py weir, in this process: no request from elsewhere has the attribute.
+            # manage.py weir, in this process: no external request has the attribute.
             return cast(Actor, local)
         header = request.headers.get("Authorization")
         return (
@@ -63,9 +65,10 @@ class Caller(HttpBearer):
 
 
 def actor_for(request: HttpRequest, action: str) -> Actor:
-    """The caller, when its role may do `action`; raises PermissionDenied (403) otherwise. What does it asks
-    whether it may be done to this queue (`console.accounts.access.demand`). What was sent
-    under a key already is answered here, and not before.
+    """Return the caller if its role may do `action`; raise `PermissionDenied` (403) otherwise.
+
+    The action checks whether it may be done to this queue (`console.accounts.access.demand`). A repeated
+    idempotency key is answered here, after authorization.
     """
     actor = add_request_id(request, cast(WebRequest, request).auth)
     admit(actor, action)

@@ -1,16 +1,16 @@
-"""Bodies that several endpoints take, and what all of them are."""
+"""Bodies of several endpoints, and their base."""
 
 from ninja import Schema
 from pydantic import ConfigDict
 
 
 class Given(Schema):
-    """A body whose unknown keys are refused by name."""
+    """A body whose unknown keys are rejected by name."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Reason(Given):
-    """Why, for those who come after you."""
+    """The reason, which the audit log records."""
 
     reason: str

@@ -1,4 +1,4 @@
-"""How a program of ours reaches the API: in this process as an actor, or over HTTP at a console elsewhere."""
+"""Calls of the API by Weir's own programs: in this process as an actor, or over HTTP at another console."""
 
 import json
 import time
@@ -17,22 +17,22 @@ from console.input.plain_text import UNSTORABLE, is_plain
 from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
-MOST_BYTES = 64_000_000  # of an answer, unpacked
+MOST_BYTES = 64_000_000  # of an answer, decompressed
 WHOLE_ADDRESS = "takes a console's whole address, such as https://weir.example.org."
 LONGEST_REFUSAL = 1_000  # characters
-PACKED = "gzip"  # at most a thousandfold; packed twice, a few bytes would be more than memory has
+PACKED = "gzip"  # at most a thousandfold; compressed twice, a few bytes could exceed the memory
 
 
 class Refused(Exception):  # noqa: N818 - the API has answered, with a no
-    """The API said no, or did not answer; in a sentence that names the field."""
+    """The API rejected the request or did not answer; the message names the field."""
 
 
 class Unanswered(Refused):
-    """There was no answer: whether a change was made is not known."""
+    """There was no answer: whether a change was made is unknown."""
 
 
 class Calls(ABC):
-    """The API, as one who may use it."""
+    """The API for one of its users."""
 
     def ask(
         self,
@@ -42,8 +42,10 @@ class Calls(ABC):
         body: Mapping[str, Any] | None = None,
         key: str = "",
     ) -> Any:
-        """What it answers, as a document; of the query what is None or empty is left out. key: of a change,
-        so that asking again does nothing twice. Raises Refused, and Unanswered where no answer came.
+        """Return the answer as a document; query values that are None or empty are left out.
+
+        key: of a change, so that a repetition has no further effect. Raises `Refused`, and `Unanswered`
+        without an answer.
         """
         given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
         for name, value in given.items():
@@ -56,17 +58,17 @@ class Calls(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """The console's clock when it answered last, s since 1970: not later than it was, and at most a
-        second earlier.
+        """Return the console's Unix time at its last answer: not later than it was, and at most a second
+        earlier.
         """
 
     @abstractmethod
     def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
-        """The status and the pieces of the body of the answer. Raises Unanswered where there is none."""
+        """Return the status and the pieces of the answer's body. Raises `Unanswered` if there is none."""
 
 
 class InProcess(Calls):
-    """The API of this process, as one actor; each call is answered, so that no key is needed."""
+    """The API of this process for one actor; each call is answered, so no key is needed."""
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
@@ -79,15 +81,16 @@ class InProcess(Calls):
 
 
 class Remote(Calls):
-    """The API of a console elsewhere, with a token, which goes nowhere else: a redirect is refused. An answer
-    has an end: MOST_BYTES, and timeout_seconds from its first byte to its last; unless it is an export, which
-    is as long as what is exported.
+    """The API of another console, with a token, which is sent nowhere else: a redirect is rejected.
+
+    An answer is limited: to MOST_BYTES, and timeout_seconds from its first byte to its last; except exports,
+    which are as long as their contents.
     """
 
     def __init__(
         self, url: str, token: str, timeout_seconds: float = TIMEOUT_SECONDS, has_end: bool = True
     ) -> None:
-        """Raises BadInput naming url or token."""
+        """Connect to a console. Raises `BadInput` that names url or token."""
         headers = {
             "Authorization": f"Bearer {token}",
             "Content-Type": "application/json",
@@ -104,7 +107,7 @@ class Remote(Calls):
         self._timeout_seconds, self._has_end, self._answered_at = timeout_seconds, has_end, 0.0
 
     def close(self) -> None:
-        """Its connections end."""
+        """Close its connections."""
         self._client.close()
 
     def now(self) -> float:
@@ -121,7 +124,8 @@ class Remote(Calls):
         return answer.status_code, [b"".join(pieces)]
 
     def _pieces(self, answer: httpx.Response) -> list[bytes]:
-        """Its whole body. Raises Unanswered where that has no end: what was asked for may be done."""
+        """Return its whole body. Raises `Unanswered` if it has no end: the request may have been carried out.
+        """
         if answer.headers.get("Content-Encoding", PACKED) not in (PACKED, "identity"):
             raise Unanswered("The console's answer is packed in a way that was not asked for.")
         began, size, pieces = time.monotonic(), 0, []
@@ -136,7 +140,9 @@ class Remote(Calls):
 
 
 def date_of(answer: httpx.Response) -> float:
-    """When it was made by the clock of who made it (whole seconds); by ours where it does not say."""
+    """Return when the answer was made by the server's clock (whole seconds); by the local clock if it has no
+    date.
+    """
     try:
         return parsedate_to_datetime(answer.headers["Date"]).timestamp()
     except (KeyError, ValueError, OverflowError):
@@ -144,8 +150,10 @@ def date_of(answer: httpx.Response) -> float:
 
 
 def read(status: int, content: bytes) -> Any:
-    """The document of an answer. Raises Refused with what a refusal says; Unanswered where it is none of the
-    console's, which says what it refuses: a proxy that says so for it does not know what it did.
+    """Return the document of an answer.
+
+    Raises `Refused` with the message of a rejection; `Unanswered` if the rejection is not the console's: a
+    proxy does not know what the console did.
     """
     if status >= 500 and not _errors_of(content):
         raise Unanswered(refusal_of(status, content))
@@ -158,8 +166,7 @@ def read(status: int, content: bytes) -> Any:
 
 
 def refusal_of(status: int, content: bytes) -> str:
-    """What an answer that is no success says, field by field; where who answers is no console of ours, that
-    too is no more than a sentence.
+    """Return the message of an unsuccessful answer, by field; a short sentence if it is not from a console.
     """
     if status < 400:
         return f"The console answered {status}, a redirect; give the address that it leads to."
@@ -176,7 +183,9 @@ def refusal_of(status: int, content: bytes) -> str:
 
 
 def _errors_of(content: bytes) -> dict[str, Any] | None:
-    """What a refusal of the console names, by field; empty where it is none of ours. None: it is no JSON."""
+    """Return the errors of a console's rejection, by field; empty if it is not from a console. None: it is no
+    JSON.
+    """
     try:
         document = orjson.loads(content)
     except ValueError:

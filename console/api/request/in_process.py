@@ -1,6 +1,4 @@
-"""The API's own views, called in this process by an actor that is known: no request from elsewhere can be
-taken for one of these.
-"""
+"""The API's own views, called in this process by a known actor, which no external request can imitate."""
 
 from collections.abc import Iterable
 from io import BytesIO
@@ -17,7 +15,7 @@ from console.web.web_request import WebRequest
 
 
 def call(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, Iterable[bytes]]:
-    """(status, pieces of the body) of the view at a path with its query."""
+    """Return (status, pieces of the body) of the view at a path with its query."""
     address, _, query = path.partition("?")
     address = unquote(address)  # as a server does, before Django sees it
     request = WSGIRequest(
@@ -37,6 +35,6 @@ def call(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, Ite
     noted.request_id, noted.weir_local_actor = actor.request_id, actor
     view, positional, places = resolve(request.path_info)
     with refusals.collect_refusals(f"{method} {address}"):
-        # As before every request: text that no database stores is refused with its field.
+        # As before every request: text that no database stores is rejected with its field.
         response: Any = Boundary(view).process_request(request) or view(request, *positional, **places)
     return response.status_code, response if response.streaming else [response.content]

@@ -1,4 +1,4 @@
-"""A time in an address or a body. Every endpoint takes its times as one of these two."""
+"""A time in an address or a body. Every endpoint uses one of these two types."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -15,9 +15,9 @@ def _representable(given: datetime) -> datetime:
     return given
 
 
-# As it was given: with its zone, or with none.
+# As given: with or without a time zone.
 GivenTime = Annotated[datetime, AfterValidator(_representable)]
-# UTC when it names no zone, as everywhere in the console.
+# UTC if it has no time zone, as everywhere in the console.
 UtcTime = Annotated[
     GivenTime, AfterValidator(lambda given: given if given.tzinfo else given.replace(tzinfo=UTC))
 ]

@@ -1,5 +1,7 @@
-"""How the API says no: `{"errors": {"field": ["what it takes"]}}`, with the status that fits, in a
-problem document (`console.web.problem` adds the other members).
+"""Rejections by the API: `{"errors": {"field": ["what it takes"]}}`, with the matching status, in a problem
+document.
+
+`console.web.problem` adds its other members.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +29,7 @@ WORDS = {"extra_forbidden": "is not known here.", "missing": "is missing."}
 
 
 class RefusedError(Exception):
-    """A refusal with its own status, such as 413, 415 or 429."""
+    """A rejection with its own status, such as 413, 415, or 429."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ def _answer_bad_input(request: HttpRequest, error: BadInput) -> RefusedError:
 
 
 def _answer_bad_request(request: HttpRequest, error: HttpError) -> RefusedError:
-    """A body that could not be read says why, where that is known."""
+    """Answer a body that could not be read, with the cause if known."""
     if (unreadable := getattr(request, "weir_unreadable", None)) is not None:
         status, cause = unreadable
         return RefusedError(status, cause.field, cause.message)
@@ -56,7 +58,7 @@ def _answer_bad_request(request: HttpRequest, error: HttpError) -> RefusedError:
 
 
 def build_no_snapshot() -> RefusedError:
-    """For what says nothing without the newest snapshot."""
+    """Return the rejection of requests that need a snapshot when there is none."""
     message = "There is no snapshot yet, it can't be read here, or the control server does not answer."
     return RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
 
@@ -66,7 +68,7 @@ def _answer_control_error(request: HttpRequest, error: redis.RedisError) -> Refu
     return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)
 
 
-# What endpoints raise on purpose → status, field, words, and after how many seconds to ask again.
+# What endpoints raise on purpose → status, field, message, and seconds until a retry.
 REFUSALS: Mapping[type[Exception], Callable[[HttpRequest, Any], RefusedError]] = {
     RateLimited: lambda _, error: RefusedError(429, error.field, error.message, error.seconds),
     BadInput: _answer_bad_input,
@@ -111,7 +113,7 @@ def add_refusals(api: NinjaAPI) -> None:
 
 
 def group_by_field(errors: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Pydantic's errors as messages per field; the field is the last name of its place."""
+    """Return Pydantic's errors as messages by field; the field is the last name of its location."""
     named: dict[str, list[str]] = {}
     for error in errors:
         place = [str(part) for part in error.get("loc", ()) if part not in ("body", "query", "path")]

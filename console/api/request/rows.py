@@ -1,4 +1,4 @@
-"""How many rows a request may ask for at once."""
+"""The maximum number of rows in an answer."""
 
 from queues.errors import BadInput
 
@@ -6,6 +6,6 @@ MOST_ROWS = 500
 
 
 def check_rows(rows: int) -> None:
-    """Raises BadInput naming `rows` unless it is from 1 to MOST_ROWS."""
+    """Raise `BadInput` that names `rows` unless it is from 1 to MOST_ROWS."""
     if not 1 <= rows <= MOST_ROWS:
         raise BadInput("rows", f"takes a whole number from 1 to {MOST_ROWS}, not {rows}.")

@@ -1,4 +1,4 @@
-"""Accounts and settings: users, sessions, tokens, the plant's settings and the loops' own values."""
+"""Accounts and settings: users, sessions, tokens, the plant's settings, and the loops' own values."""
 
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
@@ -37,14 +37,14 @@ SHOWN_ONCE = "no-store"
 
 
 class Value(Given):
-    """A value, and why; null where a setting is to have none."""
+    """A value and a reason; null for a setting without a value."""
 
     value: float | int | str | None
     reason: str
 
 
 class OwnValue(Given):
-    """A loop's own value of a parameter or `guard.NAME`; null gives the default back."""
+    """A loop's own value of a parameter or `guard.NAME`; null restores the default."""
 
     name: str
     value: bool | float | int | str | None = None
@@ -52,7 +52,7 @@ class OwnValue(Given):
 
 
 class NewUser(Given):
-    """`password` is made up when it is left out."""
+    """`password` is generated if it is omitted."""
 
     username: str
     role: str
@@ -66,7 +66,7 @@ class Role(Given):
 
 
 class LimitedQueues(Given):
-    """Empty: the role holds for all queues."""
+    """The queues that the role is limited to. Empty: all queues."""
 
     queues: list[str]
     reason: str
@@ -78,7 +78,8 @@ class NewPassword(Given):
 
 
 class NewToken(Given):
-    """`queues` it is limited to, `actions` (or families of them) it may do; empty: all of its role."""
+    """`queues` that it is limited to, `actions` (or families of them) that it may do; empty: all of its role.
+    """
 
     name: str
     role: str = "producer"
@@ -88,7 +89,7 @@ class NewToken(Given):
 
 
 class NewQuota(Given):
-    """A quota left out or null is the plant's."""
+    """An omitted quota, or null, is the plant's."""
 
     events_per_second: StrictInt | None = None
     bytes_per_second: StrictInt | None = None

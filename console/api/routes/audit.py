@@ -1,4 +1,4 @@
-"""The audit: who changed what, filtered and exported."""
+"""The audit log: who changed what, filtered and exported."""
 
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ FIELDS = ("id", "at", "actor", "action", "target", "reason", "before", "after", 
 
 
 class AuditSearch(Schema):
-    """The filter; what is left out chooses all. `from` ≤ time < `to`; action may be a family (`override`)."""
+    """The filter; omitted fields match all. `from` ≤ time < `to`; action may be a family (`override`)."""
 
     actor: str = ""
     action: str = ""
@@ -49,7 +49,7 @@ def list_audit(
     after: Id | None = None,
     rows: int = 50,
 ) -> AuditPage:
-    """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
+    """Return filtered entries; `next` is the value of `before` for older ones, null at the end."""
     actor_for(request, "audit.view")
     check_rows(rows)
     page = keyset.page(wanted.build_filter(), rows, before, after)
@@ -60,9 +60,9 @@ def list_audit(
 def export_audit(
     request: HttpRequest, wanted: Query[AuditSearch], format: Literal["csv", "json"] = "csv"
 ) -> HttpResponseBase:
-    """As CSV, or as JSON lines; newest first, however many there are."""
+    """Return all entries as CSV, or as JSON lines; newest first."""
     actor_for(request, "audit.view")
-    # Up to now: the entry that notes this export is not part of it.
+    # Up to now: the entry of this export is not part of it.
     last = AuditEntry.objects.aggregate(last=Max("pk"))["last"] or 0
     chosen = wanted.build_filter().filter(pk__lte=last)
     pages = ([_document(entry) for entry in page] for page in newest_first(chosen))

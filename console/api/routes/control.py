@@ -1,4 +1,4 @@
-"""Steering: loops and overrides."""
+"""Control: loops and overrides."""
 
 from dataclasses import replace
 
@@ -51,8 +51,9 @@ router = Router(tags=["control"])
 
 class NewOverride(Given):
     """A value on one loop (`loop`: id or name), on a node's `busy` or `toobusy`, or on all loops of a law, a
-    queue, a node or several of these. It ends after `minutes`, at `expires_at`, or (`endless`, for
-    administrators) when somebody ends it.
+    queue, a node, or several of these.
+
+    It expires after `minutes`, at `expires_at`, or (`endless`, for administrators) never.
     """
 
     name: str
@@ -71,20 +72,20 @@ class NewOverride(Given):
 
 
 class Longer(Given):
-    """`minutes` more, or a new end."""
+    """`minutes` more, or a new expiry."""
 
     minutes: float | None = None
     expires_at: GivenTime | None = None
 
 
 class OverrideEnding(Given):
-    """Why; ending goes back to the usual, and takes no reason where nobody has one."""
+    """The reason, which is optional, since ending an override restores the usual value."""
 
     reason: str = ""
 
 
 class NewMode(Given):
-    """hold and manual take an expiry; `value` is what manual applies."""
+    """hold and manual need an expiry; `value` is what manual applies."""
 
     mode: str
     reason: str
@@ -186,7 +187,7 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[OverrideR
 
 
 def _refuse_beside_a_node(body: NewOverride) -> None:
-    """What is on the node itself has no other scope: ignored, it would change what was not meant."""
+    """Reject another scope next to a node's own value: ignoring it could change the wrong thing."""
     for field in ("loop", "law", "queue"):
         if getattr(body, field) not in (None, ""):
             raise BadInput(field, f"is not for {body.name}, which is of the whole node; leave it out.")
@@ -203,7 +204,7 @@ def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | N
 
 @router.post("/overrides/{override_id}/undo", response=OverrideUndo, summary="Undo what set an override")
 def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
-    """It ends with those that were set with it, and what they ended is in force again until its own end."""
+    """Undo an override and those set with it; what they ended is in force again until its own expiry."""
     actor = actor_for(request, "override.undo")
     override = override_numbered(override_id)
     undone = loops.undo_override(actor, override, now=timezone.now(), control=control())
@@ -223,7 +224,7 @@ def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> Over
 
 
 def loop_named(id_or_name: int | str) -> Loop:
-    """A loop by id or name, or 404."""
+    """Return a loop by id or name, or 404."""
     number = id_or_name if isinstance(id_or_name, int) else id_of(id_or_name)
     loop = Loop.objects.filter(**({"name": id_or_name} if number is None else {"pk": number})).first()
     if loop is None:
@@ -232,7 +233,9 @@ def loop_named(id_or_name: int | str) -> Loop:
 
 
 def compute_desired_value(loop: Loop) -> DesiredValue:
-    """Raises RefusedError 503 where there is no number: 0 would mean that nothing is needed."""
+    """Return the desired value. Raises `RefusedError` 503 if there is no number: 0 would mean that nothing is
+    needed.
+    """
     now = timezone.now()
     try:
         found = compute_desired(loop, now)

@@ -1,4 +1,4 @@
-"""Dead letters: found by a filter, seen, mended, put in again, discarded."""
+"""Dead letters: searched, viewed, fixed, requeued, and discarded."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ router = Router(tags=["dead letters"])
 
 
 class DeadLetterSearch(Schema):
-    """The filter; what is left out chooses all. `from` ≤ time < `to`; error: a part of it."""
+    """The filter; omitted fields match all. `from` ≤ time < `to`; error: a part of it."""
 
     queue: str = ""
     error: str = ""
@@ -45,6 +45,7 @@ class DeadLetterSearch(Schema):
 
 class ChosenDeadLetters(Given):
     """Dead letters by their names, or all that a listing counted: its `filter`, `through`, `digest`, `count`.
+
     To discard, `confirm` is the name of their queue.
     """
 
@@ -66,7 +67,7 @@ class ChosenDeadLetters(Given):
 
 
 class Fix(Given):
-    """`event` has the fields to change, of the event at `row` of the letter as `digest` names it."""
+    """`event` has the fields to change, of the event at `row` of the letter that `digest` identifies."""
 
     reason: str
     digest: str
@@ -76,8 +77,10 @@ class Fix(Given):
 
 @router.get("/dead-letters", response=DeadLetterList, summary="Dead letters of all queues, newest first")
 def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: int = 50) -> DeadLetterList:
-    """`count`, `through` and `digest` say what was counted: an action on all of it takes them. Who has seen
-    events is noted in the audit; who may not peek into a queue gets its dead letters without them (`sealed`).
+    """Return dead letters. An action on all of them takes their `count`, `through`, and `digest`.
+
+    The audit log records who has seen events; callers who may not peek into a queue get its dead letters
+    without them (`sealed`).
     """
     actor = actor_for(request, "plant.view")
     check_rows(rows)
@@ -97,7 +100,9 @@ def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: in
 
 @router.get("/dead-letters/{queue}/{node}/{dead_id}", response=DeadLetterRow, summary="One dead letter")
 def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> DeadLetterRow:
-    """Its events for who may peek into the queue, which is noted in the audit; sealed for others."""
+    """Return a letter with its events for callers who may peek into the queue, which the audit log records;
+    sealed for others.
+    """
     found = dead_letters.open_letter(actor_for(request, "plant.view"), queue, node, dead_id)
     if found is None:
         raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
@@ -110,7 +115,9 @@ def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> Dea
     summary="The bytes of a dead letter, as they are stored",
 )
 def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
-    """Also of events that can't be read. An Arrow record batch where they can. Noted in the audit."""
+    """Return the stored bytes, even if unreadable; an Arrow record batch if readable. Recorded in the audit
+    log.
+    """
     found = dead_letters.load_stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
     if found is None:
         raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")

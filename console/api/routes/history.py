@@ -1,4 +1,4 @@
-"""What was: the observer's rows, as columns for a chart, over any range."""
+"""History: the observer's rows, as columns for a chart, over any time range."""
 
 import math
 from typing import Annotated, cast
@@ -29,10 +29,11 @@ def get_history(
     until: Annotated[float, Query(..., alias="to")],
     points: int = 600,
 ) -> HistorySeries:
-    """`{"time": [seconds], "series": {name: [value or null]}}` from `from` to `to` (seconds since 1970).
+    """Return `{"time": [seconds], "series": {name: [value or null]}}` from `from` to `to` (Unix time).
 
     A series is named by its path in the snapshot, such as `queues.alert.waiting_events`; repeat `series` for
-    several. At most `points` rows come (2 to 5000); of more, each stretch keeps its least and greatest.
+    several. At most `points` rows are returned (2 to 5000); if there are more, each interval keeps its
+    minimum and maximum.
     """
     actor_for(request, "plant.view")
     _check(series, since, until, points)

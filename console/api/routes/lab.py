@@ -1,4 +1,4 @@
-"""The lab: scenarios, experiments begun and read, their series, what they found applied to the plant."""
+"""The lab: scenarios, experiments started and read, their series, and results applied to the plant."""
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -44,7 +44,8 @@ router = Router(tags=["lab"])
 
 
 class NewExperiment(Given):
-    """`laws` left out are all; `settings` left out are the scenario's; `trace` is one of the known files."""
+    """Omitted `laws` are all laws; omitted `settings` are the scenario's; `trace` is one of the known files.
+    """
 
     scenario: str
     laws: list[str] = []
@@ -67,7 +68,7 @@ class AppliedParameters(Given):
 
 
 class Proposal(Given):
-    """The law of the experiment whose goal the plan is to follow."""
+    """The law of the experiment whose goal the plan follows."""
 
     law: str
 

@@ -13,7 +13,7 @@ router = Router(tags=["queues"])
 
 
 class Cap(Given):
-    """cap: the highest level: rebalance, workers, nodes, throttle (never shed) or shed."""
+    """cap: the highest level: rebalance, workers, nodes, throttle (never shed), or shed."""
 
     cap: str
     reason: str
@@ -25,7 +25,7 @@ class Cap(Given):
     summary="How far a queue's remedies may go; below shed it loses nothing",
 )
 def cap_ladder(request: HttpRequest, queue: str, body: Cap) -> LadderCap:
-    """{queue, before, after}; in force from the ladder's next decision on."""
+    """Return {queue, before, after}; in force from the ladder's next decision on."""
     actor = actor_for(request, "ladder.cap")
     before, after = ladders.set_cap(actor, queue, body.cap, reason=body.reason, now=timezone.now())
     return {"queue": queue, "before": before, "after": after}

@@ -1,4 +1,4 @@
-"""The ledger: what every loop decided and why, filtered, exported whole, and decided once more."""
+"""The ledger: what every loop decided and why, filtered, exported, and replayed."""
 
 import itertools
 import time
@@ -70,7 +70,7 @@ COLUMNS = ("loop", "law", *ENTRY_FIELDS)
 
 
 class LedgerSearch(Schema):
-    """The filter; what is left out chooses all. `from` ≤ time < `to`; limited_by `any`: limited at all."""
+    """The filter; omitted fields match all. `from` ≤ time < `to`; limited_by `any`: limited in any way."""
 
     loop: str = ""
     law: str = ""
@@ -85,7 +85,7 @@ class LedgerSearch(Schema):
     until: UtcTime | None = Field(None, alias="to")
 
     def read(self) -> LedgerFilter:
-        """The filter, checked."""
+        """Return the validated filter."""
         return LedgerFilter(**self.dict()).check()
 
 
@@ -97,8 +97,9 @@ def list_ledger(
     after: Id | None = None,
     rows: int = 50,
 ) -> LedgerPage:
-    """Filtered entries; `next` is what to give as `before` for older ones, null at the end. Of an old run of
-    ticks that did nothing the last stands for all.
+    """Return filtered entries; `next` is the value of `before` for older ones, null at the end.
+
+    In an old run of ticks without action the last tick represents all of them.
     """
     actor_for(request, "plant.view")
     check_rows(rows)
@@ -111,7 +112,7 @@ def list_ledger(
 def export_ledger(
     request: HttpRequest, wanted: Query[LedgerSearch], format: Literal["csv", "json"] = "csv"
 ) -> HttpResponseBase:
-    """As CSV, or as JSON lines; newest first, however many there are, each tick of a run by itself."""
+    """Return all entries as CSV, or as JSON lines; newest first, with each tick of a run."""
     actor_for(request, "plant.view")
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
     return export(request, _ticks_of(newest_first(chosen)), COLUMNS, "ledger", format)
@@ -119,7 +120,7 @@ def export_ledger(
 
 @router.get("/ledger/{entry_id}", response=LedgerDetail, summary="One decision")
 def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
-    """The entry; `export` is what `manage.py decide` takes, and gives the same decision."""
+    """Return the entry; `export` is the input of `manage.py decide`, which makes the same decision."""
     actor_for(request, "plant.view")
     entry = entry_numbered(entry_id)
     return convert(LedgerDetail, {**_row(entry), "export": ledger.export(entry)})
@@ -129,7 +130,9 @@ def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
     "/ledger/{entry_id}/replay", response=LedgerReplay, summary="Decide once more from what is recorded"
 )
 def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
-    """`same`: whether the decision is the recorded one; `differences`: {field: {recorded, replayed}}."""
+    """Return the replay. `same`: whether the decision is the recorded one; `differences`: {field: {recorded,
+    replayed}}.
+    """
     actor_for(request, "plant.view")
     return convert(LedgerReplay, ledger.replay(entry_numbered(entry_id)).to_json())
 
@@ -143,8 +146,10 @@ def ask_what_if(
     set: Annotated[list[str], Query(...)],
     hours: float = what_if.FIRST_HOURS,
 ) -> WhatIf:
-    """`set`: name=value, repeated, of parameters or guard.NAME. Open-loop: the recorded observations of the
-    last hours do not answer to what would have been done.
+    """Return what the loop would have decided with other values.
+
+    `set`: name=value, repeated, of parameters or guard.NAME. Open-loop: the recorded observations of the last
+    hours do not respond to the changed actions.
     """
     actor_for(request, "plant.view")
     changed = dict(_assignment(text) for text in set)
@@ -154,7 +159,7 @@ def ask_what_if(
 
 @router.get("/costs", response=PlantCostsDetail, summary="What the plant used, in hours and in money")
 def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCostsDetail:
-    """Of the last hours, up to 2."""
+    """Return the costs of the last hours, up to 2."""
     actor_for(request, "plant.view")
     plant_costs = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, timezone.now())
     return convert(PlantCostsDetail, vars(plant_costs))
@@ -164,8 +169,8 @@ def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCo
     "/loops/{loop_id}/costs", response=LoopCostsDetail, summary="What a loop saved against its rivals"
 )
 def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> LoopCostsDetail:
-    """Its recorded load of the last hours (up to 6), worked on a model of the plant by the law and its
-    rivals, and with the holds of the record.
+    """Return the costs of its recorded load of the last hours (up to 6), simulated with the law, with its
+    baselines, and with the recorded holds.
     """
     actor_for(request, "plant.view")
     loop_costs = costs.loop_costs(loop_named(loop_id), hours, timezone.now(), time.monotonic)
@@ -204,7 +209,7 @@ def entry_numbered(entry_id: int) -> LedgerEntry:
 
 
 def _ticks_of(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[list[dict[str, Any]]]:
-    """Newest first, each with those that are folded into it, which may be hundreds: some at a time."""
+    """Return ticks newest first, with those folded into each, which may be hundreds, in batches."""
     rows: list[dict[str, Any]] = []
     for entry in itertools.chain.from_iterable(pages):
         rows += [_fields(tick) for tick in reversed([*folds.unfold(entry)])]

@@ -1,4 +1,4 @@
-"""Declared applications of the pipeline: what is at work, another version, and steering one that runs."""
+"""Declared applications of the pipeline: the running version, new versions, and control of a running one."""
 
 from django.http import HttpRequest
 from django.utils import timezone
@@ -33,8 +33,9 @@ MOST_VERSIONS = 50  # in one answer, each with its text
 
 
 class Declaration(Given):
-    """The YAML text of an application; it names itself. version: the newest when the text was begun (0: there
-    was none); where there is a newer one, it is refused.
+    """The YAML text of an application, which contains its name.
+
+    version: the newest when the text was started (0: none); if there is a newer one, the request is rejected.
     """
 
     text: str
@@ -43,13 +44,13 @@ class Declaration(Given):
 
 
 class OrderReason(Given):
-    """Why, for those who come after."""
+    """The reason, which the audit log records."""
 
     reason: str
 
 
 class Tasks(Given):
-    """So many tasks, from the next batch or the one after it on; loops of parallelism hold for `minutes`."""
+    """The number of tasks, from one of the next two batches on; the parallelism loops hold for `minutes`."""
 
     tasks: int
     reason: str
@@ -70,7 +71,7 @@ class Criterion(Given):
     summary="Applications at work in the pipeline, with their versions",
 )
 def list_applications(request: HttpRequest, before: Id | None = None) -> ApplicationList:
-    """The newest 50 versions; `next` is what to give as `before` for older ones, null at the end."""
+    """Return the newest 50 versions; `next` is the value of `before` for older ones, null at the end."""
     actor_for(request, "plant.view")
     at_work = Declarations(control()).load_running()
     page = keyset.page(PipelineVersion.objects.select_related("owner"), MOST_VERSIONS, before)
@@ -85,7 +86,7 @@ def list_applications(request: HttpRequest, before: Id | None = None) -> Applica
     "/applications", response=ApplicationVersion, summary="Declare an application, or another version of one"
 )
 def declare_application(request: HttpRequest, body: Declaration) -> ApplicationVersion:
-    """It goes on where the version before is, and takes over within seconds."""
+    """Declare a version, which continues where the previous one was, and takes over within seconds."""
     actor = actor_for(request, "pipeline.declare")
     text = body.text.replace("\r\n", "\n")
     return _version(pipelines.declare(actor, text, body.reason, control(), body.version))
@@ -93,21 +94,21 @@ def declare_application(request: HttpRequest, body: Declaration) -> ApplicationV
 
 @router.post("/applications/{name}/restart", response=ApplicationOrder, summary="Start an application anew")
 def restart_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
-    """At the events where it is. One that fails is started in a new process."""
+    """Restart an application at its current events. A failed one starts in a new process."""
     actor = actor_for(request, "pipeline.steer")
     return _order(name, pipelines.restart(actor, name, body.reason, control()))
 
 
 @router.post("/applications/{name}/stop", response=ApplicationOrder, summary="Stop an application")
 def stop_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
-    """Between two batches, until it is started. Its events wait in their segments."""
+    """Stop an application between two batches, until it is started. Its events wait in their segments."""
     actor = actor_for(request, "pipeline.steer")
     return _order(name, pipelines.stop(actor, name, body.reason, control()))
 
 
 @router.post("/applications/{name}/start", response=ApplicationOrder, summary="Start a stopped application")
 def start_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
-    """It goes on where it stopped."""
+    """Start an application where it stopped."""
     actor = actor_for(request, "pipeline.steer")
     return _order(name, pipelines.start(actor, name, body.reason, control()))
 

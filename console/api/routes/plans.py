@@ -1,4 +1,4 @@
-"""Plans of moved points: seen, proposed, approved by their hash, rejected, stopped."""
+"""Plans of moved points: read, proposed, approved by their hash, rejected, and stopped."""
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -26,21 +26,21 @@ class Goal(Given):
 
 
 class Approval(Given):
-    """`hash` is that of the plan as it was seen."""
+    """`hash` is that of the plan as it was read."""
 
     hash: str
     reason: str
 
 
 class Points(Given):
-    """{node: points}, 1000 in all; nodes left out get none."""
+    """{node: points}, 1000 in all; omitted nodes get none."""
 
     points: dict[str, int]
     reason: str
 
 
 class Use(Given):
-    """use: drain, cordon, return or give-back."""
+    """use: drain, cordon, return, or give-back."""
 
     use: str
     reason: str
@@ -48,7 +48,7 @@ class Use(Given):
 
 @router.get("/plans", response=PlanList, summary="Plans, newest first")
 def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> PlanList:
-    """Filtered by `state` when it is given."""
+    """Return plans, filtered by `state` if given."""
     actor_for(request, "plant.view")
     if state and state not in Plan.State.values:
         raise BadInput("state", f"takes {', '.join(Plan.State.values)}, not {state!r}.")

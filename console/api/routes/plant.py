@@ -1,4 +1,4 @@
-"""The plant as it is: queues, nodes, the live snapshot."""
+"""The current plant: queues, nodes, and the live snapshot."""
 
 from typing import Any
 
@@ -22,9 +22,9 @@ router = Router(tags=["plant"])
 
 @router.get("/live", response=SnapshotMessage, summary="The newest snapshot")
 def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
-    """The message a websocket starts with: `{"seq", "at", "topic", "snapshot"}`; 503 while there is none.
+    """Return the first message of a websocket: `{"seq", "at", "topic", "snapshot"}`; 503 if there is none.
 
-    `of` names the part that is wanted: whole, frame, flow, nodes, loops, queue:NAME or node:NAME.
+    `of` names the requested part: whole, frame, flow, nodes, loops, queue:NAME, or node:NAME.
     """
     actor_for(request, "plant.view")
     view = view_named(of)
@@ -63,7 +63,7 @@ def get_node(request: HttpRequest, name: str) -> NodeRow:
 
 
 def queue_named(name: str) -> Queue:
-    """The queue, or UnknownQueue (404) naming the known ones."""
+    """Return the queue. Raises `UnknownQueue` (404) that lists the known ones."""
     queue = Queue.objects.filter(name=name).first()
     if queue is None:
         known = ", ".join(Queue.objects.order_by("name").values_list("name", flat=True)) or "none yet"
@@ -72,7 +72,7 @@ def queue_named(name: str) -> Queue:
 
 
 def node_named(name: str) -> Node:
-    """The node, or 404 naming the known ones."""
+    """Return the node, or 404 that lists the known ones."""
     node = Node.objects.filter(name=name).first()
     if node is None:
         known = ", ".join(Node.objects.order_by("name").values_list("name", flat=True)) or "none yet"
@@ -87,12 +87,12 @@ def _figures(part: str) -> dict[str, Any]:
 
 def _queue(queue: Queue, figures: dict[str, Any]) -> QueueRow:
     points = {container.node.name: container.points for container in queue.containers.all()}
-    # A handler's options may name a database with its password, so they stay inside.
+    # A handler's options may include a database password, so they are not published.
     row = model_to_dict(queue, exclude=["id", "handler_options"])
     return convert(QueueRow, {**row, "points": points, "live": figures.get(queue.name)})
 
 
 def _node(node: Node, figures: dict[str, Any]) -> NodeRow:
-    # The URL may carry the server's password, so it stays inside.
+    # The URL may include the server's password, so it is not published.
     row = model_to_dict(node, exclude=["id", "url"])
     return convert(NodeRow, {**row, "live": figures.get(node.name)})

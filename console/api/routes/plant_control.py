@@ -1,8 +1,8 @@
 """The control API of each plant, `/control/{plant}/v1/…`: the operations of Stutz, Table 6.1, and a few more.
 
-As in the table latencies are milliseconds (of `gettopology` alone, which is Weir's own, seconds), counts are
-of the plant's window, and what is not known is null. Every operation but `gettopology` reads for itself: who
-decides by several values takes that one, which is of one instant.
+As in the table, latencies are milliseconds (in `gettopology`, which is Weir's own, seconds), counts refer to
+the plant's window, and unknown values are null. Every operation but `gettopology` reads separately: a
+controller that needs several values of one instant uses `gettopology`.
 """
 
 import time
@@ -53,7 +53,7 @@ router = Router(tags=["control of plants"])
 
 
 def topology_now(plant: str) -> MeasuredTopology:
-    """The plant as it was seen last. Raises RefusedError: 404 unknown, 503 not seen (lately)."""
+    """Return the plant as last observed. Raises `RefusedError`: 404 unknown, 503 not observed (recently)."""
     snapshot = latest_snapshot()
     if snapshot is None:
         raise build_no_snapshot()
@@ -72,7 +72,7 @@ def _find_topology(request: HttpRequest, plant: str) -> MeasuredTopology:
 
 
 def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredOperator:
-    """An operator that is no source."""
+    """Return an operator that is not a source."""
     found = _find_topology(request, plant).operator(operator)
     if found.kind == "source":
         raise BadInput("operator", f"{operator} is a source, which only brings events in: ask for another")
@@ -140,7 +140,7 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopol
     summary="All of it at one time: operators, tasks, links, measures (seconds)",
 )
 def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> PlantTopology:
-    """`holder` is who steers it besides whoever asks."""
+    """Return the topology. `holder` is the controller besides the caller."""
     actor, topology = actor_for(request, "plant.view"), topology_now(plant)
     own = topology.holder == plant_control.holder_name(actor, controller)
     unheld = {"holder": None, "held_until": None} if own else {}
@@ -284,8 +284,10 @@ def setoperatorparallelism(
     seconds: float = holding.SECONDS,
     reason: str = "",
 ) -> bool:
-    """Who sets holds the plant for so many `seconds`: its own loops of parallelism stand still, and another
-    controller gets 409 with who holds it and until when.
+    """Set the tasks of an operator, and hold the plant for so many `seconds`.
+
+    The plant's own parallelism loops hold in the meantime, and another controller gets 409 with the holder
+    and until when.
     """
     tasks = {operator: parallelism}
     return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
@@ -304,7 +306,7 @@ def setmultipleoperatorparallelism(
     seconds: float = holding.SECONDS,
     reason: str = "",
 ) -> bool:
-    """`map` is `operator:tasks;operator:tasks`."""
+    """Set the tasks of several operators. `map` is `operator:tasks;operator:tasks`."""
     tasks = tasks_of(wanted)
     return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
 
@@ -331,7 +333,7 @@ def release(request: HttpRequest, plant: Path[str], controller: str = "") -> boo
 
 
 def tasks_of(text: str) -> dict[str, int]:
-    """Tasks by operator of `operator:tasks;operator:tasks`. Raises BadInput."""
+    """Return tasks by operator of `operator:tasks;operator:tasks`. Raises `BadInput`."""
     tasks: dict[str, int] = {}
     for part in filter(None, (word.strip() for word in text.split(";"))):
         operator, _, count = part.rpartition(":")
@@ -356,7 +358,7 @@ def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -
 
 
 def build_api() -> NamedOperations:
-    """The API, with its refusals; its paths are in the document at `/api/schema`, too."""
+    """Build the API with its rejections; the document at `/api/schema` also contains its paths."""
     api = NamedOperations(
         title="Weir, control of plants",
         version="1",
@@ -373,7 +375,9 @@ def build_api() -> NamedOperations:
 
 
 def add_plant_refusals(api: NinjaAPI) -> None:
-    """409 with holder and until while another steers; 503 while the plant is not seen."""
+    """Add rejections: 409 with holder and until while another controller holds; 503 while the plant is not
+    observed.
+    """
 
     @api.exception_handler(PlantHeld)
     def answer_held(request: HttpRequest, error: PlantHeld) -> Any:

@@ -1,4 +1,6 @@
-"""Plants that are seen and steered from here: registered, changed, removed, set by hand for a while."""
+"""Plants that are observed and controlled from here: registered, changed, removed, and temporarily set by
+hand.
+"""
 
 import time
 
@@ -43,7 +45,8 @@ router = Router(tags=["plants"])
 
 
 class PlantPlace(Given):
-    """kind: of its adapter, as weir or flink. url: its address; empty for a kind that has none.
+    """kind: of its adapter, such as weir or flink. url: its address; empty for a kind without one.
+
     secret_environment: the variable with the token. options: of its kind.
     """
 
@@ -54,8 +57,10 @@ class PlantPlace(Given):
 
 
 class NewPlant(PlantPlace):
-    """A plant under its name here, and why. changes: it may be registered already, and is changed then; with
-    the digest of the row that was read, only where nobody has changed it since.
+    """A plant under its name here, and a reason.
+
+    changes: it may be registered already, and is then changed; with the digest of the row that was read, only
+    if it has not changed since.
     """
 
     name: str
@@ -65,7 +70,7 @@ class NewPlant(PlantPlace):
 
 
 class ByHand(Given):
-    """So many tasks of an operator; loops hold for `minutes`."""
+    """The number of tasks of an operator; loops hold for `minutes`."""
 
     operator: str
     tasks: int
@@ -74,7 +79,7 @@ class ByHand(Given):
 
 
 class UndoneIntervention(Given):
-    """kind: as `GET …/interventions` names it. subject: on what."""
+    """kind: as `GET …/interventions` names it. subject: its target."""
 
     kind: str
     subject: str
@@ -82,7 +87,7 @@ class UndoneIntervention(Given):
 
 
 class NewIntervention(UndoneIntervention):
-    """value: what it takes besides; minutes: until it is undone."""
+    """value: an additional argument; minutes: until it is undone."""
 
     value: str = ""
     minutes: float = plant_control.HAND_MINUTES
@@ -142,7 +147,7 @@ def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoved
     summary="The tasks that a plant's loop wants, for autoscalers of others (KEDA); 503 without a number",
 )
 def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> DesiredValue:
-    """law: of which loop; else of the one that acts, or that would act by default."""
+    """Return desired tasks. law: of which loop; by default of the one that acts, or would act by default."""
     actor_for(request, "plant.view")
     of_whole = active_loops().filter(target__plant=plant, law__in=OWNERS)
     candidates = [loop for loop in of_whole if law in ("", loop.law)]

@@ -1,4 +1,4 @@
-"""Batch tasks: seen, run, changed; their runs seen, cancelled, resumed."""
+"""Batch tasks: read, run, and changed; their runs read, canceled, and resumed."""
 
 from datetime import time
 from typing import Any
@@ -25,7 +25,7 @@ router = Router(tags=["tasks"])
 
 
 class NewRun(Given):
-    """`parameters` stand over the task's own; `deadline_at`: when it is to be done."""
+    """`parameters` replace the task's own; `deadline_at`: when it must be finished."""
 
     reason: str
     parameters: dict[str, Any] = {}
@@ -33,7 +33,7 @@ class NewRun(Given):
 
 
 class Change(Given):
-    """A task as it is to be. With neither interval nor crontab it runs when asked."""
+    """A new definition of a task. With neither interval nor crontab it only runs on request."""
 
     reason: str
     job: str
@@ -50,13 +50,13 @@ class Change(Given):
 
 
 class ChangedTask(Change):
-    """digest: of the task as it was read; where somebody has changed it since, it is refused."""
+    """digest: of the task as it was read; if it has changed since, the request is rejected."""
 
     digest: str = ""
 
 
 class NewTask(Change):
-    """A task that is not there yet; its job is of the catalog, or python: and a dotted path."""
+    """A new task; its job is of the catalog, or python: and a dotted path."""
 
     name: str
 
@@ -101,7 +101,7 @@ def begin_run(request: HttpRequest, name: str, body: NewRun) -> RunRow:
 
 @router.get("/runs", response=RunList, summary="Runs of batch tasks, newest first")
 def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int = 50) -> RunList:
-    """Filtered by `task` and `state` when they are given."""
+    """Return runs, filtered by `task` and `state` if given."""
     actor_for(request, "plant.view")
     if state and state not in Run.State.values:
         raise BadInput("state", f"takes {', '.join(Run.State.values)}, not {state!r}.")

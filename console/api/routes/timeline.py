@@ -1,4 +1,4 @@
-"""The timeline: what people marked, and the plant as it was at an instant."""
+"""The timeline: marks of users, and the plant as it was at an instant."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -49,7 +49,7 @@ router = Router(tags=["timeline"])
 
 
 class NewMark(Given):
-    """A deploy or a note, at an instant (now, when none is given) or over a range."""
+    """A deploy or a note, at an instant (now by default) or over a range."""
 
     title: str
     kind: str = "note"
@@ -59,7 +59,7 @@ class NewMark(Given):
 
 
 class NewSharedLink(Given):
-    """Which instant, for how long, and for whom."""
+    """The instant, the duration, and the purpose of a link."""
 
     at: GivenTime
     hours: float
@@ -67,8 +67,10 @@ class NewSharedLink(Given):
 
 
 class CloudEvent(Schema):
-    """A CloudEvent in its structured form; in the binary one its attributes come in `ce-` headers, and the
-    body is its data. Other attributes are left alone.
+    """A CloudEvent in its structured form; in the binary form its attributes are in `ce-` headers, and the
+    body is its data.
+
+    Other attributes are ignored.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -84,7 +86,7 @@ class CloudEvent(Schema):
 
 @router.get("/snapshot", response=PlantSnapshot, summary="The plant as it was")
 def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
-    """The newest snapshot that was kept before `at` (ISO 8601); 404 when none is near it."""
+    """Return the newest snapshot kept before `at` (ISO 8601); 404 if there is none near it."""
     actor_for(request, "plant.view")
     found = snapshot_at(settings.WEIR_DATA, _require_zone(at, "at").timestamp())
     if found is None:
@@ -106,10 +108,11 @@ def list_decisions(
     queue: str = "",
     node: str = "",
 ) -> ChartDecisionList:
-    """Decisions that acted, from `from` to `to` (seconds since 1970), the oldest first; of one `loop`, of
-    those that steer a `queue` or a `node` (and the whole plant), or of all. Those too near to one another for
-    a chart are one, with their `count`, the most severe verdict, and an address that lists them. `guard` has
-    what the guard of that `loop` limited.
+    """Return decisions that acted, from `from` to `to` (Unix time), the oldest first.
+
+    They are of one `loop`, of those that control a `queue` or a `node` (and the whole plant), or of all.
+    Decisions too close for a chart are merged into one, with their `count`, the most severe verdict, and an
+    address that lists them. `guard` has what the guard of that `loop` limited.
     """
     actor_for(request, "plant.view")
     window = _window(since, until)
@@ -137,7 +140,7 @@ def _decision(window: Window, lane: TimelineLane, sign: Triangle) -> ChartDecisi
 
 
 def _window(since: float, until: float) -> Window:
-    """Raises BadInput naming from or to."""
+    """Return the window. Raises `BadInput` that names from or to."""
     for name, value in (("from", since), ("to", until)):
         if not 0 <= value <= LAST_SECONDS:
             raise BadInput(name, "takes seconds since 1970.")
@@ -153,7 +156,7 @@ def list_marks(
     until: Annotated[GivenTime, Query(..., alias="to")],
     before: Id | None = None,
 ) -> MarkList:
-    """The newest 500, the oldest of them first; `next` is what to give as `before` for older ones."""
+    """Return the newest 500, sorted oldest first; `next` is the value of `before` for older ones."""
     actor_for(request, "plant.view")
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if until <= since:
@@ -172,14 +175,18 @@ def add_mark(request: HttpRequest, body: NewMark) -> Status[MarkRow]:
 
 @router.get("/shared-links", response=SharedLinkList, summary="Links for people without a login")
 def list_shared_links(request: HttpRequest) -> SharedLinkList:
-    """Those that are open, the newest first. Who is limited to some queues can share none, and sees none."""
+    """Return the active links, the newest first; none for callers who are limited to some queues and can't
+    share.
+    """
     found = shared_links.list_links(actor_for(request, "link.make"), timezone.now())
     return {"links": [_link(request, link) for link in found]}
 
 
 @router.post("/shared-links", response={201: SharedLinkRow}, summary="Share an instant of the plant")
 def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[SharedLinkRow]:
-    """A link that shows the plant at `at`, and nothing else, without a login, for `hours` (168 at most)."""
+    """Create a link that shows the plant at `at`, and nothing else, without a login, for `hours` (at most
+    168).
+    """
     actor = actor_for(request, "link.make")
     at, now = _require_zone(body.at, "at"), timezone.now()
     link = shared_links.share(actor, at=at, hours=body.hours, reason=body.reason, now=now)
@@ -223,9 +230,12 @@ MOST_CHANGES_RANGE = timedelta(days=1)
     "/changes", response={200: MarkRow, 201: MarkRow}, summary="Report a change made outside (a CloudEvent)"
 )
 def report_change(request: HttpRequest, body: CloudEvent) -> Status[MarkRow]:
-    """A deploy, a rollout, a migration: a CloudEvent 1.0 of at most 64 KiB, structured or binary, in JSON.
-    Its `source` and `id` name it: sent again it is the same, with 200 in place of 201. A `subject` such as
-    queue/alert says what it is about; `data` may hold title, text, url and parts (a list of such subjects).
+    """Report a deploy, a rollout, or a migration: a CloudEvent 1.0 of at most 64 KiB, structured or binary,
+    in JSON.
+
+    Its `source` and `id` identify it: a repetition is the same change, with 200 in place of 201. A `subject`
+    such as queue/alert is its subject; `data` may contain title, text, url, and parts (a list of such
+    subjects).
     """
     actor = actor_for(request, "mark.add")
     if len(request.body) > MOST_EVENT_BYTES:
@@ -233,7 +243,7 @@ def report_change(request: HttpRequest, body: CloudEvent) -> Status[MarkRow]:
             413, "body", f"takes at most {MOST_EVENT_BYTES} bytes; leave out what is not read."
         )
     now = timezone.now()
-    # What the body holds beside the attributes is its data, in the binary form.
+    # In the binary form the rest of the body is its data.
     change = outside_change(request.headers, document_of(request.body), now)
     mark, is_new = marks.add_outside(actor, change, now)
     return Status(201 if is_new else 200, _mark(mark))
@@ -245,8 +255,10 @@ def list_changes(
     since: Annotated[GivenTime, Query(..., alias="from")],
     until: Annotated[GivenTime, Query(..., alias="to")],
 ) -> ChangeList:
-    """Overrides, plans, declarations, settings, deploys, restarts, actions of loops, and what came, left or
-    jumped among producers, nodes, hosts and types; of a day at most, the newest first.
+    """Return changes of at most a day, the newest first.
+
+    They are overrides, plans, declarations, settings, deploys, restarts, actions of loops, and producers,
+    nodes, hosts, and types that appeared, disappeared, or jumped.
     """
     actor_for(request, "plant.view")
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
@@ -266,10 +278,12 @@ def list_differences(
     against: str = "before",
     queue: str = "",
 ) -> DifferenceList:
-    """Against the stretch `before` it, or the same hours a `day` or a `week` before; of one `queue` or all.
-    Only what chance alone does not explain (1 of 100 rows at most is expected to be there by chance). 503
-    while another comparison runs; 422 where the archive holds more than a comparison may read. 403 for a
-    queue that the caller may not reach; a caller who is limited to some queues has to name one of them.
+    """Compare with the time range `before` it, or the same hours a `day` or a `week` before; of one `queue`
+    or all.
+
+    Returns only significant differences (1 of 100 rows at most is expected by chance). 503 while another
+    comparison runs; 422 if the archive contains more than a comparison may read. 403 for a queue that the
+    caller may not access; a caller who is limited to some queues has to name one of them.
     """
     demand_contents(actor_for(request, "plant.view"), "plant.view", [queue] if queue else None)
     try:

@@ -1,1 +1,1 @@
-"""What the API answers, as its document shows it: the schemas of one area a module."""
+"""Schemas of the API's answers, as its document shows them: one area a module."""

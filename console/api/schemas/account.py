@@ -1,4 +1,4 @@
-"""Answers about settings, users, sessions and tokens."""
+"""Answers about settings, users, sessions, and tokens."""
 
 from datetime import datetime
 from typing import Annotated, get_args
@@ -14,7 +14,7 @@ KINDS = get_args(Parameter.__annotations__["kind"])
 
 
 class SettingRow(ApiAnswer):
-    """A setting of the plant as it is declared, and its value."""
+    """A setting of the plant as declared, and its value."""
 
     name: str
     value: Annotated[Json, Field(description="Now, in `unit`; null: it has none.")]
@@ -42,7 +42,7 @@ class SettingChange(ApiAnswer):
 
 
 class UserRow(ApiAnswer):
-    """Somebody who may log in."""
+    """A user."""
 
     username: str
     role: Annotated[
@@ -56,7 +56,7 @@ class UserRow(ApiAnswer):
 
 
 class UserWithPassword(UserRow):
-    """A user whose password was set just now."""
+    """A user with a new password."""
 
     password: Annotated[str, Field(description="Shown this once.")]
 
@@ -66,7 +66,7 @@ class UserList(ApiAnswer):
 
 
 class SessionRow(ApiAnswer):
-    """A browser that is logged in."""
+    """A browser with a login."""
 
     user: str
     id: int
@@ -104,7 +104,7 @@ class TokenRow(ApiAnswer):
 
 
 class TokenWithSecret(TokenRow):
-    """A token that was made just now."""
+    """A new token with its secret."""
 
     token: Annotated[str, Field(description="The secret, shown this once.")]
 

@@ -1,4 +1,4 @@
-"""Answers about loops, overrides and remedy ladders."""
+"""Answers about loops, overrides, and remedy ladders."""
 
 from datetime import datetime
 from typing import Annotated
@@ -11,7 +11,7 @@ from workers.models import Loop, Tuning
 
 
 class ReplacedOverride(ApiAnswer):
-    """An override that another stands before."""
+    """An override that another one replaces."""
 
     id: int
     scope: str
@@ -22,7 +22,7 @@ class ReplacedOverride(ApiAnswer):
 
 
 class OverrideFields(ApiAnswer):
-    """An override, but for when it began and ends."""
+    """An override without its start and expiry."""
 
     id: int
     scope: str
@@ -41,7 +41,7 @@ class OverrideFields(ApiAnswer):
 
 
 class SnapshotOverride(OverrideFields):
-    """An override as the snapshot has it."""
+    """An override in the snapshot."""
 
     created_at: Instant
     expires_at: Annotated[Instant | None, Field(description="Seconds since 1970; null: it has no end.")]
@@ -60,7 +60,7 @@ class OverrideList(ApiAnswer):
 
 
 class TunedDay(ApiAnswer):
-    """Cost of a day of the proof on the model of the plant, without a unit."""
+    """The cost of one validation day on the model of the plant, without a unit."""
 
     day: str
     before: float
@@ -68,7 +68,7 @@ class TunedDay(ApiAnswer):
 
 
 class TuningRow(ApiAnswer):
-    """Values of a loop's parameters that its record speaks for, and how they did on the days after."""
+    """Values of a loop's parameters learned from its record, and how they performed on the following days."""
 
     id: int
     loop: Annotated[str, Field(description="By name.")]
@@ -94,7 +94,7 @@ class OverrideEnd(OverrideRow):
 
 
 class OverrideUndo(ApiAnswer):
-    """What was undone; empty where it was over already."""
+    """What was undone; empty if it had ended already."""
 
     ended: list[OverrideRow]
     again: Annotated[
@@ -130,7 +130,7 @@ class LoopList(ApiAnswer):
 
 
 class LoopParameter(ApiAnswer):
-    """A parameter of a loop's law as it is declared, and its values."""
+    """A parameter of a loop's law as declared, and its values."""
 
     name: str
     label: str
@@ -147,7 +147,7 @@ class LoopParameter(ApiAnswer):
 
 
 class FirstReportFigures(ApiAnswer):
-    """What was, and what would have been: an estimate, but for the tasks."""
+    """Actual and hypothetical figures: estimates, except for the tasks."""
 
     measured_seconds: Seconds
     task_hours: float
@@ -160,7 +160,7 @@ class FirstReportFigures(ApiAnswer):
 
 
 class LoopFirstReport(ApiAnswer):
-    """What the advice of a loop at another's plant would have saved in its first hour."""
+    """The savings that the advice of a loop at an attached plant would have had in its first hour."""
 
     since: datetime
     until: datetime
@@ -184,7 +184,7 @@ class LoopMode(ApiAnswer):
 
 
 class DesiredValue(ApiAnswer):
-    """What a loop wants in force, as numbers that an autoscaler of others polls."""
+    """The desired value of a loop, as numbers that an external autoscaler polls."""
 
     loop: int
     name: str

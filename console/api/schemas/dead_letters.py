@@ -28,7 +28,7 @@ class UnreadableBytes(ApiAnswer):
 
 
 class DeadLetterRow(ApiAnswer):
-    """A dead letter, with its events for who may peek into its queue."""
+    """A dead letter, with its events for callers who may peek into its queue."""
 
     name: Annotated[str, Field(description="What an action takes.")]
     queue: str
@@ -62,7 +62,7 @@ class DeadLetterGroup(ApiAnswer):
 
 
 class DeadLetterList(ApiAnswer):
-    """What a filter finds; an action on all of it takes count, through and digest."""
+    """Dead letters that match a filter; an action on all of them takes count, through, and digest."""
 
     count: int
     events: Events
@@ -82,7 +82,7 @@ class RefusedDeadLetter(ApiAnswer):
 
 
 class DeadLetterActionReport(ApiAnswer):
-    """What was done with dead letters."""
+    """The result of an action on dead letters."""
 
     action: Annotated[str, one_of(ACTIONS)]
     letters: int

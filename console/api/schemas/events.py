@@ -13,7 +13,7 @@ class RejectedLine(ApiAnswer):
 
 
 class PublishedEvents(ApiAnswer):
-    """What was stored of a body."""
+    """The stored events of a body."""
 
     published: Annotated[Events, Field(description="Events that are stored.")]
     blocks: int

@@ -12,7 +12,7 @@ from workers.models import Run
 
 
 class ScenarioSetting(ApiAnswer):
-    """A setting of a scenario as it is declared."""
+    """A setting of a scenario as declared."""
 
     name: str
     unit: str
@@ -53,7 +53,7 @@ class ExperimentTrace(ApiAnswer):
 
 
 class ExperimentRow(ApiAnswer):
-    """An experiment and what has come out so far."""
+    """An experiment and its results so far."""
 
     id: int
     scenario: str
@@ -79,7 +79,7 @@ class ExperimentList(ApiAnswer):
 
 
 class ExperimentCurve(ApiAnswer):
-    """A series as it is drawn."""
+    """A series as drawn."""
 
     seconds: list[Seconds]
     values: list[float | None]

@@ -1,4 +1,4 @@
-"""Answers about queues and what waits in them, processes, and the palette."""
+"""Answers about queues and their waiting events, processes, and the palette."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from queues.topology import KINDS
 
 
 class WaitingEventRow(ApiAnswer):
-    """An event as it waits."""
+    """A waiting event."""
 
     block: Annotated[str, Field(description="The id of its block.")]
     inserted_at: Annotated[Instant, Field(description="By the node's clock.")]
@@ -31,7 +31,7 @@ class WaitingEventList(ApiAnswer):
 
 
 class QueueDefinition(ApiAnswer):
-    """A queue as it is defined, but for its points."""
+    """The definition of a queue, without its points."""
 
     queue: str
     kind: Annotated[str, one_of(KINDS)]
@@ -79,7 +79,7 @@ class ProcessLog(ApiAnswer):
 
 
 class PaletteRow(ApiAnswer):
-    """Something to go to or to do."""
+    """A destination or an action."""
 
     kind: Annotated[str, one_of(PALETTE_KINDS)]
     label: str

@@ -1,4 +1,4 @@
-"""What the snapshot has of the pipeline: figures of all applications together, and of each."""
+"""The pipeline in the snapshot: figures of all applications together, and of each."""
 
 from typing import Annotated, NotRequired
 
@@ -12,17 +12,17 @@ from workers.documents.pipeline import STATES
 State = Annotated[str, one_of(STATES)]
 
 
-_Rates = TypedDict("_Rates", {"in": PerSecond, "out": PerSecond})  # "in" is a word of Python
+_Rates = TypedDict("_Rates", {"in": PerSecond, "out": PerSecond})  # "in" is a Python keyword
 
 
 class RuleFlow(_Rates):
-    """A rule's events, a second."""
+    """A rule's events per second."""
 
     name: str
 
 
 class PatternCounts(ApiAnswer):
-    """A pattern of the pipeline; counts go on over restarts."""
+    """A pattern of the pipeline; counts continue over restarts."""
 
     matches: int
     quiet: NotRequired[Annotated[int, Field(description="Matches in the suppression interval.")]]
@@ -30,7 +30,7 @@ class PatternCounts(ApiAnswer):
 
 
 class ControlKeys(ApiAnswer):
-    """What the control keys' events were, of which nothing is shed, and made of them."""
+    """Events and matches of the control keys, which are never shed."""
 
     types: dict[str, PerSecond]
     out_per_second: PerSecond
@@ -79,7 +79,7 @@ class HeldCriterion(ApiAnswer):
 
 
 class ApplicationControls(ApiAnswer):
-    """What steers an application."""
+    """The controls of an application."""
 
     admit_events_per_second: Annotated[
         PerSecond | None, Field(description="At most, or half more to catch up; null: as there is room.")
@@ -172,7 +172,7 @@ class OperatorEdge(ApiAnswer):
 
 
 class TierFigures(ApiAnswer):
-    """Figures of an application, or of all together; null: not known."""
+    """Figures of an application, or of all together; null: unknown."""
 
     error: str | None
     hindrance: NotRequired[Annotated[str | None, Field(description="Why nothing moves.")]]
@@ -194,7 +194,7 @@ class TierFigures(ApiAnswer):
 
 
 class ApplicationRestarts(ApiAnswer):
-    """How often an application was started anew, and whether it fails now."""
+    """How often an application was restarted, and whether it fails now."""
 
     count: NotRequired[Annotated[int, Field(description="Starts after the first, since ever.")]]
     tries: NotRequired[Annotated[int, Field(description="Failures in a row since anything was worked.")]]
@@ -207,7 +207,7 @@ class ApplicationRestarts(ApiAnswer):
 
 
 class ApplicationStatus(TierFigures):
-    """What an application says of itself."""
+    """The status that an application reports."""
 
     state: State
     outbox_full: NotRequired[

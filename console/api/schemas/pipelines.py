@@ -8,7 +8,7 @@ from console.api.answer.schema import ApiAnswer, Instant
 
 
 class ApplicationAtWork(ApiAnswer):
-    """A declared application as the pipeline has it."""
+    """A declared application that is running."""
 
     name: str
     version: Annotated[int, Field(description="0: it came with Weir.")]
@@ -36,7 +36,7 @@ class ApplicationList(ApiAnswer):
 
 
 class ApplicationOrder(ApiAnswer):
-    """What a person wants of an application."""
+    """The state that a person requested for an application."""
 
     application: str
     stopped: Annotated[bool, Field(description="It stands still until it is started.")]

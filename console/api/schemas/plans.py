@@ -1,4 +1,4 @@
-"""Answers about plans of moved points, and about what assistants propose."""
+"""Answers about plans of moved points, and about assistants' proposals."""
 
 from datetime import datetime
 from typing import Annotated
@@ -22,7 +22,7 @@ from console.models import AssistantProposal
 from queues.nodes.node_state import STATES
 from workers.models import Plan
 
-# Names that Python has words for.
+# Names that are Python keywords.
 _Ends = TypedDict(
     "_Ends",
     {
@@ -33,7 +33,7 @@ _Ends = TypedDict(
 
 
 class PlannedMove(_Ends):
-    """A move of points, and how far it is."""
+    """A move of points, and its progress."""
 
     queue: str
     points: Points
@@ -60,7 +60,7 @@ class PlanApproval(ApiAnswer):
 
 
 class PlanSummary(ApiAnswer):
-    """A plan as the snapshot has it."""
+    """A plan in the snapshot."""
 
     id: int
     hash: Annotated[str, Field(description="64 hexadecimal digits; an approval names it.")]
@@ -76,7 +76,7 @@ class PlanSummary(ApiAnswer):
 
 
 class PlanRow(PlanSummary):
-    """A plan with what it does to the nodes."""
+    """A plan with its effect on the nodes."""
 
     short_hash: str
     reason: str
@@ -107,7 +107,7 @@ class NodeUse(ApiAnswer):
 
 
 class ProposalRow(ApiAnswer):
-    """One act that an assistant wants done."""
+    """One action that an assistant proposes."""
 
     id: int
     act: Annotated[str, one_of(tuple(ACTS))]

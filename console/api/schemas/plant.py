@@ -1,4 +1,4 @@
-"""Answers about queues and nodes: how they are configured, and their live figures."""
+"""Answers about queues and nodes: their configuration and their live figures."""
 
 from datetime import datetime
 from typing import Annotated
@@ -11,7 +11,7 @@ from queues.models import Queue
 
 
 class QueueRow(ApiAnswer):
-    """A queue as it is configured, and its live figures."""
+    """The configuration of a queue, and its live figures."""
 
     name: str
     kind: Annotated[str, one_of(Queue.Kind.values)]
@@ -30,7 +30,7 @@ class QueueList(ApiAnswer):
 
 
 class NodeRow(ApiAnswer):
-    """A node as it is configured, and its live figures."""
+    """The configuration of a node, and its live figures."""
 
     name: str
     capacity_events_per_second: PerSecond

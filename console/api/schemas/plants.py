@@ -1,4 +1,4 @@
-"""Answers about plants: those that are registered, and a plant's operators and tasks (the control API)."""
+"""Answers about plants: the registered ones, and a plant's operators and tasks (the control API)."""
 
 from datetime import datetime
 from typing import Annotated, NotRequired
@@ -10,7 +10,7 @@ from workers.plants.foreign.adapters import kinds
 
 
 class TaskMeasures(ApiAnswer):
-    """What is measured of a task; null: not known. Counts are of the plant's window."""
+    """Measurements of a task; null: unknown. Counts refer to the plant's window."""
 
     latency_seconds: Annotated[
         Seconds | None, Field(description="From an event's being taken to its being given on, s.")
@@ -30,7 +30,7 @@ class TaskMeasures(ApiAnswer):
 
 
 class OperatorTopology(ApiAnswer):
-    """An operator of a plant and what is measured of its tasks."""
+    """An operator of a plant and the measurements of its tasks."""
 
     kind: Annotated[
         Annotated[str, one_of(("source", "operator"))], Field(description="A source only brings events in.")
@@ -69,14 +69,14 @@ class PlantTopology(ApiAnswer):
 
 
 class PlantHolder(ApiAnswer):
-    """Who steers a plant through the control API."""
+    """The holder of a plant in the control API."""
 
     holder: str
     until: Instant
 
 
 class PlantSection(ApiAnswer):
-    """More that a plant says of itself, as a table."""
+    """Additional data of a plant, as a table."""
 
     title: str
     about: str
@@ -111,7 +111,7 @@ class GroupMember(ApiAnswer):
 
 
 class ConsumerGroup(ApiAnswer):
-    """A group of consumers of a plant's logs, and how far it is behind."""
+    """A consumer group of a plant's logs, and its lag."""
 
     state: str
     members: list[GroupMember]
@@ -143,7 +143,7 @@ class SensorStatus(ApiAnswer):
 
 
 class ProofStatus(ApiAnswer):
-    """What shows that an order took effect."""
+    """Evidence that an order took effect."""
 
     sensor: str
     value: Annotated[float | None, Field(description="What it says now; null: not known.")]
@@ -151,7 +151,7 @@ class ProofStatus(ApiAnswer):
 
 
 class PlantOrderRow(ApiAnswer):
-    """What was last ordered of an operator from here, and what it has."""
+    """The last order to an operator from here, and its current value."""
 
     tasks: Annotated[int, Field(description="That were ordered.")]
     at: Annotated[Instant, Field(description="When they were.")]
@@ -168,7 +168,7 @@ class PlantOrderRow(ApiAnswer):
 
 
 class PoolSamplesRow(ApiAnswer):
-    """What the pool of an operator completed while all of its tasks had work, of its present size."""
+    """Completions of an operator's pool while all of its tasks had work, at its present size."""
 
     since: Annotated[Instant, Field(description="When this was first counted.")]
     seq: int | None
@@ -180,14 +180,14 @@ class PoolSamplesRow(ApiAnswer):
 
 
 class UnservedQueueRow(ApiAnswer):
-    """A queue of a plant from which no worker takes."""
+    """A queue of a plant without a consumer."""
 
     waiting: Annotated[int, Field(description="Tasks that wait in it.")]
     seconds: Annotated[Seconds, Field(description="For how long nobody has taken from it, s.")]
 
 
 class SnapshotPlant(ApiAnswer):
-    """A registered plant as the snapshot has it; most views leave out its topology."""
+    """A registered plant in the snapshot; most views omit its topology."""
 
     kind: str
     state: str
@@ -221,7 +221,7 @@ class SnapshotPlant(ApiAnswer):
 
 
 class TaskChannel(ApiAnswer):
-    """A channel from a task to a task."""
+    """A channel between two tasks."""
 
     source: str
     target: str
@@ -239,35 +239,35 @@ class OperatorNames(RootModel[list[str]]):
 
 
 class LogicalTopology(RootModel[dict[str, list[str]]]):
-    """The operators of each path, in their order."""
+    """The operators of each path, in order."""
 
 
 class TaskCount(RootModel[int]):
-    """Tasks of an operator."""
+    """The tasks of an operator."""
 
 
 class EventCount(RootModel[float | None]):
-    """Events in the plant's window; null: not known."""
+    """Events in the plant's window; null: unknown."""
 
 
 class Milliseconds(RootModel[float | None]):
-    """Milliseconds; null: not known."""
+    """Milliseconds; null: unknown."""
 
 
 class TaskMilliseconds(RootModel[dict[str, float | None]]):
-    """Milliseconds by task; null: not known."""
+    """Milliseconds by task; null: unknown."""
 
 
 class TaskMillisecondsVariance(RootModel[dict[str, float | None]]):
-    """Milliseconds² by task; null: not known."""
+    """Milliseconds² by task; null: unknown."""
 
 
 class TaskEventCounts(RootModel[dict[str, float | None]]):
-    """Events in the plant's window by task; null: not known."""
+    """Events in the plant's window by task; null: unknown."""
 
 
 class TaskEventCountsVariance(RootModel[dict[str, float | None]]):
-    """Events² by task; null: not known."""
+    """Events² by task; null: unknown."""
 
 
 class TasksSet(RootModel[bool]):
@@ -275,11 +275,11 @@ class TasksSet(RootModel[bool]):
 
 
 class PlantReleased(RootModel[bool]):
-    """false: the plant was not held by whoever asks."""
+    """false: the caller did not hold the plant."""
 
 
 class PlantRow(ApiAnswer):
-    """How a plant is reached, and how it was last seen."""
+    """The address of a plant, and its last observation."""
 
     name: str
     kind: Annotated[str, one_of(tuple(kinds()))]
@@ -328,7 +328,7 @@ class PlantResumed(ApiAnswer):
 
 
 class FoundPart(ApiAnswer):
-    """A part of a plant that was inspected."""
+    """A part of an inspected plant."""
 
     name: str
     kind: str
@@ -339,7 +339,7 @@ class FoundPart(ApiAnswer):
 
 
 class PlantInspected(ApiAnswer):
-    """What stands at an address."""
+    """The result of inspecting an address."""
 
     kind: str
     sentences: Annotated[list[str], Field(description="All of it in words.")]
@@ -352,7 +352,7 @@ class PlantInspected(ApiAnswer):
 
 
 class InterventionKindRow(ApiAnswer):
-    """What may be done."""
+    """An available intervention."""
 
     name: str
     title: str
@@ -362,7 +362,7 @@ class InterventionKindRow(ApiAnswer):
 
 
 class InterventionRow(ApiAnswer):
-    """What is in force."""
+    """An intervention in force."""
 
     kind: str
     subject: str

@@ -1,4 +1,4 @@
-"""Answers about the ledger and the audit, pages of what only grows; and about the weekly report."""
+"""Answers about the ledger and the audit log, in pages; and about the weekly report."""
 
 from datetime import datetime
 from typing import Annotated, NotRequired
@@ -10,7 +10,7 @@ from workers.models import LedgerEntry, Loop
 
 
 class CursorPage(ApiAnswer):
-    """Rows, newest first, and where the older ones begin."""
+    """Rows, newest first, and where older ones start."""
 
     next: Annotated[
         int | None, Field(description="Give it as `before` for older ones; null: there are none.")
@@ -39,7 +39,7 @@ class AuditPage(CursorPage):
 
 
 class ExpectedEffect(ApiAnswer):
-    """What should come of an action."""
+    """The expected effect of an action."""
 
     metric: str
     direction: Annotated[str, one_of(("up", "down"))]
@@ -80,7 +80,7 @@ class LedgerPage(CursorPage):
 
 
 class GuardRequest(ApiAnswer):
-    """What the guard knew when the decision was made."""
+    """The guard's data when the decision was made."""
 
     settings: Document | None
     state: Json
@@ -91,7 +91,7 @@ class GuardRequest(ApiAnswer):
 
 
 class DecideRequest(ApiAnswer):
-    """What `manage.py decide` takes."""
+    """The input of `manage.py decide`."""
 
     law: str
     parameters: Document
@@ -111,7 +111,7 @@ class ReplayedField(ApiAnswer):
 
 
 class ReplayedDecision(ApiAnswer):
-    """A decision as a law answers it."""
+    """A decision as a law returns it."""
 
     action: Document | None
     reason: str
@@ -122,7 +122,7 @@ class ReplayedDecision(ApiAnswer):
 
 
 class LedgerReplay(ApiAnswer):
-    """A decision made once more from its record."""
+    """A recorded decision made again."""
 
     same: Annotated[bool | None, Field(description="null: it can't be replayed.")]
     differences: Annotated[dict[str, ReplayedField], Field(description="By field.")]
@@ -133,7 +133,7 @@ class LedgerReplay(ApiAnswer):
 
 
 class RerunSide(ApiAnswer):
-    """What one side came to."""
+    """The results of one side."""
 
     actions: int
     total: Annotated[float, Field(description="The sum of all actions.")]
@@ -141,7 +141,7 @@ class RerunSide(ApiAnswer):
 
 
 class RerunSeries(ApiAnswer):
-    """The sizes of actions, decision by decision; of what stays as it was set, what was in force."""
+    """The sizes of actions, decision by decision; for settings that stay, the value in force."""
 
     at: list[Instant]
     did: list[float]
@@ -159,7 +159,7 @@ class RerunDifference(ApiAnswer):
 
 
 class CostPriceList(ApiAnswer):
-    """Money for each, in one currency; null: it is not set."""
+    """Prices in one currency; null: not set."""
 
     worker_hour: float | None
     node_hour: float | None
@@ -168,7 +168,7 @@ class CostPriceList(ApiAnswer):
 
 
 class CostSideRow(ApiAnswer):
-    """What one of them came to on the load. Money is null where a price or an amount is missing."""
+    """The results of one side on the load. Money is null if a price or an amount is missing."""
 
     name: str
     words: str
@@ -183,7 +183,7 @@ class CostSideRow(ApiAnswer):
 
 
 class CostDifferenceRow(ApiAnswer):
-    """What another would have cost more than the law; below 0 less."""
+    """The additional cost of another side compared with the law; below 0 less."""
 
     side: CostSideRow
     worker_hours: float | None
@@ -192,7 +192,7 @@ class CostDifferenceRow(ApiAnswer):
 
 
 class LoopCostsDetail(ApiAnswer):
-    """A loop beside its rivals on its recorded load, worked on a model of the plant."""
+    """A loop compared with its baselines on its recorded load, simulated on a model of the plant."""
 
     hours: float
     recorded_seconds: int
@@ -205,7 +205,7 @@ class LoopCostsDetail(ApiAnswer):
 
 
 class PlantCostsDetail(ApiAnswer):
-    """What the plant used. Money is null where a price or an amount is missing."""
+    """Resources that the plant used. Money is null if a price or an amount is missing."""
 
     hours: float
     measured_seconds: float
@@ -218,7 +218,7 @@ class PlantCostsDetail(ApiAnswer):
 
 
 class WhatIf(ApiAnswer):
-    """The recorded observations, decided on with other values."""
+    """The recorded observations, decided with other values."""
 
     open_loop: str
     decisions: int
@@ -261,7 +261,7 @@ class ReportedIncident(ApiAnswer):
 
 
 class LoopWeekRow(ApiAnswer):
-    """What a loop did in the week."""
+    """Actions of a loop in the week."""
 
     loop: int
     name: str
@@ -273,7 +273,7 @@ class LoopWeekRow(ApiAnswer):
 
 
 class OverriddenRow(ApiAnswer):
-    """What somebody overrode, and why."""
+    """An override and its reason."""
 
     number: int
     what: str
@@ -285,7 +285,7 @@ class OverriddenRow(ApiAnswer):
 
 
 class ProposedRow(ApiAnswer):
-    """What was proposed, and what became of it."""
+    """A proposal and its result."""
 
     what: str
     expected: Annotated[str, Field(description="The effect that it is for; empty where none is known.")]
@@ -294,7 +294,7 @@ class ProposedRow(ApiAnswer):
 
 
 class WeeklyReport(ApiAnswer):
-    """Seven days of the plant. Of each list the first 20."""
+    """Seven days of the plant. Lists have the first 20 items."""
 
     since: datetime
     until: datetime

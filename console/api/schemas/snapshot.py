@@ -1,4 +1,4 @@
-"""The snapshot: the plant at one instant. null: not known. A view leaves out fields of rows."""
+"""The snapshot: the plant at one instant. null: unknown. Views omit fields of rows."""
 
 from typing import Annotated, NotRequired
 
@@ -33,7 +33,7 @@ Trend = Annotated[str, one_of(("rising", "falling", "steady"))]
 
 
 class StateFinding(ApiAnswer):
-    """What is wrong with a subject."""
+    """A problem of a subject."""
 
     subject: Annotated[str, Field(description='"kind/name"; "" of several alike.')]
     severity: Severity
@@ -53,7 +53,7 @@ class PlantHealth(ApiAnswer):
 
 
 class EvaluatedState(ApiAnswer):
-    """How a subject is: the one state that pages and alerts read."""
+    """The state of a subject, which pages and alerts share."""
 
     kind: Annotated[str, one_of(KINDS)]
     name: str
@@ -70,7 +70,7 @@ class EvaluatedState(ApiAnswer):
 
 
 class Hand(ApiAnswer):
-    """What a person set that is no override of a loop."""
+    """A manual change that is no override of a loop."""
 
     kind: str
     of: str
@@ -105,7 +105,7 @@ class PlantTotals(ApiAnswer):
 
 
 class EventSample(ApiAnswer):
-    """Events by value, the eight most frequent alone."""
+    """Events by value, only the eight most frequent."""
 
     events: Annotated[int, Field(description="How many were sampled.")]
     type: dict[str, int]
@@ -125,7 +125,7 @@ class ProducerFigures(ApiAnswer):
 
 
 class SnapshotPause(ApiAnswer):
-    """What a person has stopped for a time."""
+    """A temporary stop by a person."""
 
     part: Annotated[str, Field(description="intake or consumption of a queue, work of a worker host.")]
     override: Annotated[int, Field(description="Its number among the overrides.")]
@@ -220,7 +220,7 @@ class SnapshotNode(ApiAnswer):
 
 
 class CompletedWork(ApiAnswer):
-    """What a pool of processes has completed."""
+    """Completed work of a process pool."""
 
     seq: int
     recent_seconds: list[Seconds]
@@ -304,7 +304,7 @@ class SnapshotRun(ApiAnswer):
 
 
 class RecentAction(ApiAnswer):
-    """What the loops of a law did last."""
+    """The last actions of a law's loops."""
 
     law: str
     entry: int
@@ -315,7 +315,7 @@ class RecentAction(ApiAnswer):
 
 
 class LoadForecast(ApiAnswer):
-    """What will be offered to an application."""
+    """The forecast load of an application."""
 
     at: Instant
     window_seconds: Seconds
@@ -327,7 +327,7 @@ class LoadForecast(ApiAnswer):
 
 
 class PlantPart(ApiAnswer):
-    """Whether a part that the plant runs on is there."""
+    """The state of a part that the plant runs on."""
 
     state: Annotated[str, one_of(("starting", "running", "stopping", "stopped", "failed", "silent"))]
     since: Instant
@@ -394,7 +394,7 @@ class PlantSnapshot(ApiAnswer):
 
 
 class SnapshotMessage(ApiAnswer):
-    """The newest snapshot, as a websocket starts with it."""
+    """The newest snapshot, as the first message of a websocket."""
 
     seq: int
     at: Instant

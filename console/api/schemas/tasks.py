@@ -20,7 +20,7 @@ class RunStages(ApiAnswer):
 
 
 class RunProgress(ApiAnswer):
-    """How far a run is; empty before its first report."""
+    """The progress of a run; empty before its first report."""
 
     rows: NotRequired[int]
     share: NotRequired[Annotated[Share | None, Field(description="0 to 1; null: not known.")]]
@@ -56,7 +56,7 @@ class RunList(ApiAnswer):
 
 
 class ChunkRow(ApiAnswer):
-    """A part of a run that is done whole or not at all."""
+    """A part of a run that is done completely or not at all."""
 
     identifier: str
     state: Annotated[str, one_of(Chunk.State.values)]
@@ -73,7 +73,7 @@ class RunDetail(RunRow):
 
 
 class TaskRow(ApiAnswer):
-    """A batch task, its schedule and its last runs."""
+    """A batch task, its schedule, and its last runs."""
 
     name: str
     job: str

@@ -1,4 +1,4 @@
-"""Answers about the past: series, decisions and marks."""
+"""Answers about the past: series, decisions, and marks."""
 
 from datetime import datetime
 from typing import Annotated
@@ -12,14 +12,14 @@ from workers.models import LedgerEntry
 
 
 class HistorySeries(ApiAnswer):
-    """Columns for a chart, over one axis of time."""
+    """Columns for a chart, with one time axis."""
 
     time: list[Instant]
     series: Annotated[dict[str, list[float | None]], Field(description="By name; null: not known.")]
 
 
 class ChartDecision(ApiAnswer):
-    """A decision that acted, or several that are too near to one another."""
+    """A decision that acted, or several that are too close for a chart."""
 
     at: Instant
     law: str
@@ -32,7 +32,7 @@ class ChartDecision(ApiAnswer):
 
 
 class GuardEvent(ApiAnswer):
-    """A stretch in which a loop's guard limited, delayed or held its decisions."""
+    """A time range in which a loop's guard limited, delayed, or held its decisions."""
 
     at: Instant
     limited_by: str
@@ -47,7 +47,7 @@ class ChartDecisionList(ApiAnswer):
 
 
 class DifferenceRow(ApiAnswer):
-    """What is different in a stretch of time, beyond chance."""
+    """A significant difference between time ranges."""
 
     dimension: Annotated[
         str, Field(description="type, key, source, producer, node, container, handler, operator …")
@@ -66,11 +66,11 @@ class DifferenceRow(ApiAnswer):
     ]
 
 
-_Stretch = TypedDict("_Stretch", {"from": float, "to": float})  # "from" is a word of Python
+_Stretch = TypedDict("_Stretch", {"from": float, "to": float})  # "from" is a Python keyword
 
 
 class DifferenceList(_Stretch):
-    """A stretch against another. Times in seconds since 1970."""
+    """A time range compared with another. Unix times."""
 
     other_from: float
     other_to: float

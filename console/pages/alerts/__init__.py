@@ -1,1 +1,1 @@
-"""Alerts, their rules and receivers, silences, the review; and service levels."""
+"""Alerts, rules, receivers, silences, the alert review, and service levels."""

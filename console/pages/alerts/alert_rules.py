@@ -1,4 +1,4 @@
-"""Alert rules: what is watched, when it fires, who is notified; a change is previewed on the last day."""
+"""Alert rules: the condition, when it fires, and who is notified. A change is previewed on the last day."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -37,7 +37,7 @@ MOST_SHOWN = 8
 
 @dataclass(frozen=True)
 class ListedRule:
-    """A rule, annotated with its alerts that are `open` and those of a `week`, and what it says."""
+    """A rule with the number of its `open` alerts, its alerts of the last `week`, and its sentence."""
 
     rule: AlertRule
     words: str
@@ -45,7 +45,7 @@ class ListedRule:
 
 @dataclass(frozen=True)
 class EscalationRow:
-    """Who is notified after how long; `at` is its place."""
+    """A receiver and the delay after which it is notified; `at` is the position of the step."""
 
     at: int
     after_minutes: float | str
@@ -54,7 +54,7 @@ class EscalationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleNumber:
-    """A number of a rule in its form: a threshold, or a time."""
+    """A number in a rule's form: a threshold or a time."""
 
     name: str
     unit: str
@@ -64,11 +64,11 @@ class RuleNumber:
 
 @dataclass(frozen=True, kw_only=True)
 class AlertRuleForm:
-    """What the form of a rule is filled with, and what can be chosen in it."""
+    """Values and choices of a rule's form."""
 
     numbers: list[RuleNumber]
     conditions: Collection[Condition]
-    has_condition: bool  # the rule's is one of them
+    has_condition: bool  # including the rule's own
     severities: Collection[str]
     steps: list[EscalationRow]
     receivers: list[str]
@@ -80,11 +80,11 @@ class AlertRuleForm:
 
 @dataclass(frozen=True, kw_only=True)
 class AlertRulesPage(FormPage):
-    """All rules, and the one that is open, with its form."""
+    """All rules, and the open rule with its form."""
 
     TEMPLATE, NAME = "alerts/alert_rules.html", "alerts"
 
-    rules: list[ListedRule]  # by severity and name
+    rules: list[ListedRule]  # sorted by severity and name
     rule: AlertRule | None
     form: AlertRuleForm | None
 
@@ -92,14 +92,14 @@ class AlertRulesPage(FormPage):
 @require_safe
 @requires("plant.view")
 def alert_rules(request: HttpRequest) -> HttpResponse:
-    """The list of rules."""
+    """Show the list of rules."""
     return rules_page(request)
 
 
 @require_safe
 @requires("plant.view")
 def alert_rule(request: HttpRequest, name: str) -> HttpResponse:
-    """The same with one that is open; `new` opens an empty form."""
+    """Show the list with one rule open; `new` opens an empty form."""
     return rules_page(request, name=name)
 
 
@@ -131,7 +131,7 @@ def rules_page(
 
 
 def format_rule(rule: AlertRule) -> str:
-    """queue wait ≥ 30 s for 60 s; clear below 15."""
+    """Return a rule as a sentence: "queue wait ≥ 30 s for 60 s; clear below 15"."""
     condition = CONDITIONS.get(rule.condition)
     if condition is None:
         return "a condition that is no longer known"
@@ -146,7 +146,7 @@ def format_rule(rule: AlertRule) -> str:
 def _form(rule: AlertRule) -> AlertRuleForm:
     names = list(Receiver.objects.order_by("name").values_list("name", flat=True))
     steps = [*rule.escalation, *[{"after_minutes": "", "receivers": []}] * (STEPS - len(rule.escalation))]
-    condition = CONDITIONS.get(rule.condition)  # another version may have had others
+    condition = CONDITIONS.get(rule.condition)  # Another version may have had other conditions.
     unit = (condition.unit if condition else "") or "of 1"
     return AlertRuleForm(
         numbers=[
@@ -171,7 +171,7 @@ def _form(rule: AlertRule) -> AlertRuleForm:
 
 
 def _fields(request: HttpRequest) -> dict[str, Any]:
-    """The rule as it was posted."""
+    """Return the rule as it was posted."""
     posted = request.POST
     numbers = {
         number.name: number_of(posted[number.name], number.name)
@@ -192,7 +192,7 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
 
 
 def _readable(request: HttpRequest) -> dict[str, Any]:
-    """What can be read of a posted rule that is refused: nobody types it again."""
+    """Return the readable fields of a rejected rule, so that the user need not type them again."""
     posted = request.POST
     values: dict[str, Any] = {
         "enabled": "enabled" in posted,
@@ -211,7 +211,7 @@ def _readable(request: HttpRequest) -> dict[str, Any]:
 
 
 def _steps(request: HttpRequest) -> list[dict[str, Any]]:
-    """The steps that notify somebody."""
+    """Return the escalation steps that notify a receiver."""
     steps = []
     for at in range(rules.MOST_STEPS):
         receivers = request.POST.getlist(f"receivers-{at}")
@@ -222,8 +222,9 @@ def _steps(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _as_posted(request: HttpRequest) -> AlertRule:
-    """The rule as it would be saved: what the form of one that is changed leaves empty stays. Raises
-    BadInput.
+    """Return the rule as it would be saved. Fields that the form leaves empty keep their value.
+
+    Raises `BadInput`.
     """
     name = request.POST.get("name", "")
     known = AlertRule.objects.filter(name=name).first() if request.POST.get("revision") else None
@@ -234,7 +235,7 @@ def _as_posted(request: HttpRequest) -> AlertRule:
 @require_POST
 @requires("plant.view")
 def preview(request: HttpRequest) -> HttpResponse:
-    """Posted: the form. Answers what the rule would have done: {"sentence", "rows"}; nothing is changed."""
+    """Return what the posted rule would have done, as {"sentence", "rows"}; nothing is changed."""
     try:
         rule = _as_posted(request)
     except BadInput as error:
@@ -261,7 +262,10 @@ def preview(request: HttpRequest) -> HttpResponse:
 
 @action("alert_rule.change", rules_page)
 def change(request: HttpRequest) -> Done:
-    """Posted: name, the rule's fields, revision (of the rule as shown; empty for a new one), reason."""
+    """Create or change a rule.
+
+    Posted: name, the rule's fields, revision (of the rule as shown; empty for a new rule), reason.
+    """
     name = text_of(request, "name", "give the rule one")
     revision = request.POST.get("revision", "").strip()
     known = AlertRule.objects.filter(name=name).exists()

@@ -1,4 +1,4 @@
-"""An alert as its page shows it: where it stands, what it means, what was tried, what can be done."""
+"""An alert as its page shows it: its state, its meaning, what was tried, and what can be done."""
 
 import re
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ from workers.models import Loop
 
 MOST_EVENTS, MOST_CHANGES = 60, 5
 MOST_ALIKE, MOST_FOLDED = 4, 200
-LABELS = re.compile("_(seconds|per_second|bytes)$")  # the unit stands in the title
-# The hour: what went before it matters more than what came after.
+LABELS = re.compile("_(seconds|per_second|bytes)$")  # the title shows the unit
+# The chart covers an hour. The time before the alert matters more than the time after it.
 BEFORE, AFTER, LEAD, LONGEST = (timedelta(minutes=each) for each in (45, 15, 10, 24 * 60))
 LEAST_MINUTES, MOST_LIVE_MINUTES = 15, 120
-LEAST_COMPARED = timedelta(minutes=5)  # in less hardly anything is beyond chance
-# What is charted beside what is watched, by what the alert is about.
+LEAST_COMPARED = timedelta(minutes=5)  # in a shorter time hardly any change is significant
+# Series that are charted next to the alert's own, by the kind of its subject.
 BESIDE = {"queue": "queues.{queue}.waiting_events", "node": "nodes.{node}.in_per_second"}
 TITLES = {
     "waiting_events": "Waiting events",
@@ -57,15 +57,17 @@ TITLES = {
 
 @dataclass
 class ListedAlert:
-    """An incident: an alert that no other explains. suppression: why it notifies nobody; explained: rows of
-    those it explains; more: rows alike, folded below it, so that a thousand of one rule hide no other.
+    """An incident: an alert that no other alert explains.
+
+    suppression: why it notifies nobody; explained: rows of the alerts that it explains; more: similar rows,
+    folded below it, so that a thousand alerts of one rule don't hide the others.
     """
 
     alert: Alert
     suppression: str | None
     explained: list["ListedAlert"] = field(default_factory=list)
     more: list["ListedAlert"] = field(default_factory=list)
-    more_count: int = 0  # of which `more` are the first
+    more_count: int = 0  # `more` are the first of them
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class ChartSeries:
 
 @dataclass(frozen=True)
 class ChartLane:
-    """Lines on one axis. scale: what a value is multiplied by; threshold: before that."""
+    """Lines on one axis. scale: factor of the values; threshold: before scaling."""
 
     title: str
     scale: float
@@ -88,8 +90,9 @@ class ChartLane:
 
 @dataclass(frozen=True)
 class AlertChart:
-    """What an alert watches against its threshold, and what it is about beside it. until: seconds since the
-    epoch, None while it goes on live.
+    """An alert's measured value with its threshold, and related series.
+
+    until: Unix time; None while the chart is live.
     """
 
     lanes: list[ChartLane]
@@ -99,30 +102,30 @@ class AlertChart:
 
 @dataclass(frozen=True, kw_only=True)
 class AlertDetails:
-    """All that the page says of one alert."""
+    """Everything that the page shows of one alert."""
 
     id: int
     row: Alert
     is_open: bool
-    may_quiet: bool  # whoever looks may acknowledge and snooze it, where the role may do so at all
+    may_quiet: bool  # whether the user may acknowledge and snooze it, if the role may do so at all
     suppression: str | None
     situation: on_call.AlertSituation
     unit: str
-    above: bool  # it fires above its threshold, not below
+    above: bool  # fires above its threshold, not below it
     chart: AlertChart | None
-    about: str | None  # whose decisions the chart shows, as /api/v1/decisions is asked; None: nobody's
+    about: str | None  # query of /api/v1/decisions for the decisions in the chart; None: no decisions
     impact: str
     first_steps: str
     response: history.Response
     is_incident: bool
-    changes: list[ShownChange]  # before it, the likeliest cause first
+    changes: list[ShownChange]  # before the alert, the most likely cause first
     more_changes: list[ShownChange]
     can_undo: bool  # one of them
-    quick_actions: list[QuickAction]  # that whoever looks may take
-    quick_minutes: int  # how long a hold or a pause of them lasts
+    quick_actions: list[QuickAction]  # actions that the user may take
+    quick_minutes: int  # duration of a hold or pause that they start
     related_pages: list[RelatedPage]
     events: list[AlertEvent]
-    reported: list[ReportedAlert]  # by others' Alertmanagers, in its time
+    reported: list[ReportedAlert]  # by Alertmanagers of others, in the time of the alert
     explained: QuerySet[Alert]
     flaps: bool
     links: dict[str, str]
@@ -132,7 +135,7 @@ class AlertDetails:
 
 
 def sort_alerts(alerts: Sequence[Alert]) -> list[ListedAlert]:
-    """Those that notify first, the most severe first, then the oldest."""
+    """Sort alerts: those that notify first, then by severity, then the oldest first."""
     rows = {alert.pk: ListedAlert(alert, suppression_of(alert)[0]) for alert in alerts}
     top: list[ListedAlert] = []
     for alert in alerts:
@@ -144,7 +147,7 @@ def sort_alerts(alerts: Sequence[Alert]) -> list[ListedAlert]:
 
 
 def _fold_rows(rows: Sequence[ListedAlert]) -> list[ListedAlert]:
-    """The first few of each rule; the others are the last one's `more`."""
+    """Return the first few rows of each rule, with the other rows in `more` of the last one."""
     alike: dict[tuple[str, bool], list[ListedAlert]] = {}
     for row in rows:
         alike.setdefault((row.alert.rule_name, row.suppression is None), []).append(row)
@@ -160,7 +163,7 @@ def _order(row: ListedAlert) -> tuple[Any, ...]:
 
 
 def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
-    """Everything about one alert, as this person may act on it."""
+    """Return everything about one alert, as this person may act on it."""
     condition = CONDITIONS.get(alert.condition)
     loop = loop_of(alert)
     events = alert.events.select_related("by").order_by("-at", "-pk")[:MOST_EVENTS]
@@ -206,7 +209,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
 
 
 def _first_steps(alert: Alert, snapshot: Snapshot) -> str:
-    """Nothing of one that is over: nobody needs to do it any more."""
+    """Return the first steps; none for an alert that is over."""
     if alert.resolved_at is not None:
         return ""
     node = snapshot.nodes.get(alert.labels.get("node", ""))
@@ -220,7 +223,7 @@ def _next_step(alert: Alert) -> str:
 
 
 def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:
-    """The loops that steer what it is about, as `history.loops_of` finds them for what was done."""
+    """Return the loops that control the alert's subject, as `history.loops_of` finds them."""
     if "loop" in alert.labels:
         return None if loop is None else urlencode({"loop": loop.pk})
     label = next((each for each in ("queue", "node") if each in alert.labels), None)
@@ -228,7 +231,7 @@ def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:
 
 
 def _chart(alert: Alert) -> AlertChart | None:
-    """The chart of an open alert goes on live; that of one that is over shows its hour."""
+    """Build the chart. An open alert's chart is live; a resolved alert's chart shows its hour."""
     condition = CONDITIONS.get(alert.condition)
     names = condition.list_series(alert.labels) if condition else []
     if condition is None or not names:
@@ -244,7 +247,7 @@ def _chart(alert: Alert) -> AlertChart | None:
 
 
 def _lane(condition: Condition, names: list[str], threshold: float) -> ChartLane:
-    """What is watched, against its threshold; or, where that is made of more, what it is made of."""
+    """Return the measured value with its threshold, or the values that it is calculated from."""
     watched = condition.scale is not None
     title = f"{condition.help.rstrip('.')}, {condition.unit}"
     return ChartLane(
@@ -264,7 +267,7 @@ def _key(path: str) -> str:
 
 
 def _hour(alert: Alert) -> tuple[int, float | None]:
-    """Its length in minutes, and its end."""
+    """Return the length of the alert's hour in minutes, and its end."""
     now = timezone.now()
     if alert.resolved_at is None:
         minutes = (now - alert.began_at + LEAD).total_seconds() / 60
@@ -275,7 +278,7 @@ def _hour(alert: Alert) -> tuple[int, float | None]:
 
 
 def _links(alert: Alert) -> dict[str, str]:
-    """Where to find more: ledger and timeline of its time, its queue, node or loop."""
+    """Return links to the ledger and timeline of its time, and to its queue, node, or loop."""
     since, until = history.span(alert)
     query = {"from": _iso(since), "to": _iso(until), "acted": "1"}
     for label in ("loop", "queue", "node"):
@@ -290,8 +293,10 @@ def _links(alert: Alert) -> dict[str, str]:
 
 
 def _stretch(alert: Alert) -> dict[str, str]:
-    """What is compared: of one that is young some minutes before it too, of a long one its first hours, which
-    are as much as the page itself reads.
+    """Return the time range to compare.
+
+    For a short alert it includes some minutes before it; for a long alert it is limited to its first hours,
+    as on the page.
     """
     end = alert.resolved_at or timezone.now()
     since = min(alert.began_at, end - LEAST_COMPARED)

@@ -1,4 +1,4 @@
-"""Alerts: the list, and beside it everything about one; what people do to it."""
+"""Alerts: the list with the details of one alert, and what users do with it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,34 +29,35 @@ UNWATCHED = timedelta(seconds=ALERTER_SECONDS)
 
 @dataclass(frozen=True, kw_only=True)
 class AlertsPage(FormPage):
-    """All alerts, and everything about one: the one of the address, else the first that is open, which a
-    phone leaves out (`chosen` is false).
+    """All alerts, and everything about one: the alert of the address, or else the first open one.
+
+    Phones leave the latter out (`chosen` is false).
     """
 
     TEMPLATE, NAME = "alerts/alerts.html", "alerts"
 
-    incidents: list[ListedAlert]  # most severe first, what they explain below them
-    page_obj: Page[Alert]  # those that are over
+    incidents: list[ListedAlert]  # the most severe first, with the alerts that they explain below them
+    page_obj: Page[Alert]  # resolved alerts
     query: str = ""
     alert: AlertDetails | None
     chosen: bool
-    looked_at: datetime | None  # of the alerter's last check
+    looked_at: datetime | None  # time of the alerter's last check
     unwatched: bool
-    unanswered: bool  # the control server is away, which the alerter needs
-    act: str  # what a link in a message asks for, which is then in focus: acknowledge, now or ""
+    unanswered: bool  # the control server, which the alerter needs, is unreachable
+    act: str  # what a link in a message requests, and the page focuses: acknowledge, now, or ""
 
 
 @require_safe
 @requires("plant.view")
 def alerts(request: HttpRequest) -> HttpResponse:
-    """The list, and the first that is open."""
+    """Show the list and the first open alert."""
     return alerts_page(request)
 
 
 @require_safe
 @requires("plant.view")
 def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
-    """The same, and the alert of the address."""
+    """Show the list and the alert of the address."""
     return alert_page(request, alert_id)
 
 
@@ -98,7 +99,7 @@ def alerts_page(
 
 
 def view_of(alert: Alert | None) -> str:
-    """The part of the snapshot that its charts follow."""
+    """Return the part of the snapshot that the alert's charts follow."""
     labels = alert.labels if alert else {}
     if "loop" in labels:
         return "loops"
@@ -113,7 +114,7 @@ def _redirect_with_message(alert_id: int, message: str) -> Done:
 
 @action("alert.acknowledge", alert_page)
 def acknowledge(request: HttpRequest, alert_id: int) -> Done:
-    """Posted: note (may be left out)."""
+    """Acknowledge an alert. Posted: note (optional)."""
     text, now = request.POST.get("note", ""), timezone.now()
     made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=now)
     end = time_words(made.acknowledged_until or now, now)
@@ -122,7 +123,7 @@ def acknowledge(request: HttpRequest, alert_id: int) -> Done:
 
 @action("alert.snooze", alert_page)
 def snooze(request: HttpRequest, alert_id: int) -> Done:
-    """Posted: minutes."""
+    """Snooze an alert. Posted: minutes."""
     minutes, now = minutes_of(request.POST), timezone.now()
     made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=now)
     return _redirect_with_message(
@@ -132,7 +133,7 @@ def snooze(request: HttpRequest, alert_id: int) -> Done:
 
 @action("alert.escalate", alert_page)
 def escalate(request: HttpRequest, alert_id: int) -> Done:
-    """Posted: note (may be left out), step (the number of the one that the button names)."""
+    """Escalate an alert. Posted: note (optional), step (the number that the button names)."""
     text, shown = request.POST.get("note", ""), checks.digits(request.POST.get("step", ""))
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now(), step=shown)
     step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
@@ -143,6 +144,6 @@ def escalate(request: HttpRequest, alert_id: int) -> Done:
 
 @action("alert.note", alert_page)
 def note(request: HttpRequest, alert_id: int) -> Done:
-    """Posted: note."""
+    """Add a note to an alert. Posted: note."""
     alerting.note(actor_of(request), alert_id, text=request.POST.get("note", ""), now=timezone.now())
     return _redirect_with_message(alert_id, "Noted.")

@@ -1,4 +1,4 @@
-"""An incident: its timeline, who does what, how severe it is, its review, and what is to be done after it."""
+"""An incident: its timeline, roles, severity, review, and follow-ups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ MARKDOWN = "text/markdown; charset=utf-8"
 
 @dataclass(frozen=True)
 class RoleRow:
-    """A role of an incident, and who has it."""
+    """A role of an incident, and the user who has it."""
 
     name: str
     help: str
@@ -42,7 +42,7 @@ class RoleRow:
 
 @dataclass(frozen=True, kw_only=True)
 class IncidentPage(FormPage):
-    """An incident beside its alert."""
+    """An incident, next to its alert."""
 
     TEMPLATE, NAME = "alerts/incident.html", "alerts"
 
@@ -54,7 +54,7 @@ class IncidentPage(FormPage):
     roles: list[RoleRow]
     happened: list[IncidentEvent]
     review: str
-    edits_review: bool  # of one that is explained by now only what was written before
+    edits_review: bool  # an incident that is now explained has only what was written before
     follow_ups: QuerySet[FollowUp]
     notification: Notification
     retained: Keep | None
@@ -63,8 +63,10 @@ class IncidentPage(FormPage):
 @require_safe
 @requires("plant.view")
 def incident(request: HttpRequest, alert_id: int) -> HttpResponse:
-    """All of it; of an alert that another explains, the other's, unless people have said something of this
-    one before: a review, a follow-up, that its data stay.
+    """Show the incident of an alert.
+
+    If another alert explains this one, the other's incident is shown, unless people have already written
+    about this one: a review, a follow-up, or that its data is kept.
     """
     return incident_page(request, alert_id)
 
@@ -97,7 +99,7 @@ def incident_page(
 @require_safe
 @requires("plant.view")
 def markdown(request: HttpRequest, alert_id: int) -> HttpResponse:
-    """The review as a file."""
+    """Return the review as a Markdown file."""
     alert = _find_incident(alert_id)
     text = review_of(alert, settings.WEIR_DATA)
     audit_log.record(actor_of(request), "export.review", request.path, after={"characters": len(text)})
@@ -122,12 +124,15 @@ def _redirect_with_message(alert_id: int, message: str) -> Done:
 
 @action(acting.CHANGE, incident_page)
 def change(request: HttpRequest, alert_id: int) -> Done:
-    """Posted: severity, role-NAME for each role (empty: nobody); or mitigated; or retained (1 or 0)."""
+    """Change the incident.
+
+    Posted: severity, role-NAME for each role (empty: unassigned); or mitigated; or retained (1 or 0).
+    """
     posted = request.POST
     if "retained" in posted:
         return _set_retained(request, alert_id, posted["retained"] == "1")
     prefix = "role-"
-    # What was left as it was shown asks for nothing: somebody else may have changed it since.
+    # A field that is unchanged requests nothing: somebody else may have changed it since.
     roles = {
         name.removeprefix(prefix): posted.get(name, "").strip()
         for name in posted
@@ -156,7 +161,7 @@ def _set_retained(request: HttpRequest, alert_id: int, retained: bool) -> Done:
 
 @action(acting.CHANGE, incident_page)
 def review(request: HttpRequest, alert_id: int) -> Done:
-    """Posted: text (empty: the draft again), revision (of the text as shown)."""
+    """Save the review. Posted: text (empty: the draft again), revision (of the text as shown)."""
     revision = id_of(request.POST.get("revision", "").strip())
     made = acting.write_review(
         actor_of(request),
@@ -170,7 +175,7 @@ def review(request: HttpRequest, alert_id: int) -> Done:
 
 @action(acting.CHANGE, incident_page)
 def follow_up(request: HttpRequest, alert_id: int) -> Done:
-    """Posted: text, owner (a user name, or nothing), due_on (a date, or nothing)."""
+    """Add a follow-up. Posted: text, owner (a user name, or empty), due_on (a date, or empty)."""
     posted = request.POST
     acting.add_follow_up(
         actor_of(request),
@@ -185,14 +190,14 @@ def follow_up(request: HttpRequest, alert_id: int) -> Done:
 
 @action(acting.CHANGE, incident_page)
 def follow_up_done(request: HttpRequest, alert_id: int, follow_up_id: int) -> Done:
-    """Posted: done (1, or 0 to open it again)."""
+    """Mark a follow-up as done. Posted: done (1, or 0 to open it again)."""
     done = request.POST.get("done", "1") == "1"
     made = acting.set_follow_up(actor_of(request), alert_id, follow_up_id, done=done, now=timezone.now())
     return _redirect_with_message(alert_id, f"{'Done' if done else 'Open again'}: {made.text}")
 
 
 def date_of(text: str) -> date | None:
-    """A date, or None where nothing is given."""
+    """Parse a date; return None for an empty text."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What changed before an incident as pages show it: each change with its link, its undo and its record."""
+"""What changed before an incident, as pages show it: each change with its link, undo, and record."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,10 @@ HERE = {0: "at the subject", 1: "1 step upstream"}
 
 @dataclass(frozen=True, kw_only=True)
 class ShownChange:
-    """A change with where to read on. away: how near in words; record: how often its kind came before.
-    undo: a button; back: a page on which it is undone.
+    """A change with a link to its details.
+
+    away: its distance in words; record: how often its kind preceded such incidents; undo: a button; back: a
+    page on which it can be undone.
     """
 
     change: IncidentChange
@@ -43,7 +45,7 @@ class ShownChange:
 
 
 def build_change_rows(changes: Sequence[IncidentChange], actor: Actor) -> list[ShownChange]:
-    """In their order; an undo only for who may."""
+    """Return the changes as rows, in their order; undo buttons only if the actor may use them."""
     return [_build_change_row(change, actor) for change in changes]
 
 
@@ -64,14 +66,14 @@ def _build_change_row(change: IncidentChange, actor: Actor) -> ShownChange:
 
 
 def away_words(change: IncidentChange) -> str:
-    """How far from what is disturbed."""
+    """Return how far the change is from the disturbed subject, in words."""
     if change.steps is None:
         return "not known to be upstream"
     return HERE.get(change.steps, f"{change.steps} steps upstream")
 
 
 def record_words(change: IncidentChange) -> str:
-    """How often its kind came before incidents of this condition."""
+    """Return how often changes of its kind preceded incidents of this condition, in words."""
     if not change.incidents:
         return "no earlier incident of this kind to compare with"
     earlier = counted(change.incidents, "earlier incident")
@@ -99,7 +101,7 @@ def _build_override_undo(name: str, change: IncidentChange) -> _Links:
 
 
 def _build_overrides_undo(numbers: str, change: IncidentChange) -> _Links:
-    """Set together; one by one they are ended, on their page."""
+    """Build the undo of overrides that were set together. Single overrides are ended on their own page."""
     url = reverse("overrides")
     holds = overrides.list_active(timezone.now()).filter(pk__in=map(int, numbers.split(","))).exists()
     if not holds or change.kind == "override ended":
@@ -153,7 +155,7 @@ def _build_audit_undo(name: str, change: IncidentChange) -> _Links:
 
 
 def _build_setting_undo(entry: AuditEntry) -> _Links:
-    """Set back to what it was, unless that is so already."""
+    """Build the undo of a setting, unless it already has its previous value."""
     url = reverse("plant-settings")
     if not isinstance(entry.before, int | float) or plant_settings.value(entry.target) == entry.before:
         return _Links(url=url)
@@ -163,7 +165,9 @@ def _build_setting_undo(entry: AuditEntry) -> _Links:
 
 
 def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
-    """A parameter or guard setting of a loop; the settings' page has it, while it is as it was set then."""
+    """Build the undo of a loop's parameter or guard setting: a link to the settings page, while the value is
+    the one set then.
+    """
     loop = Loop.objects.filter(name=name).first()
     if loop is None:
         return _Links()
@@ -176,7 +180,7 @@ def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
 
 
 def _build_cap_undo(entry: AuditEntry) -> _Links:
-    """How far a queue's remedy ladder may go: set back, while it is as it was set then."""
+    """Build the undo of a queue's remedy ladder limit, while it is the one set then."""
     if not Queue.objects.filter(name=entry.target).exists():
         return _Links()
     url = reverse("queue", args=[entry.target])
@@ -193,7 +197,7 @@ def _build_mark_link(name: str, change: IncidentChange) -> _Links:
 
 
 def _build_hold(name: str, change: IncidentChange) -> _Links:
-    """A loop that does harm is held: what it has done stays, what it would do next is not done."""
+    """Build a button that holds a harmful loop: its effects stay, and it takes no further action."""
     entry = LedgerEntry.objects.select_related("loop").filter(pk=int(name)).first()
     if entry is None:
         return _Links()

@@ -1,4 +1,4 @@
-"""Service levels: every objective with what is left of its budget; one of them with what burnt it, and its
+"""Service levels: every objective with its remaining budget, one objective with what used its budget, and its
 form.
 """
 
@@ -33,14 +33,14 @@ from workers.objectives.report import BurnReport, HourCount, IncidentBurn
 NEW = "new"
 HOURS_PER_DAY = 24
 DAYS_SHOWN = 30
-# Of the burn rate of an hour: from which on a cell is of the next shade.
+# Hourly burn rate from which a cell gets the next shade.
 SHADES = (0.0, 1.0, 6.0, 14.4)
 PAIR_WORDS = {"fast": "1 h and 5 min", "medium": "6 h and 30 min", "slow": "3 d and 6 h"}
 
 
 @dataclass(frozen=True)
 class ListedObjective:
-    """An objective, what it promises in words, and how it stands (None: it is not counted yet)."""
+    """An objective, its promise in words, and its status (None: not counted yet)."""
 
     objective: Objective
     about: str
@@ -48,18 +48,18 @@ class ListedObjective:
     status: ObjectiveStatus | None
     good_share: float | None
     burn: float | None
-    state: str  # of its budget, as a node's
+    state: str  # state of its budget, as of a node
 
     @property
     def is_spent(self) -> bool:
-        """Whether as much was missed as may be in the whole window."""
+        """Return whether the whole error budget of the window is used up."""
         left = self.status.window_left_share if self.status else None
         return left is not None and left <= 0
 
 
 @dataclass(frozen=True)
 class BurnSpeed:
-    """The burn rate over a pair of windows, and from which on it alerts."""
+    """The burn rate over a pair of windows, and the rate that alerts."""
 
     windows: str
     rate: float | None
@@ -68,7 +68,7 @@ class BurnSpeed:
 
 @dataclass(frozen=True)
 class HourCell:
-    """An hour of the table: its shade (0 nothing bad, to 4; None: nothing was counted), and in words."""
+    """An hour of the table: its shade (0 nothing bad, to 4; None: nothing counted), and its text."""
 
     shade: int | None
     words: str
@@ -84,7 +84,7 @@ class DayRow:
 
 @dataclass(frozen=True)
 class BurntPart:
-    """A subject or an incident, how much was bad there, and its share of all that was bad."""
+    """A subject or an incident, its bad amount, and its share of the whole bad amount."""
 
     name: str
     url: str
@@ -94,7 +94,7 @@ class BurntPart:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveForm:
-    """What the form is filled with: as typed, where that was refused. target: in %."""
+    """Values of the form: as typed, if they were rejected. target: in %."""
 
     kind: str
     subject: str
@@ -108,7 +108,7 @@ class ObjectiveForm:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenObjective:
-    """The objective whose drawer is open. row: None of a new one."""
+    """The objective whose drawer is open. row: None for a new objective."""
 
     row: ListedObjective | None
     name: str
@@ -120,12 +120,12 @@ class OpenObjective:
     incidents: list[BurntPart]
     kinds: Collection[tuple[str, str]]
     pays: Collection[tuple[str, str]]
-    names: Collection[tuple[str, str]]  # kind → the figures it has
+    names: Collection[tuple[str, str]]  # kind → its figures
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectivesPage(FormPage):
-    """All objectives, those with the least left first, and the one that is open."""
+    """All objectives, the smallest remaining budget first, and the open objective."""
 
     TEMPLATE, NAME = "alerts/objectives.html", "objectives"
 
@@ -136,14 +136,14 @@ class ObjectivesPage(FormPage):
 @require_safe
 @requires("plant.view")
 def service_levels(request: HttpRequest) -> HttpResponse:
-    """The list of objectives."""
+    """Show the list of objectives."""
     return objectives_page(request)
 
 
 @require_safe
 @requires("plant.view")
 def objective(request: HttpRequest, name: str) -> HttpResponse:
-    """The same with one that is open; `new` opens an empty form."""
+    """Show the list with one objective open; `new` opens an empty form."""
     return objectives_page(request, name=name)
 
 
@@ -189,14 +189,14 @@ def _describe_subject(row: Objective) -> str:
 
 
 def _promise(row: Objective) -> str:
-    """What holds, or what is lost, in its own words."""
+    """Return the objective's promise, or what is lost, in its own words."""
     if row.lost:
         return f"({row.lost}) of ({row.of})" if " " in row.lost + row.of else f"{row.lost} of {row.of}"
     return row.condition if not row.of else f"{row.condition}, of {row.of}"
 
 
 def _state(status: ObjectiveStatus | None) -> str:
-    """Used up, burning beyond a pair's limit, or well."""
+    """Return the state: used up, burning faster than a pair's limit, or well."""
     if status is None or status.window_left_share is None:
         return OFFLINE
     if status.window_left_share <= 0 or _burns(status, "fast"):
@@ -236,7 +236,7 @@ def _speeds(status: ObjectiveStatus) -> list[BurnSpeed]:
 
 
 def _days(row: Objective, burnt: BurnReport) -> list[DayRow]:
-    """The newest days, the last first, those alone in which anything was counted."""
+    """Return the newest days, the latest first, of those with any counted data."""
     by_hour = {each.at: each for each in burnt.hours}
     days = sorted({_midnight(each.at) for each in burnt.hours}, reverse=True)[:DAYS_SHOWN]
     return [
@@ -285,7 +285,10 @@ def _incident(each: IncidentBurn, whole: float) -> BurntPart:
 
 @action("objective.change", objectives_page)
 def change(request: HttpRequest) -> Done:
-    """Posted: name, the fields (target in %), revision (of it as shown; empty for a new one), reason."""
+    """Create or change an objective.
+
+    Posted: name, the fields (target in %), revision (of the objective as shown; empty for a new one), reason.
+    """
     name = text_of(request, "name", "give the objective one")
     revision = request.POST.get("revision", "").strip()
     if not revision and Objective.objects.filter(name=name).exists():
@@ -313,7 +316,7 @@ def _fields(posted: QueryDict) -> dict[str, Any]:
 
 @action("objective.change", objectives_page)
 def remove(request: HttpRequest, name: str) -> Done:
-    """Posted: reason."""
+    """Remove an objective. Posted: reason."""
     found = get_object_or_404(Objective, name=name)
     objectives.remove(actor_of(request), found, reason=request.POST.get("reason", ""))
     url = reverse("objectives")

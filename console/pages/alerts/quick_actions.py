@@ -1,4 +1,4 @@
-"""What can be done at once about an open alert: buttons that need a reason alone, and related pages."""
+"""Immediate actions on an open alert: buttons that only need a reason, and related pages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ OF_PROCESSES = ("workers_missing", "observer_silent", "loops_stopped", "loop_sil
 
 @dataclass(frozen=True)
 class QuickAction:
-    """A button: it posts its name and value, with the reason of its form. may: the action that it takes."""
+    """A button that posts its name and value with the reason of its form. may: the permission it needs."""
 
     words: str
     url: str
@@ -29,7 +29,7 @@ class QuickAction:
 
 @dataclass(frozen=True)
 class RelatedPage:
-    """Where to find the rest, or more to do. may: the action of who finds it open."""
+    """A page with more details or actions. may: the permission that opens it."""
 
     words: str
     url: str
@@ -37,12 +37,14 @@ class RelatedPage:
 
 
 def loop_of(alert: Alert) -> Loop | None:
-    """The loop that it is about."""
+    """Return the loop that the alert is about."""
     return Loop.objects.filter(name=alert.labels["loop"]).first() if "loop" in alert.labels else None
 
 
 def quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> list[QuickAction]:
-    """What its condition and its subject allow, unless that is done already; nothing for what is over."""
+    """Return the actions for the alert's condition and subject that are not done already; none if it is
+    resolved.
+    """
     return [] if alert.resolved_at is not None else list(_quick_actions(alert, loop, snapshot))
 
 
@@ -58,7 +60,7 @@ def _quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Itera
     elif loop is not None:
         yield from _hold(loop, snapshot)
     elif labels.get("queue") in snapshot.queues:
-        # What comes too fast is stopped where it enters, what is handled wrongly where it is handled.
+        # Excess arrivals are stopped where they enter; wrong handling is stopped at the handler.
         part = "consumption" if alert.condition == "dead_letters" else "intake"
         yield from _pause(labels["queue"], part, snapshot)
     elif alert.condition == "node_toobusy" and labels.get("node") in snapshot.nodes:
@@ -87,7 +89,7 @@ def _restarts(snapshot: Snapshot) -> Iterator[QuickAction]:
 
 
 def _hold(loop: Loop, snapshot: Snapshot) -> Iterator[QuickAction]:
-    # In force may be an override of its mode, which the snapshot knows.
+    # An override of its mode may be in force, which the snapshot contains.
     mode = snapshot.loops[loop.name].mode if loop.name in snapshot.loops else loop.mode
     if mode != Loop.Mode.HOLD:
         url = reverse("loop-mode", args=[loop.pk])
@@ -95,7 +97,7 @@ def _hold(loop: Loop, snapshot: Snapshot) -> Iterator[QuickAction]:
 
 
 def list_related_pages(alert: Alert, loop: Loop | None) -> list[RelatedPage]:
-    """Pages on which more can be done about it."""
+    """Return pages with more actions on the alert."""
     return list(_iterate_related_pages(alert, loop))
 
 

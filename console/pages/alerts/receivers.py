@@ -1,4 +1,4 @@
-"""Receivers: who is notified and how, whether messages arrive, and a test of each."""
+"""Receivers: who is notified and how, whether messages arrive, and a test of each receiver."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -37,21 +37,23 @@ SETUP_ERRORS: Mapping[str, Callable[[Receiver], str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class OnCall:
-    """Who is on call by a schedule now, until when as far as known, and whether its feed is read."""
+    """The person on call now, until when if known, and whether the calendar feed can be read."""
 
     people: list[str]
     until: datetime | None
     read_at: datetime | None
     error: str
-    broken: list[str]  # the events that can't be read
+    broken: list[str]  # events that can't be read
     holds_until: datetime | None  # while the feed fails
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedReceiver:
-    """A receiver. last: its newest message; failing: the one tried most often in vain; secret: for
-    administrators who have lately proved who they are; address: of a webhook or Alertmanager, as the reader
-    may have it.
+    """A receiver.
+
+    last: its newest message; failing: the message with the most failed attempts; secret: for administrators
+    who have recently confirmed their identity; address: of a webhook or Alertmanager, as far as the reader
+    may see it.
     """
 
     receiver: Receiver
@@ -66,7 +68,7 @@ class ListedReceiver:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiverForm:
-    """The form of a receiver as it is filled in: addresses one a line; what another channel has is empty."""
+    """The form of a receiver: addresses one a line; fields of other channels are empty."""
 
     name: str
     channel: str
@@ -82,14 +84,14 @@ class ReceiverForm:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiversPage(FormPage):
-    """Everybody who is notified, and the latest messages."""
+    """All receivers, and the latest messages."""
 
     TEMPLATE, NAME = "alerts/receivers.html", "alerts"
 
     receivers: list[ListedReceiver]
     hides_secrets: bool
-    editing: Receiver | None  # the one that `?edit=` names
-    digest: str  # of that as it is
+    editing: Receiver | None  # the receiver that `?edit=` names
+    digest: str  # of the receiver as it is
     form: ReceiverForm
     channels: Collection[str]
     messages_sent: QuerySet[Message]
@@ -100,7 +102,7 @@ class ReceiversPage(FormPage):
 @require_safe
 @requires("plant.view")
 def receivers(request: HttpRequest) -> HttpResponse:
-    """The list of receivers."""
+    """Show the list of receivers."""
     return receivers_page(request)
 
 
@@ -128,7 +130,7 @@ def receivers_page(
 
 
 def _form(editing: Receiver | None, submitted: QueryDict | None) -> ReceiverForm:
-    """What was typed and refused, else the receiver that is changed."""
+    """Return what was typed and rejected, or else the receiver being edited."""
     if submitted:
         return fill_form(ReceiverForm, submitted)
     if editing is None:
@@ -171,8 +173,11 @@ def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
 
 @action("receiver.change", receivers_page)
 def change(request: HttpRequest) -> Done:
-    """Posted: name, channel, addresses (one a line, or separated by commas), url, secret_environment,
-    answers_environment, tells_resolved, enabled, reason; digest (of it as shown; empty for a new one).
+    """Create or change a receiver.
+
+    Posted: name, channel, addresses (one a line, or separated by commas), url, secret_environment,
+    answers_environment, tells_resolved, enabled, reason; digest (of the receiver as shown; empty for a new
+    one).
     """
     posted = request.POST
     digest = posted.get("digest", "")
@@ -212,7 +217,7 @@ def change(request: HttpRequest) -> Done:
 
 @action("receiver.change", receivers_page)
 def delete(request: HttpRequest, receiver_id: int) -> Done:
-    """Posted: reason."""
+    """Delete a receiver. Posted: reason."""
     receiver = get_object_or_404(Receiver, pk=receiver_id)
     alerts.delete_receiver(actor_of(request), receiver, reason=request.POST.get("reason", ""))
     return Done(f"{receiver.name} is gone.", reverse("receivers"), {"go": reverse("receivers")})
@@ -220,7 +225,7 @@ def delete(request: HttpRequest, receiver_id: int) -> Done:
 
 @action("receiver.test", receivers_page)
 def test(request: HttpRequest, receiver_id: int) -> Done:
-    """Nothing need be posted. The message is sent like any other; the page shows whether it arrives."""
+    """Send a test message like any other; the page shows whether it arrives. Nothing is posted."""
     receiver = get_object_or_404(Receiver, pk=receiver_id)
     alerts.test_receiver(actor_of(request), receiver, now=timezone.now())
     return Done(

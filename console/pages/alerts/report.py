@@ -1,4 +1,4 @@
-"""The weekly report: as it is sent by mail, on a page that prints well."""
+"""The weekly report as it is sent by mail, on a printable page."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +19,7 @@ from workers.steering import plant_settings
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPage(ConsolePage):
-    """A week, and the weeks beside it. later: None for the one that is not over."""
+    """A week, and links to the weeks around it. later: None for the current week."""
 
     TEMPLATE, NAME = "alerts/report.html", "alerts"
 
@@ -27,14 +27,14 @@ class ReportPage(ConsolePage):
     earlier: str
     later: str | None
     sent_at: datetime  # of the week that was sent last
-    receivers: list[str]  # that ask for it
+    receivers: list[str]  # receivers that request it
     errors: Errors
 
 
 @require_safe
 @requires("plant.view")
 def report(request: HttpRequest) -> HttpResponse:
-    """`?until=2026-11-23T07:00:00Z`: the seven days before; else those up to now."""
+    """Show the report of the seven days before `?until=2026-11-23T07:00:00Z`, or else before now."""
     now = timezone.now()
     errors: dict[str, list[str]] = {}
     until = now

@@ -1,4 +1,6 @@
-"""The morning review: what fired in a time range, how long, what helped, what flapped; as page and as CSV."""
+"""The morning review: alerts of a time range, their duration, what helped, and what flapped; as a page and as
+CSV.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ HOURS = (12, 24, 72, 168)
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewPage(ConsolePage):
-    """What fired in a time. hours: how many up to now; None for a time of one's own."""
+    """Alerts of a time range. hours: length up to now; None for a custom range."""
 
     TEMPLATE, NAME = "alerts/review.html", "alerts"
 
@@ -41,7 +43,7 @@ class ReviewPage(ConsolePage):
 @require_safe
 @requires("plant.view")
 def review(request: HttpRequest) -> HttpResponseBase:
-    """`?hours=12` up to now, or `?from=…&to=…`; `&format=csv` (or json) downloads it."""
+    """Show the review of the last `?hours=12`, or of `?from=…&to=…`; `&format=csv` (or json) downloads it."""
     since, until, errors = _span(request)
     rows = reviews.rows(since, until)
     if request.GET.get("format") in ("csv", "json") and not errors:
@@ -74,7 +76,7 @@ def _hours(request: HttpRequest) -> int:
 
 
 def _span(request: HttpRequest) -> tuple[datetime, datetime, dict[str, list[str]]]:
-    """The time of the address; one that is none falls back to the last hours, and says so."""
+    """Return the time range of the address; an invalid range falls back to the last hours, with an error."""
     now = timezone.now()
     fallback = (now - timedelta(hours=_hours(request)), now)
     try:

@@ -1,4 +1,4 @@
-"""Silences: in force, and over; a new one is shown with what it hides before it is set."""
+"""Silences: active and expired. A new silence is previewed with the alerts that it hides."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class ListedSilence:
 
 @dataclass(frozen=True, kw_only=True)
 class SilencesPage(FormPage):
-    """Silences in force, those that are over, and the form of another."""
+    """Active silences, expired silences, and the form for a new one."""
 
     TEMPLATE, NAME = "alerts/silences.html", "alerts"
 
@@ -50,7 +50,7 @@ class SilencesPage(FormPage):
 @require_safe
 @requires("plant.view")
 def silences(request: HttpRequest) -> HttpResponse:
-    """The list of silences; `?alert=` fills in the form."""
+    """Show the list of silences; `?alert=` fills in the form."""
     return silences_page(request)
 
 
@@ -83,7 +83,7 @@ def silences_page(
 
 
 def _read_matchers(request: HttpRequest) -> list[dict[str, str]]:
-    """The matchers of the alert that the address names."""
+    """Return the matchers of the alert that the address names."""
     asked = id_of(request.GET.get("alert", ""))
     found = None if asked is None else Alert.objects.filter(pk=asked).first()
     labels = kept.labels_of(found) if found else {}
@@ -93,8 +93,10 @@ def _read_matchers(request: HttpRequest) -> list[dict[str, str]]:
 @require_POST
 @requires("plant.view")
 def preview(request: HttpRequest) -> HttpResponse:
-    """Posted: the form. Answers what it would hide, {"sentence", "rows": [{"title", "url", "note"}]}, and
-    changes nothing.
+    """Return the alerts that the posted silence would hide, as {"sentence", "rows": [{"title", "url",
+    "note"}]}.
+
+    Nothing is changed.
     """
     try:
         read = matching.read(matchers_of(request.POST), least=1)
@@ -118,7 +120,7 @@ def preview(request: HttpRequest) -> HttpResponse:
 
 @action("silence.set", silences_page)
 def add(request: HttpRequest) -> Done:
-    """Posted: matcher-label, matcher-is, matcher-value (rows), reason, minutes."""
+    """Add a silence. Posted: matcher-label, matcher-is, matcher-value (rows), reason, minutes."""
     made = alerts.silence(
         actor_of(request),
         matchers_of(request.POST),
@@ -132,7 +134,7 @@ def add(request: HttpRequest) -> Done:
 
 @action("silence.end", silences_page)
 def end(request: HttpRequest, silence_id: int) -> Done:
-    """Nothing need be posted; ending twice is no error."""
+    """End a silence. Nothing is posted; ending twice is no error."""
     silence = get_object_or_404(Silence, pk=silence_id)
     ended = alerts.end_silence(actor_of(request), silence, now=timezone.now())
     return Done("The silence has ended." if ended else "The silence was over already.", reverse("silences"))

@@ -1,1 +1,1 @@
-"""What every page has: its frame, its actions, its lists, and its view of the past."""
+"""The parts of every page: its frame, its actions, its lists, and its view of the past."""

@@ -1,4 +1,4 @@
-"""An action from a page: authorised, answered with JSON to fetch() and with a redirect to a plain form."""
+"""An action of a page: authorized, answered with JSON for fetch() and with a redirect for a plain form."""
 
 import functools
 import inspect
@@ -25,14 +25,14 @@ Refused = Callable[..., HttpResponse]
 
 
 class Unsure(dict[str, list[str]]):
-    """Errors after which some of it may be done: the page does not say that nothing was changed."""
+    """Errors after which part of the action may be done, so the page must not claim that nothing changed."""
 
     unsure = True
 
 
 @dataclass(frozen=True)
 class Done:
-    """What an action did: a sentence, where to read on, and what fetch() may want (an id to undo it with)."""
+    """The result of an action: a sentence, a link, and details for fetch() (an id to undo it with)."""
 
     message: str
     url: str
@@ -42,11 +42,11 @@ class Done:
 def action(
     permission: str, page: Refused
 ) -> Callable[[Callable[..., Done]], Callable[..., HttpResponseBase]]:
-    """A POST view that returns Done or raises BadInput.
+    """Return a decorator for a POST view that returns `Done` or raises `BadInput`.
 
-    On BadInput, and on no other error, nothing was changed: fetch() gets 422 (429 for a quota)
-    `{"errors": {field: [message]}}`, a plain form `page` again (called with those of the view's arguments
-    that it takes, `errors` and `submitted`), with the message beside its field.
+    Only `BadInput` means that nothing was changed: fetch() gets 422 (429 for a quota) `{"errors": {field:
+    [message]}}`; for a plain form, `page` is rendered again (called with those view arguments that it
+    accepts, `errors`, and `submitted`), with the message next to its field.
     """
 
     def decorate(view: Callable[..., Done]) -> Callable[..., HttpResponseBase]:
@@ -79,7 +79,9 @@ def action(
 
 
 def _describe_no_answer(error: redis.RedisError) -> str:
-    """One that was asked, and did not answer, may do it yet; one that could not be asked does nothing."""
+    """Return the message for a service that did not answer: a timeout may still act, a failed connection does
+    nothing.
+    """
     asked = isinstance(error, redis.TimeoutError) or type(error) is redis.ConnectionError
     if asked and "connecting to" not in str(error):
         return (
@@ -90,11 +92,11 @@ def _describe_no_answer(error: redis.RedisError) -> str:
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """handler403: says which role it takes, in the form that was asked for; or leads to where one proves anew
-    who one is, and back.
+    """Handle 403: name the required role in the requested format, or redirect to the identity confirmation
+    and back.
     """
     if isinstance(exception, ConfirmationNeeded):
-        cast(WebRequest, request).weir_not_done = True  # its key is free: it is sent again after that
+        cast(WebRequest, request).weir_not_done = True  # its key is free: the request is sent again after that
         if not wants_json(request):
             return redirect(address_with_next(reverse("confirm"), page_of(request)))
         said = {"errors": {"confirm": [str(exception)]}, "confirm": reverse("confirm")}
@@ -105,8 +107,9 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def _adapt_arguments(page: Refused) -> Refused:
-    """The page, given those of a view's arguments that it has a place for: the list that a form stands on
-    does not know of the row that its form is about.
+    """Return the page function, called with those view arguments that it accepts.
+
+    The list around a form does not take the id of the row that the form is about.
     """
     taken = inspect.signature(page).parameters
     if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
@@ -127,7 +130,7 @@ def _refusal(
 
 
 def text_of(request: HttpRequest, name: str, what: str) -> str:
-    """A posted text that must be there, stripped. Raises BadInput naming it."""
+    """Return a required posted text, stripped. Raises `BadInput` that names it."""
     value = request.POST.get(name, "").strip()
     if not value:
         raise BadInput(name, f"is missing; {what}.")

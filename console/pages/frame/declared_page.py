@@ -1,7 +1,7 @@
-"""A page that declares itself: its module says `PAGE = DeclaredPage(…)`, and no list names it.
+"""A page that declares itself: its module has `PAGE = DeclaredPage(…)`, and no list names it.
 
-The module stands in a room of `console.pages`. Its declaration gives the page its address, its place on the
-rail and in the palette, and the least role that the permissions test holds it to.
+The module is in an area of `console.pages`. Its declaration gives the page its address, its place on the rail
+and in the palette, and the minimum role that the permissions test checks.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,17 +16,17 @@ from console import pages
 from controllers.framework.discovery import modules_of, rooms_of
 
 Section = Literal["watch", "steer", "look", "keep"]
-SECTIONS: tuple[Section, ...] = get_args(Section)  # of the rail, in their order
+SECTIONS: tuple[Section, ...] = get_args(Section)  # sections of the rail, in order
 
 
 @dataclass(frozen=True)
 class DeclaredPage:
-    """A page that needs nothing but its module, its template and its test.
+    """A page that needs only its module, its template, and its test.
 
-    name: the `NAME` of its context, by which addresses are made of it. address: from "/" on, without a part
-    that varies, as it stands on the rail. view: guarded by `requires`, and on the rail of those it lets in.
-    section: of the rail, at whose end it stands. icon: of static/icons/sprite.svg. help: its page in Help,
-    from /help/ on; "": Help as a whole.
+    name: the `NAME` of its context; addresses are made from it. address: starts with "/", without variable
+    parts, as on the rail. view: guarded by `requires`; the rail shows it to users it admits. section: of the
+    rail, at whose end it is placed. icon: of static/icons/sprite.svg. help: its page in Help, after /help/;
+    "": the start page of Help.
     """
 
     name: str
@@ -39,14 +39,16 @@ class DeclaredPage:
 
     @property
     def action(self) -> str:
-        """What one must be allowed to do to see it."""
+        """Return the permission that is needed to see the page."""
         return str(vars(self.view)["action"])
 
 
 @cache
 def load_pages() -> dict[str, DeclaredPage]:
-    """Name → page, by name. Imports every page, so it is asked once they can be. Raises ValueError where two
-    have one name, or where a view asks for no role.
+    """Return all declared pages by name.
+
+    Imports every page, so call it when they can be imported. Raises ValueError if two pages have one name, or
+    if a view requires no role.
     """
     found: dict[str, DeclaredPage] = {}
     for page in _pages():
@@ -66,11 +68,11 @@ def _pages() -> Iterator[DeclaredPage]:
 
 
 def addresses() -> list[URLPattern]:
-    """Those of all declared pages, for `console.urls`."""
+    """Return the URL patterns of all declared pages, for `console.urls`."""
     return [path(page.address, page.view, name=page.name) for page in load_pages().values()]
 
 
 def help_of(name: str) -> str:
-    """Where Help on a page stands, from /help/ on; a page without a name has none."""
+    """Return the address of a page's help, after /help/; "" for a page without a name."""
     page = load_pages().get(name)
     return page.help if page else f"operate/pages/{name}/" if name else ""

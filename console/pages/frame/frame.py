@@ -1,4 +1,4 @@
-"""What every page has around it: the rail, the strip, and what the visitor may do."""
+"""The frame around every page: the rail, the strip, and the user's permissions."""
 
 import secrets
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
 from workers.plants.registry import LOCAL
 
-# Beside these stand the pages that declare themselves (`console.pages.frame.declared_page`).
+# Declared pages are added to these (`console.pages.frame.declared_page`).
 RAIL = (
     ("overview", "Overview", "watch"),
     ("nodes", "Nodes", "watch"),
@@ -53,7 +53,7 @@ RAIL_ACTIONS = {"audit": "audit.view", "processes": "process.view"}
 
 
 class Absence(StrEnum):
-    """Why a page has no snapshot, in the words of its strip."""
+    """The reason why a page has no snapshot, in the words of its strip."""
 
     STARTING = "The plant is starting. Numbers appear with the first snapshot."
     UNANSWERED = "The control server does not answer: the state of the plant is not known."
@@ -64,7 +64,7 @@ class Absence(StrEnum):
 
 @dataclass(frozen=True)
 class RailItem:
-    """A page on the rail. counted: the derived value that keeps `count` up to date; None: it has no count."""
+    """A page on the rail. counted: the derived value that updates `count`; None: it has no count."""
 
     name: str
     label: str
@@ -78,22 +78,23 @@ class RailItem:
 
 @dataclass(frozen=True)
 class HealthStrip:
-    """How the plant is, in a line; word: what is read before its sentence. While there is no snapshot all but
-    these two is None.
+    """The state of the plant in a line; word: read before its sentence.
+
+    Without a snapshot all other fields are None.
     """
 
     state: str | None
     word: str
     sentence: str
     doing: str
-    more: int  # findings besides the sentence's
-    at: float | None  # seconds since the epoch
+    more: int  # findings besides the one in the sentence
+    at: float | None  # Unix time
     seq: int | None
 
 
 @dataclass(frozen=True)
 class PlantChoice:
-    """A plant in the menu: its page, its state, and the state's word."""
+    """A plant in the menu: its page, its state, and the word for the state."""
 
     name: str
     url: str
@@ -104,33 +105,34 @@ class PlantChoice:
 
 @dataclass(frozen=True)
 class Frame:
-    """What every page has around it."""
+    """The frame around every page."""
 
     plant: str
-    shows_plant: bool  # the page is of one plant
+    shows_plant: bool  # whether the page belongs to one plant
     plants: list[PlantChoice]
     plants_stale: bool
     strip: HealthStrip
-    absent: str  # the name of the `Absence`; "": there is a snapshot
-    past: PastInstant | None  # that the page shows
-    unreached: PastInstant | None  # that was asked for, of a page which shows the present
-    lists_records: bool  # it can be asked for the time around an instant
+    absent: str  # name of the `Absence`; "": there is a snapshot
+    past: PastInstant | None  # instant that the page shows
+    unreached: PastInstant | None  # requested instant, on a page that shows the present
+    lists_records: bool  # whether it can list what happened around an instant
     rail: list[RailItem]
     tabs: list[RailItem]
     overrides: list[OverrideStatus]
-    hands: int  # overrides, and whatever else a person set (`workers.snapshot.hands`)
+    hands: int  # overrides and other manual changes (`workers.snapshot.hands`)
     alerts: list[AlertStatus]
-    suppressed: int  # open alerts that call for nobody
+    suppressed: int  # open alerts that need no attention
     user: str
     role: str | None
-    limited: bool  # to some queues: the acts of the whole plant are not offered
+    limited: bool  # limited to some queues: actions on the whole plant are not offered
     submission: str  # of a form that is sent without a script
-    can: dict[str, bool]  # by action, its dots as underscores: see console.accounts.access.ACTIONS
+    can: dict[str, bool]  # by action, with dots as underscores: see console.accounts.access.ACTIONS
 
 
 def snapshot_of(request: HttpRequest) -> Snapshot | None:
-    """One snapshot a request, so that a page never shows two instants side by side: the newest, or the one
-    of the instant that the address names.
+    """Return the snapshot of a request: the newest, or that of the instant in the address.
+
+    It is read once a request, so that a page never shows two instants.
     """
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_snapshot"):
@@ -139,7 +141,7 @@ def snapshot_of(request: HttpRequest) -> Snapshot | None:
 
 
 def _read(request: HttpRequest) -> tuple[Snapshot | None, Absence]:
-    """The snapshot; and why there is none, where there is none."""
+    """Return the snapshot, and the reason if there is none."""
     asked = past.past_of(request)
     if asked is not None:
         return asked.snapshot, Absence.UNKEPT
@@ -147,22 +149,22 @@ def _read(request: HttpRequest) -> tuple[Snapshot | None, Absence]:
         return load_snapshot(), Absence.STARTING
     except redis.RedisError:
         return None, Absence.UNANSWERED
-    except BadDocument:  # its observer is of another version: in the middle of an upgrade, say
+    except BadDocument:  # the observer has another version, for example during an upgrade
         return None, Absence.UNREAD
 
 
 def absence_of(request: HttpRequest) -> Absence | None:
-    """Why there is no snapshot; None where there is one."""
+    """Return why there is no snapshot; None if there is one."""
     return cast(WebRequest, request).weir_absence if snapshot_of(request) is None else None
 
 
 def get_snapshot(request: HttpRequest) -> Snapshot:
-    """The same; an empty one where there is none."""
+    """Return the snapshot; an empty one if there is none."""
     return snapshot_of(request) or NOTHING_SEEN
 
 
 def frame(request: HttpRequest) -> dict[str, Frame | None]:
-    """Context processor: `frame`, None for who is not logged in."""
+    """Return the context `frame` of every template; None for a user who is not logged in."""
     if not getattr(request, "user", None) or not request.user.is_authenticated:
         return {"frame": None}
     actor = actor_of(request)
@@ -195,7 +197,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             role=actor.role,
             limited=actor.queues is not None,
             submission=secrets.token_hex(16),
-            # What is past can't be steered.
+            # The past can't be changed.
             can=actor.permissions() if was is None else dict.fromkeys(actor.permissions(), False),
         )
     }
@@ -218,7 +220,7 @@ def _strip(snapshot: Snapshot | None, absence: Absence | None) -> HealthStrip:
 
 
 def plants(snapshot: Snapshot | None) -> list[PlantChoice]:
-    """This plant, which is this console, and the registered ones."""
+    """Return this console's plant and the registered plants."""
     here = PlantChoice(LOCAL, reverse("overview"), NORMAL, "this console", stale=False)
     others = snapshot.plants if snapshot else {}
     return [here, *(_plant(name, row) for name, row in others.items())]
@@ -233,19 +235,19 @@ def _plant(name: str, row: PlantStatus) -> PlantChoice:
 
 
 def _find_plant(request: HttpRequest) -> str | None:
-    """The plant whose page it is; every other page is of this one, and names none."""
+    """Return the plant that the page names; other pages belong to this plant and name none."""
     match = request.resolver_match
     return match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
 
 
 def proposals(snapshot: Snapshot | None) -> int:
-    """How many plans wait for somebody's approval."""
+    """Return the number of plans that wait for approval."""
     return sum(plan.state == Plan.State.PROPOSED for plan in (snapshot.plans if snapshot else ()))
 
 
 def list_calling_alerts(snapshot: Snapshot | None) -> list[AlertStatus]:
-    """The open alerts that call for somebody, or are in somebody's hands: none that is explained, silenced
-    or snoozed.
+    """Return the open alerts that need somebody or are acknowledged, not those explained, silenced, or
+    snoozed.
     """
     alerts = snapshot.alerts if snapshot else ()
     return [row for row in alerts if row.quiet in (None, "acknowledged")]
@@ -256,20 +258,20 @@ COUNTED_WORDS = {"plans": "to approve", "alerts": "open"}
 
 
 def on_rail() -> list[tuple[str, str, str]]:
-    """Name, label and section of each page on the rail, in its order."""
+    """Return name, label, and section of each page on the rail, in order."""
     entries: list[tuple[str, str, str]] = list(RAIL)
     entries += [(page.name, page.label, page.section) for page in load_pages().values()]
     return sorted(entries, key=lambda entry: SECTIONS.index(entry[2]))
 
 
 def action_of(name: str) -> str:
-    """What one must be allowed to do to find a page on the rail."""
+    """Return the permission that is needed to see a page on the rail."""
     page = load_pages().get(name)
     return page.action if page else RAIL_ACTIONS.get(name, "plant.view")
 
 
 def _item(name: str, label: str, section: str, counts: dict[str, int], at_query: str) -> RailItem:
-    """Who sees the past stays there, from page to page: one that can't show it says so."""
+    """Build a rail item. Links keep the instant of the past; a page that can't show it says so."""
     page = load_pages().get(name)
     return RailItem(
         name=name,

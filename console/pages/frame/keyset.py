@@ -1,4 +1,4 @@
-"""A page of the ledger or the audit: its place and its filter, read from the address, and the rows there."""
+"""A page of the ledger or the audit log: position and filter from the address, and the rows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ PAGE_ROWS = 50
 
 @dataclass(frozen=True, kw_only=True)
 class FilteredList:
-    """What a page with a filtered list has of it: its own context inherits these fields.
+    """The fields of a page with a filtered list; the page's own context inherits them.
 
-    query: what the links to the pages beside it keep.
+    query: what the links to the next and previous page keep.
     """
 
     listed: keyset.KeysetPage | TickRunPage
@@ -40,7 +40,7 @@ def build_listing(
     rows: QuerySet[Any],
     page: Callable[..., keyset.KeysetPage | TickRunPage] = keyset.page,
 ) -> FilteredList:
-    """The list that an address asks for. `read` makes a filter of a query; a refused one lists nothing."""
+    """Build the list for an address. `read` makes a filter of a query; a rejected filter lists nothing."""
     wanted, errors = read_filter(read, request.GET)
     chosen = rows.none() if wanted is None else wanted.choose(rows)
     listed = page(chosen, PAGE_ROWS, **place_of(request.GET))
@@ -55,12 +55,12 @@ def build_listing(
 
 
 def place_of(query: Mapping[str, str]) -> dict[str, int | None]:
-    """`before` and `after`, ids of rows; what is none is left out, since old links shall still open."""
+    """Return `before` and `after`, ids of rows. Invalid ids are left out, since old links must still open."""
     return {name: id_of(query.get(name, "")) for name in PLACES}
 
 
 def span_of(query: Mapping[str, str]) -> dict[str, datetime | None]:
-    """`from` and `to` as times, None where they are not given. Raises BadInput."""
+    """Return `from` and `to` as times, None if absent. Raises `BadInput`."""
     given = {"since": "from", "until": "to"}
     return {
         name: time_of(query[field].strip(), field) if query.get(field, "").strip() else None
@@ -69,7 +69,7 @@ def span_of(query: Mapping[str, str]) -> dict[str, datetime | None]:
 
 
 def query_without_place(request: HttpRequest) -> str:
-    """The address's query less its place: what the links to other pages keep."""
+    """Return the query without its position, for the links to other pages."""
     query = request.GET.copy()
     for name in PLACES:
         query.pop(name, None)
@@ -77,7 +77,7 @@ def query_without_place(request: HttpRequest) -> str:
 
 
 def read_filter(read: Any, query: Mapping[str, str]) -> tuple[Any, dict[str, list[str]]]:
-    """A filter read from an address; or the empty one, with the message at its field."""
+    """Read a filter from an address; return an empty filter and the field's message if it is invalid."""
     try:
         return read(query), {}
     except BadInput as error:

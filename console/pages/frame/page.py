@@ -1,4 +1,4 @@
-"""A page: a context that says what its template may read, rendered within the frame of every page."""
+"""A page: a context that declares what its template may read, rendered within the frame."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,21 +14,21 @@ from console.web.template_context import TemplateContext
 from queues.stored_document import plain
 from workers.documents.snapshot import Snapshot
 
-Document = dict[str, Any]  # plain JSON, for scripts and exports; what templates read is typed
-Errors = Mapping[str, Sequence[str]]  # field → what it takes
-Submitted = Mapping[str, Any]  # what was typed into a form that was refused; empty otherwise
+Document = dict[str, Any]  # plain JSON for scripts and exports; templates read typed values
+Errors = Mapping[str, Sequence[str]]  # field → its error message
+Submitted = Mapping[str, Any]  # what was typed into a rejected form; empty otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsolePage(TemplateContext):
-    """Base of all pages: `NAME` is the page's name on the rail, and of its page in Help."""
+    """Base of all pages. `NAME` is the name of the page on the rail, and of its page in Help."""
 
     NAME: ClassVar[str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormPage(ConsolePage):
-    """A page with forms: what was refused stands beside its field, with what was typed."""
+    """A page with forms: errors are shown next to their fields, with the typed values."""
 
     errors: Errors = field(default_factory=dict)
     submitted: Submitted = field(default_factory=dict)
@@ -36,11 +36,12 @@ class FormPage(ConsolePage):
 
 @dataclass(frozen=True, kw_only=True)
 class FrameContext(TemplateContext):
-    """What the frame reads, and every page may: beside it `frame` (`console.pages.frame.frame.Frame`).
+    """What the frame reads, and every page may read, in addition to `frame`
+    (`console.pages.frame.frame.Frame`).
 
     view: the part of the snapshot (`console.live.view`) that the page's scripts get as `watched`, and follow.
-    snapshot: the newest, or that of the instant asked for; None while there is none.
-    help_address: of the page in Help, from /help/ on.
+    snapshot: the newest, or that of the requested instant; None while there is none. help_address: of the
+    page in Help, after /help/.
     """
 
     TEMPLATE = "base.html"
@@ -55,9 +56,9 @@ class FrameContext(TemplateContext):
 def render_page(
     request: HttpRequest, page: ConsolePage, view: str = "whole", status: int = 200
 ) -> HttpResponse:
-    """The page within the frame. view: see `FrameContext`."""
+    """Render the page within the frame. view: see `FrameContext`."""
     snapshot = snapshot_of(request)
-    # A page that only has parts of it written anew (static/js/values/refresh.js) has the snapshot already.
+    # A page that only replaces parts of itself (static/js/values/refresh.js) already has the snapshot.
     parts_only = "X-Weir-Parts" in request.headers
     frame = FrameContext(
         page=page.NAME,

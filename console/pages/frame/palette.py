@@ -1,7 +1,7 @@
-"""What a person can go to or do, found by name: pages, subjects, plans, alerts, actions, help.
+"""Search for destinations and actions by name: pages, subjects, plans, alerts, actions, and help.
 
-One list for everybody's keyboard (Ctrl-K) and for programs. It holds what this actor may do and no more. An
-action leads to the place where it is done: what it takes, such as a reason and an end, is asked there.
+Users (Ctrl-K) and programs use the same list. It contains only what the actor may do. An action links to the
+page where it is done, which asks for details such as a reason and an expiry.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ MOST_RECENT = 200  # plans and alerts
 SUBJECTS = ("node", "queue", "loop", "application", "worker host", "plant", "task")
 KINDS = ("page", "action", "alert", "plan", *SUBJECTS, "help")
 
-# Pages that are not on the rail: name of the address, label, what it takes.
+# Pages that are not on the rail: name of the address, label, required permission.
 MORE_PAGES = (
     ("silences", "Silences", "plant.view"),
     ("alert-rules", "Alert rules", "plant.view"),
@@ -41,7 +41,7 @@ MORE_PAGES = (
 
 @dataclass(frozen=True)
 class PaletteEntry:
-    """One line. words: what else it is found by; about: what stands beside its label."""
+    """One entry. words: more search words; about: the text next to its label."""
 
     kind: str
     label: str
@@ -50,7 +50,7 @@ class PaletteEntry:
     words: str = ""
 
     def rank(self, tokens: Sequence[str]) -> tuple[int, ...] | None:
-        """How well it matches, the best smallest; None when a token is nowhere in it."""
+        """Return how well the entry matches, the best smallest; None if a token does not match."""
         label = self.label.lower()
         text = f"{label} {self.kind} {self.words.lower()}"
         parts = _tokens(text)
@@ -73,14 +73,14 @@ class PaletteEntry:
 
 @dataclass(frozen=True)
 class PaletteResults:
-    """The best first. total: how many matched."""
+    """The best matches first. total: number of all matches."""
 
     entries: list[PaletteEntry]
     total: int
 
 
 def search(actor: Actor, snapshot: Snapshot | None, text: str) -> PaletteResults:
-    """What matches all words of a text; without a text the pages, and what waits for somebody."""
+    """Return what matches all words of the text; without a text the pages, and what waits for a person."""
     tokens = _tokens(text.lower())
     if not tokens:
         waiting = [*_alerts(only_open=True), *_plans(only_open=True)]
@@ -93,12 +93,12 @@ def search(actor: Actor, snapshot: Snapshot | None, text: str) -> PaletteResults
 
 
 def _tokens(text: str) -> list[str]:
-    """Its words; names are of several."""
+    """Return the words of a text; names consist of several."""
     return text.translate(str.maketrans("/_@:", "    ")).split()
 
 
 def list_entries(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
-    """All that this actor can go to or do."""
+    """Return every destination and action that this actor may use."""
     yield from _pages(actor)
     if not actor.may("plant.view"):
         return
@@ -141,7 +141,7 @@ def _applications_and_plants(snapshot: Snapshot | None) -> Iterator[PaletteEntry
 
 
 def _alerts(only_open: bool = False) -> Iterator[PaletteEntry]:
-    """Open ones first, then the latest of those that are over."""
+    """Return open alerts first, then the latest resolved ones."""
     rows = Alert.objects.exclude(fired_at=None)
     rows = rows.filter(resolved_at=None) if only_open else rows
     for row in rows.order_by(F("resolved_at").desc(nulls_first=True), "-pk")[:MOST_RECENT]:
@@ -171,8 +171,8 @@ def _actions(
             yield PaletteEntry("action", label, url, words=words)
 
 
-# What it takes, its label, where it is done, more words, and the queues it is about (None: the whole plant;
-# empty: of those that are chosen there).
+# Required permission, label, destination, more words, and the queues it is about (None: the whole plant;
+# empty: those that are chosen there).
 Possible = tuple[str, str, str, str, Collection[str] | None]
 
 
@@ -234,5 +234,5 @@ def _list_plant_entries() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _words(name: str) -> str:
-    """A loop's name as pages write it."""
+    """Return a loop's name as pages show it."""
     return name.replace("_", " ").replace("/", " ")

@@ -1,7 +1,6 @@
-"""The plant as it was: pages that show a snapshot show the one that was kept, when their address says `?at=`.
+"""The plant in the past: with `?at=`, pages that show a snapshot show the one that was kept.
 
-What is past can be seen, not steered: nobody may do anything on such a page. Every other page shows the
-present, and says so to who comes from the past.
+The past is read-only: no action is possible on such a page. Every other page shows the present, and says so.
 """
 
 from dataclasses import dataclass
@@ -20,21 +19,21 @@ from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import nearest_seconds, snapshot_at
 
-# The names of the addresses whose page is made of one snapshot.
+# Address names of pages that show one snapshot.
 PAGES = frozenset(
     {"overview", "nodes", "node", "queues", "queue", "workers", "worker-host"}
     | {"pipeline", "pipeline-application", "pipeline-operator"}
 )
-# About no instant, or about one that they choose themselves.
+# Pages that are about no instant, or choose it themselves.
 TIMELESS = frozenset({"help", "help-page", "timeline", "timeline-table", "timeline-document"})
-# Lists of what happened, which can be asked for the time around an instant.
+# Lists of what happened, which can be limited to the time around an instant.
 RECORDS = frozenset({"ledger", "audit", "alert-review"})
 AROUND = timedelta(minutes=15)
 
 
 @dataclass(frozen=True)
 class PastInstant:
-    """An instant that was asked for: what is kept of it, or why nothing is, and what is kept around it."""
+    """A requested instant: the snapshot kept of it, or why there is none, and what is kept around it."""
 
     at: datetime | None
     snapshot: Snapshot | None = None
@@ -44,12 +43,12 @@ class PastInstant:
 
     @property
     def query(self) -> str:
-        """What an address needs to show the same instant."""
+        """Return the query that shows the same instant."""
         return "" if self.at is None else "?" + urlencode({"at": iso(self.at)})
 
     @property
     def around_query(self) -> str:
-        """What an address needs to list what happened AROUND it."""
+        """Return the query that lists what happened within AROUND of the instant."""
         if self.at is None:
             return ""
         return "?" + urlencode({"from": iso(self.at - AROUND), "to": iso(self.at + AROUND)})
@@ -59,7 +58,7 @@ NOW = PastInstant(None)
 
 
 def past_of(request: HttpRequest) -> PastInstant | None:
-    """The instant a request asks for; None when it is about now. Read once a request."""
+    """Return the instant that a request names; None for now. It is read once a request."""
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_past"):
         asked = _read_instant(request)
@@ -68,7 +67,7 @@ def past_of(request: HttpRequest) -> PastInstant | None:
 
 
 def find_unreachable_instant(request: HttpRequest) -> PastInstant | None:
-    """The instant that was asked of a page which can only show the present; None where there is none."""
+    """Return the instant that was requested from a page that can only show the present; else None."""
     asked, name = _read_instant(request), _page(request)
     if not asked or name in PAGES | TIMELESS:
         return None
@@ -87,7 +86,7 @@ def _page(request: HttpRequest) -> str | None:
 
 
 def time_shown(request: HttpRequest) -> datetime:
-    """The instant a page is about: now, unless its address names another."""
+    """Return the instant a page is about: now, unless its address names another."""
     past = past_of(request)
     return past.at if past and past.at else timezone.now()
 
@@ -99,7 +98,7 @@ def _past(asked: str) -> PastInstant:
         return PastInstant(None, error=str(error))
     try:
         snapshot = snapshot_at(settings.WEIR_DATA, at.timestamp())
-    except (BadDocument, OSError):  # of another version, or damaged: the minutes around it are whole
+    except (BadDocument, OSError):  # of another version, or damaged: the minutes around it are intact
         return PastInstant(at, error="It is kept, but can't be read; choose another time.")
     if snapshot is not None:
         return PastInstant(at, snapshot)

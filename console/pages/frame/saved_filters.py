@@ -1,4 +1,4 @@
-"""The filters that a person keeps for a list, as links above it; saved and removed from there."""
+"""A user's saved filters of a list, shown as links above it; saved and removed there."""
 
 from typing import Any
 
@@ -15,19 +15,19 @@ from console.pages.frame.page import Errors
 
 
 def filters_of(request: HttpRequest, page: str) -> list[SavedFilter]:
-    """Those of the visitor."""
+    """Return the user's filters."""
     return list(saved_filters.list_filters(request.user, page))
 
 
 def _back(request: HttpRequest, errors: Errors, submitted: QueryDict, **named: Any) -> HttpResponse:
-    """To the list that it was about; a form without a script says nothing more."""
+    """Return to the filtered list; a form without a script shows nothing more."""
     page = str(submitted.get("page", ""))
     return redirect(reverse(page if page in SavedFilter.Page.values else "ledger"))
 
 
 @action("account.change", _back)
 def save(request: HttpRequest) -> Done:
-    """Posted: page, name, query."""
+    """Save a filter. Posted: page, name, query."""
     posted = request.POST
     texts = [posted.get(name, "") for name in ("page", "name", "query")]
     kept = saved_filters.save(actor_of(request), request.user, *texts)
@@ -36,7 +36,7 @@ def save(request: HttpRequest) -> Done:
 
 @action("account.change", _back)
 def remove(request: HttpRequest) -> Done:
-    """Posted: page, filter (its number)."""
+    """Remove a filter. Posted: page, filter (its number)."""
     saved_filters.remove(actor_of(request), request.user, id_of(request.POST.get("filter", "")) or 0)
     page = request.POST.get("page", "")
     return Done("Removed.", reverse(page if page in SavedFilter.Page.values else "ledger"))

@@ -1,4 +1,4 @@
-"""Which line of a text was refused: what reads YAML ends its messages with it."""
+"""The line of a text that was rejected: errors of YAML end with its number."""
 
 import itertools
 import re
@@ -9,11 +9,11 @@ LINE = re.compile(r"line (\d+)\)?\.?$")
 
 
 def line_in(message: str) -> int | None:
-    """The line that a message ends with; None for none."""
+    """Return the line number at the end of a message; None if there is none."""
     match = LINE.search(message)
     return int(match[1]) if match else None
 
 
 def wrong_line(errors: Errors) -> int | None:
-    """That of the errors at a form."""
+    """Return the line number in the errors of a form."""
     return line_in(" ".join(itertools.chain.from_iterable(errors.values())))

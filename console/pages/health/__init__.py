@@ -1,1 +1,1 @@
-"""Whether Weir itself works: health, readiness, metrics for scrapers."""
+"""Weir's own state: health, readiness, and metrics for scrapers."""

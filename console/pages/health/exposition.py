@@ -1,4 +1,4 @@
-"""The newest snapshot as Prometheus metrics. Unknown is left out, never written as 0."""
+"""The newest snapshot as Prometheus metrics. Unknown values are left out, never written as 0."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -72,7 +72,7 @@ Rows = Iterable[tuple[tuple[str, ...], StoredDocument]]
 
 
 class SnapshotCollector:
-    """Turns one snapshot into metric families, `weir_{what}_{figure}`."""
+    """Converts one snapshot to metric families, `weir_{what}_{figure}`."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -95,8 +95,9 @@ class SnapshotCollector:
 
 
 def exposition(snapshot: Snapshot | None, beside: Iterable[Metric] = ()) -> bytes:
-    """Prometheus text of the snapshot, and of the families beside it; of the plant without a snapshot only
-    `weir_snapshot_present 0`.
+    """Return the Prometheus text of the snapshot and of the families `beside` it.
+
+    Without a snapshot the plant's part is only `weir_snapshot_present 0`.
     """
     registry = CollectorRegistry()
     present = GaugeMetricFamily("weir_snapshot_present", "1 when there is a snapshot", snapshot is not None)
@@ -173,7 +174,7 @@ def _collect_loop_figures(loop: LoopStatus, figure: str, now: float | None) -> f
 
 
 def _severities(states: Mapping[str, SubjectState]) -> Metric:
-    """What pages, lists and alerts say, too: one evaluated state a subject."""
+    """Return the evaluated state of each subject, as pages, lists, and alerts show it."""
     text = "How bad a subject is: " + ", ".join(f"{at} {name}" for at, name in enumerate(SEVERITIES))
     family = GaugeMetricFamily("weir_subject_severity", text, labels=("kind", "name"))
     for state in states.values():

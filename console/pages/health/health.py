@@ -1,4 +1,4 @@
-"""For machines that watch: does the process live, is the plant ready, how does it do."""
+"""For monitoring systems: whether the process is alive, whether the plant is ready, and its metrics."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,7 +26,7 @@ from console.web.proxies import is_direct_from_this_host
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """This process answers: nothing else is asked."""
+    """Answer that this process is alive; nothing else is checked."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
@@ -34,8 +34,9 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 when every needed part is there, else 503; each part with its age. What a part says (errors,
-    addresses, counts) is for those who may see the plant.
+    """Answer 200 if every needed part is ready, else 503, with the age of each part.
+
+    Details of a part (errors, addresses, counts) are only shown to those who may see the plant.
     """
     parts = readiness.SHARED.parts(timezone.now())
     ready = all(part.ok for part in parts.values())
@@ -48,7 +49,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Prometheus text, for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this very machine."""
+    """Return Prometheus text for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this machine."""
     if not ((settings.WEIR_METRICS_LOOPBACK and is_direct_from_this_host(request)) or _may_read(request)):
         return HttpResponse("metrics takes a token (Authorization: Bearer …) or a login.\n", status=401)
     text = exposition(latest_snapshot(), _collect_extra_figures(request))
@@ -56,7 +57,11 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def _collect_extra_figures(request: HttpRequest) -> Iterator[Metric]:
-    """Unknown is left out: the database may be away, and a request may not have come through lines."""
+    """Return figures beside the snapshot's.
+
+    Unknown figures are left out: the database may be unreachable, and a request may not have passed through
+    admission lines.
+    """
     with suppress(DatabaseError):
         yield from record_families(record_figures(timezone.now()))
     if (refused := count_refusals(getattr(request, "scope", {}))) is not None:

@@ -1,4 +1,4 @@
-"""Whether the plant is ready: each part with its age, and whether it is needed."""
+"""The readiness of the plant: each part with its age, and whether it is needed."""
 
 import threading
 import time
@@ -26,9 +26,9 @@ OBSERVER_SECONDS = 5.0
 HOST_SECONDS = 10.0
 PIPELINE_SECONDS = 15.0
 ALERTER_SECONDS = 30.0
-BEAT_INTERVALS, BEAT_SECONDS = 6, 12.0  # that ticks may be missing for before the clock counts as stopped
+BEAT_INTERVALS, BEAT_SECONDS = 6, 12.0  # time without ticks after which the clock counts as stopped
 NO_SNAPSHOT = "has made no snapshot that can be read here; start manage.py observe, of this version"
-ROLES = ("control", "jobs")  # and those that scheduled tasks need
+ROLES = ("control", "jobs")  # and the roles that scheduled tasks need
 RETAINED_SECONDS = 1.0  # anybody may ask, and each answer takes queries
 
 
@@ -41,14 +41,15 @@ class ReadinessPart:
     message: str
 
     def document(self, in_words: bool) -> dict[str, Any]:
-        """With what it says only `in_words`: errors name addresses and versions."""
+        """Return the part as JSON, with its message only if `in_words`: errors name addresses and versions.
+        """
         age = None if self.age_seconds is None else round(self.age_seconds, 1)
         document = {"ok": self.ok, "age_seconds": age}
         return {**document, "message": self.message} if in_words else document
 
 
 class SharedReadiness:
-    """What `find` says, asked for once in RETAINED_SECONDS however many ask: the others wait for it."""
+    """The result of `find`, read once in RETAINED_SECONDS for all callers; concurrent callers wait for it."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class SharedReadiness:
         self._found: tuple[float, dict[str, ReadinessPart]] | None = None
 
     def parts(self, now: datetime) -> dict[str, ReadinessPart]:
-        """Every part, as it was within the last RETAINED_SECONDS."""
+        """Return every part as it was within the last RETAINED_SECONDS."""
         with self._lock:
             retained_seconds = RETAINED_SECONDS if self._retained_seconds is None else self._retained_seconds
             if self._found is None or self._clock() - self._found[0] >= retained_seconds:
@@ -70,7 +71,7 @@ class SharedReadiness:
 
 
 def parts(now: datetime) -> dict[str, ReadinessPart]:
-    """Every part that this plant needs; ready is: all ok."""
+    """Return every part that this plant needs; it is ready if all are ok."""
     snapshot = latest_snapshot()
     seen = snapshot or NOTHING_SEEN
     checks = {
@@ -113,7 +114,8 @@ def _observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessPart:
 
 
 def _nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
-    """One node that answers is enough to take events; the message says how many do."""
+    """Return the part of the nodes: one reachable node is enough to accept events. The message counts them.
+    """
     online = [node for node in nodes.values() if node.state not in SILENT]
     age_seconds = max((node.age_seconds for node in online if node.age_seconds is not None), default=None)
     return ReadinessPart(bool(online), age_seconds, f"{len(online)} of {len(nodes)} online")
@@ -127,26 +129,28 @@ def _workers(role: str, hosts: Iterable[HostStatus]) -> ReadinessPart:
 
 
 def _list_scheduled_roles() -> set[str]:
-    """Of the workers that tasks need which run by themselves: without these, their runs wait unseen."""
+    """Return the roles of separate workers that scheduled tasks need; without them runs wait unnoticed."""
     due = Task.objects.filter(enabled=True, periodic__enabled=True)
     needed = {each for row in due.values_list("requirements", flat=True) for each in row}
     return {role for requirement, role in ROLE_OF.items() if requirement in needed}
 
 
 def _beat(now: datetime) -> dict[str, ReadinessPart]:
-    """The clock is seen by what it drives: the newest tick of any loop; the most frequent says how often."""
+    """Return the part of the clock, judged by the newest tick of any loop. The most frequent loop sets the
+    limit.
+    """
     newest = active_loops().aggregate(newest=Max("ticked_at"), interval=Min("interval_seconds"))
     if newest["interval"] is None:
         return {}
     if newest["newest"] is None:
         return {"beat": ReadinessPart(False, None, "no loop has ticked yet")}
-    # The distance: after a clock was set back a tick of before it is no sign of life.
+    # The absolute distance: after the clock was set back, an earlier tick is no sign of life.
     age_seconds = abs((now - newest["newest"]).total_seconds())
     return {"beat": _check_age(age_seconds, max(BEAT_INTERVALS * newest["interval"], BEAT_SECONDS), "ticks")}
 
 
 def _alerter(now: datetime) -> dict[str, ReadinessPart]:
-    """Needed where there is a rule to evaluate."""
+    """Return the part of the alerter, which is needed if there is a rule to evaluate."""
     if not AlertRule.objects.filter(enabled=True).exists():
         return {}
     watch = AlertWatch.objects.exclude(looked_at=None).first()
@@ -172,4 +176,4 @@ def _check_age(age_seconds: float, limit_seconds: float, does: str) -> Readiness
     )
 
 
-SHARED = SharedReadiness(parts)  # one a process
+SHARED = SharedReadiness(parts)  # one for each process

@@ -1,5 +1,7 @@
-"""What the database says of the ledger and of messages to receivers, and a process of refusals, as Prometheus
-metrics. A plant's own figures are the snapshot's (`exposition`).
+"""Figures of the ledger, of messages to receivers, and of this process's rejected requests, as Prometheus
+metrics.
+
+The plant's own figures come from the snapshot (`exposition`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,8 +22,10 @@ GIVEN_UP_WITHIN = timedelta(days=1)  # messages
 
 @dataclass(frozen=True)
 class RecordFigures:
-    """decisions: since the ledger began, also those that retention has deleted. message_wait_seconds: since
-    the oldest message that waits was made; 0 where none waits. Of failed actions and messages those of late.
+    """Figures from the database.
+
+    decisions: since the ledger began, including those that retention has deleted. message_wait_seconds: age
+    of the oldest waiting message; 0 if none waits. Failed actions and messages are recent ones.
     """
 
     decisions: int
@@ -33,7 +37,7 @@ class RecordFigures:
 
 
 def record_figures(now: datetime) -> RecordFigures:
-    """By indices alone, but for the rows that are counted. Raises DatabaseError."""
+    """Read the figures with indices alone, except for the rows that are counted. Raises `DatabaseError`."""
     waiting = Message.objects.filter(state=Message.State.WAITING)
     oldest = waiting.aggregate(oldest=Min("created_at"))["oldest"]
     given_up = Message.objects.filter(state=Message.State.FAILED, created_at__gt=now - GIVEN_UP_WITHIN)
@@ -48,13 +52,15 @@ def record_figures(now: datetime) -> RecordFigures:
 
 
 def _open_actions() -> int:
-    """Loops whose last entry is an action that is neither confirmed nor failed: a row a loop is read."""
+    """Count loops whose last entry is an action that is neither confirmed nor failed; reads a row a loop."""
     last = LedgerEntry.objects.filter(pk__in=active_loops().values_list(Subquery(ledger.last_entry_ids())))
     return last.filter(mode__in=Loop.ACTING, action__isnull=False, applied=False, error="").count()
 
 
 def _count_failed_actions(since: datetime) -> int:
-    """From the first entry of that time on: an index finds the actions then, and only their rows are read."""
+    """Count failed actions since an instant. An index finds the actions from then on, and only their rows are
+    read.
+    """
     first = LedgerEntry.objects.filter(at__gte=since).order_by("at").values_list("pk", flat=True).first()
     if first is None:
         return 0
@@ -79,7 +85,7 @@ def record_families(figures: RecordFigures) -> Iterator[Metric]:
 
 
 def refusals(refused: Mapping[str, int]) -> Metric:
-    """{line of requests: how many found no place in it since this process began}."""
+    """Return {line of requests: requests rejected by a full line since this process started}."""
     text = "Requests that this process refused, since too many waited before them"
     family = CounterMetricFamily("weir_console_refused_requests", text, labels=("line",))
     for line, count in refused.items():

@@ -1,4 +1,4 @@
-"""Help: the documentation in the console's own frame, and a search over it."""
+"""Help: the documentation in the console's own frame, and its search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class DocumentationPage(ConsolePage):
 @require_safe
 @requires("plant.view")
 def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
-    """The page at an address; one that ends in .png answers with the picture."""
+    """Show the page at an address; an address that ends in .png returns the picture."""
     if address in contents.pictures():
         return FileResponse(contents.pictures()[address].open("rb"), content_type="image/png")
     shown = contents.index_by_address().get(address)

@@ -1,1 +1,1 @@
-"""Control loops: what they do and why, overrides, and what they would do."""
+"""Control loops: their decisions and reasons, overrides, and predictions."""

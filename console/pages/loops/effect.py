@@ -1,7 +1,7 @@
-"""What other values would have changed: the last minutes of a loop, decided once more with them.
+"""The effect of other values: the last minutes of a loop, decided again with them.
 
-For laws without a model, it is the most that can be said: what was observed does not answer to what would
-have been done. The sentence says so.
+Laws without a model allow nothing better: the recorded observations don't respond to the changed actions. The
+sentence says so.
 """
 
 import time
@@ -22,7 +22,7 @@ OPEN_LOOP = "How the plant would have answered can't be predicted: this law has 
 
 @dataclass(frozen=True)
 class EffectRow:
-    """A figure of the decisions: as they were made, and as they would have been."""
+    """A figure of the decisions: as made, and as they would have been."""
 
     name: str
     did: float
@@ -31,7 +31,7 @@ class EffectRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownEffect:
-    """In a sentence, and in figures; grave: it will be refused."""
+    """An effect as a sentence and as figures; grave: the change will be rejected."""
 
     sentence: str
     grave: bool
@@ -39,7 +39,10 @@ class ShownEffect:
 
 
 def build_effect(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal: str = "") -> ShownEffect:
-    """changed: parameters and `guard.NAME` that differ from those in force; refusal: why there are none."""
+    """Build the effect of changed values.
+
+    changed: parameters and `guard.NAME` that differ from those in force; refusal: why there are none.
+    """
     if refusal:
         return ShownEffect(sentence=f"Nothing can be said: {refusal}", grave=True, rows=[])
     if not changed:

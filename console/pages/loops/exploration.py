@@ -1,4 +1,4 @@
-"""What a concurrency loop has explored, from its ledger: the curve, the knee, what if, the cycles before."""
+"""What a concurrency loop has explored, from its ledger: the curve, the knee, what if, and earlier cycles."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,16 +28,16 @@ from workers.models import LedgerEntry, Loop
 
 READ_STEPS, READ_LOOKS = 150, 20
 SHOWN_CYCLES = 8
-CHECKED_SAMPLES = 16  # samples from which on a check says something
+CHECKED_SAMPLES = 16  # minimum number of samples for a check to be significant
 DRAWN = 64  # points of a line
 ROOM, HEADROOM = 1.25, 1.05
 ASKED = Parameter("threads", "processes", "In the pool.", None, 1, 1_000, "integer")
-WHAT_IF = (0.5, 0.75, 1.25, 1.5, 2.0)  # of the present number
+WHAT_IF = (0.5, 0.75, 1.25, 1.5, 2.0)  # of the current number
 
 
 @dataclass(frozen=True)
 class MeasuredThreads:
-    """One decision that measured a number of threads."""
+    """A decision that measured a number of threads."""
 
     at: datetime
     entry: int
@@ -48,7 +48,7 @@ class MeasuredThreads:
     samples: int
     acted: bool
     reason: str
-    asked_threads: int  # for what comes next
+    asked_threads: int  # for the next section
     steady_per_second: float | None
 
     @property
@@ -58,8 +58,9 @@ class MeasuredThreads:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Of threads: in the pool now, where the law would rest on the curve, where it would with other
-    parameters, and what somebody asked for."""
+    """Numbers of threads: in the pool now, where the law would rest on the curve, where it would with other
+    parameters, and the requested number.
+    """
 
     threads: int | None
     rest: int | None
@@ -72,8 +73,10 @@ class Numbers:
 
 @dataclass(frozen=True, kw_only=True)
 class ThroughputRow(PredictedThroughput):
-    """What a number of threads would bring: change_percent of now; and whether it is that in the pool now,
-    that where the law rests, that where it would with other parameters, or that somebody asked for.
+    """The expected throughput of a number of threads.
+
+    change_percent: compared with now. The flags say whether it is the number in the pool now, the law's
+    resting point, its resting point with other parameters, or the requested number.
     """
 
     change_percent: int
@@ -105,7 +108,7 @@ class CurveMark:
 
 @dataclass(frozen=True, kw_only=True)
 class CurveDrawing:
-    """Threads to the right, completions per second upwards, both from 0. line: the curve as SVG writes it."""
+    """Threads to the right, completions per second upwards, both from 0. line: the curve as an SVG path."""
 
     points: list[CurveDot]
     line: str | None
@@ -116,8 +119,8 @@ class CurveDrawing:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplorationCycle:
-    """An exploration: the decision (entry) that began it, when and why; its steps and their range of threads;
-    and where it came to rest, if it has (else None).
+    """An exploration: the decision (entry) that started it, when and why; its steps and their range of
+    threads; and its resting point (None if it has not come to rest).
     """
 
     epoch: int
@@ -134,7 +137,7 @@ class ExplorationCycle:
 
 @dataclass(frozen=True)
 class PresentState:
-    """The phase and the number of threads at the last tick; None where they aren't known."""
+    """The phase and the number of threads at the last tick; None if unknown."""
 
     phase: str | None
     threads: int | None
@@ -142,7 +145,7 @@ class PresentState:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownExploration:
-    """What is known of a loop's processes. refusal: why what was asked for can't be answered, else ""."""
+    """What is known of a loop's processes. refusal: why the request can't be answered, else ""."""
 
     numbers: Numbers
     sentence: str
@@ -160,8 +163,11 @@ def build_exploration(
     asked: int | None = None,
     would: Mapping[str, Any] | None = None,
 ) -> ShownExploration | None:
-    """`asked` is a number of threads, `would` are other parameters.
-    None for a loop of another law. Raises BadInput where `would` contradict each other."""
+    """Build the exploration of a concurrency loop; None for a loop of another law.
+
+    `asked` is a number of threads, `would` are other parameters. Raises `BadInput` if `would` contradict each
+    other.
+    """
     if loop.law != LAW.name:
         return None
     if would is not None:
@@ -185,7 +191,7 @@ def build_exploration(
 
 
 def read_asked(text: str) -> int | None:
-    """A number of threads that was typed; None for none. Raises BadInput."""
+    """Parse a typed number of threads; return None for an empty text. Raises `BadInput`."""
     if not text.strip():
         return None
     try:
@@ -218,7 +224,8 @@ def present_state(loop: Loop) -> PresentState:
 
 
 def list_measured(loop: Loop) -> list[MeasuredThreads]:
-    """The latest decisions that measured something, the newest first: steps, and checks when steady."""
+    """Return the latest decisions that measured something, the newest first: steps, and checks when steady.
+    """
     newest = loop.entries.order_by("-at", "-id")
     steps = newest.filter(action__isnull=False)[:READ_STEPS]
     looks = newest.filter(action__isnull=True, limited_by=None)[:READ_LOOKS]
@@ -247,10 +254,12 @@ def _build_point(entry: LedgerEntry) -> MeasuredThreads | None:
 
 
 def newest_by_threads(seen: Iterable[MeasuredThreads]) -> list[Point]:
-    """Of the newest exploration and the rest before it, the last measurement of each number of threads."""
+    """Return the last measurement of each number of threads, from the newest exploration and the rest before
+    it.
+    """
     rows = list(seen)
     newest = max((row.epoch for row in rows), default=0)
-    # The decision that begins an exploration measured the rest before it: it is that one's last.
+    # The decision that starts an exploration measured the rest before it, so it is the last one of that rest.
     rows = [row for row in rows if row.epoch == newest]
     if len({row.threads for row in rows}) < 3:
         rows = [each for each in seen if each.epoch >= newest - 1]
@@ -261,7 +270,7 @@ def newest_by_threads(seen: Iterable[MeasuredThreads]) -> list[Point]:
 
 
 def cycles(seen: Iterable[MeasuredThreads]) -> list[ExplorationCycle]:
-    """Explorations, the newest first. What was only advised is none."""
+    """Return the explorations, the newest first, without those that were only advised."""
     by_epoch: dict[int, list[MeasuredThreads]] = {}
     for point in seen:
         by_epoch.setdefault(point.epoch, []).append(point)
@@ -270,7 +279,7 @@ def cycles(seen: Iterable[MeasuredThreads]) -> list[ExplorationCycle]:
 
 
 def _cycle(rows: list[MeasuredThreads]) -> ExplorationCycle:
-    """Of its decisions, the oldest first."""
+    """Build a cycle from its decisions, the oldest first."""
     steps = [row for row in rows if row.acted]
     rests = [row for row in rows if row.phase == "steady"]
     sizes = [row.threads for row in rows]
@@ -335,7 +344,7 @@ def _dot(plane: Plane, point: Point, threads: int | None) -> CurveDot:
 
 
 def _whole(right: float) -> list[int]:
-    """Numbers of threads to write below: there are no halves."""
+    """Return whole numbers of threads for the axis labels."""
     return sorted({round(value) for value in value_ticks(right) if value <= right})
 
 

@@ -18,14 +18,16 @@ from workers.steering.ownership import is_advisory_only
 from workers.steering.scope import active_loops
 
 MODES = ("auto", "advise", "hold", "manual")
-TABLES = ("rows", "map")  # not for a hand: they are set where they are measured
+TABLES = ("rows", "map")  # not for manual changes: they are set where they are measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedLoop:
-    """A loop with what is in force: mode and effective parameters are those with overrides in their place,
-    base_mode and parameters its own. summary: its law in a sentence. conflict: why overrides of parameters
-    and guard do not count; "": they do.
+    """A loop with what is in force: mode and effective parameters include overrides; base_mode and parameters
+    are its own.
+
+    summary: its law in a sentence. conflict: why overrides of parameters and guard are ignored; "": they
+    apply.
     """
 
     id: int
@@ -45,14 +47,14 @@ class DescribedLoop:
 
     @property
     def modes(self) -> Sequence[str]:
-        """That it may be given, as a page has them."""
+        """Return the modes that the loop may be given, in the order of the page."""
         return ("advise", "hold") if is_advisory_only(self.law, self.target) else MODES
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterRow:
-    """A parameter of a law, or a setting of its guard (named `guard.NAME`), as it is declared; its own value,
-    the effective one, and the override in force, if any. label: its name alone.
+    """A parameter of a law, or a setting of its guard (named `guard.NAME`), as declared; its own value, the
+    effective value, and the override in force, if any. label: its name alone.
     """
 
     name: str
@@ -70,12 +72,12 @@ class ParameterRow:
 
     @property
     def words(self) -> Sequence[str]:
-        """What it takes, where that is one of some words."""
+        """Return the allowed words, if the parameter takes one of several words."""
         return tuple(FLAGS) if self.kind == "flag" else self.choices
 
     @property
     def shown(self) -> HumanValues:
-        """Its values as people think of them."""
+        """Return its values in the units that are shown."""
         return human_values(
             self.unit,
             self.kind,
@@ -87,14 +89,14 @@ class ParameterRow:
 
 
 def describe_loops(now: datetime) -> list[DescribedLoop]:
-    """Every loop that has a target, by name."""
+    """Return every loop that has a target, by name."""
     found = list(active_loops().order_by("name"))
     held = overrides.group_by_loop(found, now)
     return [describe(loop, held[loop.pk], now) for loop in found]
 
 
 def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLoop:
-    """The loop, with the overrides of it that are in force."""
+    """Return the loop with those of its overrides that are in force."""
     law = catalog.law(loop.law)
     counted = overrides.select_effective(loop, in_force, now)
     about = (sys.modules[type(law).__module__].__doc__ or "").strip().split("\n")[0]
@@ -119,7 +121,9 @@ def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLo
 def parameter_rows(
     law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
 ) -> list[ParameterRow]:
-    """Each parameter of a law. own_values: the loop's own values; counted: the overrides that count."""
+    """Return a row for each parameter of a law. own_values: the loop's own values; counted: the overrides
+    that apply.
+    """
     values = catalog.read_parameters(law, own_values)
     in_force = overrides.effective_parameters(law, own_values, counted, now)
     return [
@@ -132,7 +136,7 @@ def parameter_rows(
 def guard_rows(
     law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
 ) -> list[ParameterRow]:
-    """Each setting of the guard likewise."""
+    """Return a row for each setting of the guard likewise."""
     values = guard.read_settings(law, own_values)
     in_force = overrides.effective_guard(law, own_values, counted, now)
     return [

@@ -1,4 +1,4 @@
-"""Loop pages: what steers, with which parameters, and what people put in their place."""
+"""Loop pages: what controls the plant, its parameters, and overrides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ LATEST_LINES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class ListedLoop(DescribedLoop):
-    """A loop in the list, with how late it is (0: it is not) and how bad that and its last decision are."""
+    """A loop in the list, its delay (0: on time), and the severity of the delay and of its last decision."""
 
     lanes: Lanes
     late_seconds: float
@@ -68,36 +68,36 @@ class LoopsPage(ConsolePage):
 
     TEMPLATE, NAME = "loops/loops.html", "loops"
 
-    loops: Mapping[str, ListedLoop]  # by name, the worst first
+    loops: Mapping[str, ListedLoop]  # by severity, then by name
     saved: list[SavedFilter]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoopPage(FormPage):
-    """One loop; what only some laws have is None for the others."""
+    """One loop. Fields that only some laws have are None for the others."""
 
     TEMPLATE, NAME = "loops/loop.html", "loops"
 
     loop: DescribedLoop
     lanes: Lanes
-    law_words: list[str]  # templates that say what the law does: the first that is there
+    law_words: list[str]  # templates that describe the law: the first that exists is used
     purpose: str
     formula: str
     bench: Workbench
     prediction: ShownPrediction | None
-    effect: ShownEffect | None  # where there is neither prediction nor exploration
+    effect: ShownEffect | None  # if there is neither prediction nor exploration
     shedding: ShownShedding | None
     ladder: LadderSteps | None
     parallelism: ShownParallelism | None
     exploration: ShownExploration | None
     tuning: ShownTuning | None
-    first_report: ShownReport | None  # of a loop that advises at another's plant
+    first_report: ShownReport | None  # of a loop that advises at a neighbor's plant
     entries: list[LedgerEntry | TickRun]  # the latest lines of its ledger
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplorationPart(TemplateContext):
-    """A part of the loop's page, written anew for other parameters."""
+    """The exploration part of the loop's page, rendered again for other parameters."""
 
     TEMPLATE = "loops/parts/exploration.html"
 
@@ -107,7 +107,7 @@ class ExplorationPart(TemplateContext):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionPart(TemplateContext):
-    """A part of the loop's page, written anew for other parameters."""
+    """The prediction part of the loop's page, rendered again for other parameters."""
 
     TEMPLATE = "loops/parts/prediction.html"
 
@@ -117,7 +117,7 @@ class PredictionPart(TemplateContext):
 
 @dataclass(frozen=True, kw_only=True)
 class EffectPart(TemplateContext):
-    """A part of the loop's page, written anew for other parameters."""
+    """The effect part of the loop's page, rendered again for other parameters."""
 
     TEMPLATE = "loops/parts/effect.html"
 
@@ -128,10 +128,10 @@ class EffectPart(TemplateContext):
 @require_safe
 @requires("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
-    """The list of loops."""
+    """Show the list of loops."""
     seen = get_snapshot(request)
     rows = [_build_row(loop_, seen) for loop_ in describe_loops(timezone.now())]
-    worst = sorted(rows, key=lambda row: -row.badness)  # as bad: by name, as they came
+    worst = sorted(rows, key=lambda row: -row.badness)  # equal severity: sorted by name, as listed
     page = LoopsPage(
         loops={row.name: row for row in worst}, saved=filters_of(request, SavedFilter.Page.LOOPS)
     )
@@ -152,7 +152,7 @@ def _build_row(loop: DescribedLoop, seen: Snapshot) -> ListedLoop:
 @require_safe
 @requires("plant.view")
 def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """One loop."""
+    """Show one loop."""
     return loop_page(request, loop_id)
 
 
@@ -199,14 +199,14 @@ def loop_page(
 
 
 def _has_levels(found: Loop) -> bool:
-    """Whether its page shows the levels of a queue's ladder."""
+    """Return whether the loop's page shows the levels of a queue's ladder."""
     return found.law == ladder.LAW.name and "queue" in found.target
 
 
 def _build_shedding(
     request: HttpRequest, loop: Loop, effective: Mapping[str, Any]
 ) -> tuple[ShownShedding | None, Errors]:
-    """What is asked for and can't be is among the errors, and left out."""
+    """Build the shedding part. Invalid requested values are added to the errors, and left out."""
     if loop.law != SHEDDING.name:
         return None, {}
     row = get_snapshot(request).pipeline.applications.get(loop.target.get("application", ""))
@@ -217,7 +217,7 @@ def _build_shedding(
 
 
 def _read_threads(request: HttpRequest) -> int | None:
-    """The number of threads that the page's address asks about; what is none asks nothing."""
+    """Return the number of threads in the page's address; an invalid number is ignored."""
     try:
         return exploration.read_asked(request.GET.get("threads", ""))
     except BadInput:
@@ -227,8 +227,11 @@ def _read_threads(request: HttpRequest) -> int | None:
 @require_safe
 @requires("plant.view")
 def render_prediction(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """The part of the loop's page that is of the parameters in force and of those asked for (`would-NAME`,
-    `threads`). What is not a value that is taken is said in its sentence."""
+    """Render the part of the loop's page for the parameters in force and the requested ones (`would-NAME`,
+    `threads`).
+
+    Its sentence names invalid values.
+    """
     found = get_object_or_404(Loop, pk=loop_id)
     if found.law != CONCURRENCY.name and kind_of(found.law).promise is None:
         return _effect(request, found)
@@ -263,7 +266,7 @@ def _effect(request: HttpRequest, loop: Loop) -> HttpResponse:
 
 
 def _read_parameters(request: HttpRequest, law: Law, in_force: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that were typed. Raises BadInput naming the parameter."""
+    """Return the parameters as typed. Raises `BadInput` that names the parameter."""
     try:
         return {
             parameter.name: read_value(parameter, request.GET, parameter.name, in_force[parameter.name])
@@ -277,8 +280,10 @@ def _read_parameters(request: HttpRequest, law: Law, in_force: Mapping[str, Any]
 
 @action("override.set", loop_page)
 def override(request: HttpRequest, loop_id: int) -> Done:
-    """Posted: name and value, or `would-NAME` per parameter with `was-would-NAME` (untouched and unchanged
-    ones are left); reason; expiry.
+    """Override values of a loop.
+
+    Posted: name and value, or `would-NAME` per parameter with `was-would-NAME` (unchanged values are left
+    out); reason; expiry.
     """
     found = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
@@ -299,7 +304,7 @@ def override(request: HttpRequest, loop_id: int) -> Done:
 
 
 def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[str, Any]:
-    """What a form would have otherwise. Raises BadInput naming the field."""
+    """Return the changed values of a form. Raises `BadInput` that names the field."""
     law = catalog.law(loop.law)
     if "name" in values:
         name = values["name"]
@@ -320,7 +325,7 @@ def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[
 
 
 def _move_error_to_field(request: HttpRequest, error: BadInput) -> BadInput:
-    """A parameter's error stands at its own field when the page's fields were posted."""
+    """Move a parameter's error to its own field if the page's fields were posted."""
     if error.field != "value" or "name" in request.POST:
         return error
     fields = [name for name in request.POST if name.startswith(WOULD)]
@@ -329,7 +334,10 @@ def _move_error_to_field(request: HttpRequest, error: BadInput) -> BadInput:
 
 @action("loop.mode", loop_page)
 def mode(request: HttpRequest, loop_id: int) -> Done:
-    """Posted: mode (auto, advise, hold, manual), reason, minutes (hold, manual need them), value (manual)."""
+    """Set the mode of a loop.
+
+    Posted: mode (auto, advise, hold, manual), reason, minutes (required for hold and manual), value (manual).
+    """
     found = get_object_or_404(Loop, pk=loop_id)
     value = request.POST.get("value", "").strip()
     made = steering.set_mode(

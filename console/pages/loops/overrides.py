@@ -1,4 +1,4 @@
-"""Overrides: all in force, those that are over, and new ones on many loops at once; ended and extended."""
+"""Overrides: active, ended, and new ones on many loops at once; ended and extended."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ RELATED = ("loop", "node", "owner", "ended_by")
 
 @dataclass(frozen=True)
 class OverrideOption:
-    """What can be overridden: what a form posts of it, its name, and what it takes."""
+    """An option to override: its form value, its name, and the values it takes."""
 
     value: str
     name: str
@@ -55,20 +55,20 @@ class OverrideOption:
 
 @dataclass(frozen=True)
 class OverrideOptions:
-    """The options of one law, or ("") of any."""
+    """The options of one law, or ("") of any law."""
 
     group: str
     law: str
     options: list[OverrideOption]
 
 
-# The audit's name of what a person did who set something that itself does not say who: by its kind.
+# The audit's action names by kind of manual change, for changes that don't record who made them.
 AUDITED = {"ladder cap": "ladder.cap", "cordon": "node.use", "drain": "node.use"}
 
 
 @dataclass(frozen=True)
 class ShownHand:
-    """What stands in for a part of the plant, and who set it: as it says itself, else as the audit has it."""
+    """A manual change and who made it: as it says itself, or else as the audit has it."""
 
     hand: HandStatus
     owner: str
@@ -77,13 +77,13 @@ class ShownHand:
 
 @dataclass(frozen=True, kw_only=True)
 class OverridesPage(FormPage):
-    """All overrides, and the form of a new one."""
+    """All overrides, and the form for a new one."""
 
     TEMPLATE, NAME = "loops/overrides.html", "overrides"
 
-    in_force: QuerySet[Override]  # in force, the next to revert first
+    in_force: QuerySet[Override]  # active, the next to expire first
     hands: list[ShownHand]  # the soonest to end first
-    listed: keyset.KeysetPage  # those that are over
+    listed: keyset.KeysetPage  # ended ones
     query: str
     laws: Sequence[str]
     queues: QuerySet[Queue, str]
@@ -94,7 +94,7 @@ class OverridesPage(FormPage):
 @require_safe
 @requires("plant.view")
 def overrides(request: HttpRequest) -> HttpResponse:
-    """The list of overrides."""
+    """Show the list of overrides."""
     return overrides_page(request)
 
 
@@ -130,7 +130,7 @@ def _build_row(hand: HandStatus) -> ShownHand:
 
 
 def choices() -> Iterator[OverrideOptions]:
-    """What can be overridden on many loops."""
+    """Return what can be overridden on many loops."""
     yield OverrideOptions("Any loop", "", [_option("mode", MODE)])
     of_guard = [_option(f"guard.{setting.name}", setting) for setting in guard.PARAMETERS]
     yield OverrideOptions("The guard of any loop", "", of_guard)
@@ -147,7 +147,10 @@ def _option(value: str, parameter: Parameter) -> OverrideOption:
 
 @action("override.set", overrides_page)
 def create(request: HttpRequest) -> Done:
-    """Posted: law, queue, node (one or more), name (of the law: `law/name`), value, reason, expiry."""
+    """Create overrides.
+
+    Posted: law, queue, node (one or more), name (of the law: `law/name`), value, reason, expiry.
+    """
     posted = request.POST
     of_law, name = law_and_name(posted.get("name", ""), posted.get("law", ""))
     made = loops.override(
@@ -165,7 +168,7 @@ def create(request: HttpRequest) -> Done:
 
 
 def law_and_name(text: str, law: str) -> tuple[str, str]:
-    """`law/name` says the law too; it must not say another than the scope. Raises BadInput."""
+    """Split `law/name`; its law must match the scope's. Raises `BadInput`."""
     of_law, _, name = text.rpartition("/")
     if not name:
         raise BadInput("name", "is missing; say what is overridden.")
@@ -175,7 +178,7 @@ def law_and_name(text: str, law: str) -> tuple[str, str]:
 
 
 def scope_of(law: str, queue: str, node: str) -> Scope:
-    """The scope of names. Raises BadInput naming the one that is not there."""
+    """Return the scope of the names. Raises `BadInput` that names a missing one."""
     if law:
         catalog.law(law)
     if queue and not Queue.objects.filter(name=queue).exists():
@@ -187,7 +190,7 @@ def scope_of(law: str, queue: str, node: str) -> Scope:
 
 
 def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> HttpResponse:
-    """Where an override is shown: the page of its loop, its node, or all overrides."""
+    """Return the page that shows an override: that of its loop, of its node, or of all overrides."""
     override = get_object_or_404(Override.objects.select_related("node"), pk=override_id)
     if override.loop_id:
         return loop_page(request, override.loop_id, **refusal)
@@ -214,7 +217,7 @@ def url_of(override: Override) -> str:
 
 @action("override.end", override_page)
 def end_override(request: HttpRequest, override_id: int) -> Done:
-    """Posted: reason, which may be left out. Ending twice is no error."""
+    """End an override. Posted: reason (optional). Ending twice is no error."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     reason = request.POST.get("reason", "")
     ended = loops.end_override(
@@ -227,7 +230,7 @@ def end_override(request: HttpRequest, override_id: int) -> Done:
 
 @action("override.undo", override_page)
 def undo_override(request: HttpRequest, override_id: int) -> Done:
-    """What was set with it is undone too. Undoing twice is no error."""
+    """Undo an override and everything that was set with it. Undoing twice is no error."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     undone = loops.undo_override(actor_of(request), override, now=timezone.now(), control=control())
     said = " ".join(describe_ended(*override) for override in undone)
@@ -236,7 +239,7 @@ def undo_override(request: HttpRequest, override_id: int) -> Done:
 
 @action("override.extend", override_page)
 def extend_override(request: HttpRequest, override_id: int) -> Done:
-    """Posted: minutes (added to its expiry) or expires_at."""
+    """Extend an override. Posted: minutes (added to its expiry) or expires_at."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     expiry = expiry_of(request.POST)
     longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}

@@ -1,4 +1,4 @@
-"""Tasks set by hand on a loop of the joint law, for some time; the others are planned around them."""
+"""Tasks set by hand on a loop of the joint law until they expire; the other tasks are planned around them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -27,7 +27,10 @@ FIELD = "tasks-"
 
 @action("override.set", loop_page)
 def set_tasks(request: HttpRequest, loop_id: int) -> Done:
-    """Posted: `tasks-OPERATOR` (empty: left to the law), each with `was-tasks-OPERATOR`; reason, expiry."""
+    """Set tasks of operators.
+
+    Posted: `tasks-OPERATOR` (empty: left to the law), each with `was-tasks-OPERATOR`; reason, expiry.
+    """
     loop, now = get_object_or_404(Loop, pk=loop_id, law=JOINT), timezone.now()
     before, expiry = list_manual_tasks(loop, now), expiry_of(request.POST)
     wanted = {**before, **_read_fields(request)}
@@ -48,7 +51,10 @@ def set_tasks(request: HttpRequest, loop_id: int) -> Done:
 
 
 def _demand_no_earlier_end(loop: Loop, others: Sequence[str], expiry: Expiry, now: datetime) -> None:
-    """All operators of a loop are in one override: what somebody has set of the others is not cut short."""
+    """Reject an expiry earlier than that of tasks already set.
+
+    One override contains all operators of a loop, so an earlier expiry would end the others' tasks too.
+    """
     held = overrides.list_active(now).filter(loop=loop, name="tasks_of").select_related("owner").last()
     asked = expiry.compute(now)
     if held is None or not others or asked is None:
@@ -61,7 +67,7 @@ def _demand_no_earlier_end(loop: Loop, others: Sequence[str], expiry: Expiry, no
 
 
 def _read_fields(request: HttpRequest) -> dict[str, int | None]:
-    """What each field says that somebody touched. Raises BadInput naming the field."""
+    """Return the changed fields. Raises `BadInput` that names the field."""
     parameter = catalog.parameter(catalog.law(JOINT), "tasks_of").items[0]
     found: dict[str, int | None] = {}
     for field, text in request.POST.items():

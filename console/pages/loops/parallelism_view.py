@@ -1,6 +1,5 @@
-"""What the page of a loop of parallelism shows beside that of every loop: the tasks of each operator, the
-latency of each path against its bound, the forecast, who decides what and why, what tasks cost, and what
-its rescales brought.
+"""Additional parts of a parallelism loop's page: the tasks of each operator, the latency of each path against
+its bound, the forecast, who decides what and why, the cost of tasks, and the gain of its rescales.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from workers.steering import overrides
 from workers.steering.scope import active_loops
 
 Floats = npt.NDArray[np.float64]
-JOINT = OWNERS[-1]  # it acts by default, and its terms are those of all operators
+JOINT = OWNERS[-1]  # it acts by default, and its terms cover all operators
 PAST_SECONDS, PAST_POINTS = 2_700.0, 90
 SHOWN_RESCALES, READ_ENTRIES = 8, 100
 COST_SECONDS = 3_600.0
@@ -39,13 +38,13 @@ COST_SECONDS = 3_600.0
 
 @dataclass(frozen=True)
 class StoredFigures:
-    """Where the plant's figures of the past lie."""
+    """The source of the plant's past figures."""
 
     control: redis.Redis
     data: Path
 
     def figures(self, series: Sequence[str], since: float, until: float) -> tuple[Floats, Floats]:
-        """Times, and series by times; none while the control server is away."""
+        """Return times, and series by times; none while the control server is unreachable."""
         try:
             columns = metric_history.columns(self.control, self.data, since, until, series)
         except redis.RedisError:
@@ -56,9 +55,11 @@ class StoredFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class SteeredOperator:
-    """An operator whose tasks can be set. short: its name within the application; needed: the tasks that the
-    joint law finds; most: that may be set; per_second: events offered; is_blocked: more tasks did not help;
-    gain: the share of what its last rescale was to bring.
+    """An operator whose tasks can be set.
+
+    short: its name within the application; needed: the tasks that the joint law calculates; most: the maximum
+    that may be set; per_second: events offered; is_blocked: more tasks did not help; gain: the achieved share
+    of the expected gain of its last rescale.
     """
 
     name: str
@@ -75,8 +76,10 @@ class SteeredOperator:
 
 @dataclass(frozen=True, kw_only=True)
 class PathLatency:
-    """A path, its operators in words; latencies in s: measured now, what the law expects of the slowest path,
-    and the bound of all. keeps: the bound, None where that can't be said.
+    """A path, its operators in words.
+
+    Latencies in s: measured now, the law's expectation for the slowest path, and the bound for all. keeps:
+    whether the bound is met; None if unknown.
     """
 
     words: str
@@ -88,8 +91,9 @@ class PathLatency:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopDecider:
-    """A loop that could decide, whether it does, what it would set and why. of: the operator, where it is
-    of one alone; about: its kind in a sentence.
+    """A loop that could decide, whether it does, what it would set, and why.
+
+    of: the operator, if it controls a single one; about: its kind in a sentence.
     """
 
     loop: int
@@ -113,8 +117,9 @@ class TaskChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Rescale:
-    """A change that was made or would have been; in events/s of capacity: what it was to bring, and what it
-    did. None where the ledger judges it by something else.
+    """A change that was made or proposed, with its expected and its achieved gain in events/s of capacity.
+
+    None where the ledger judges it by something else.
     """
 
     entry: LedgerEntry
@@ -125,7 +130,7 @@ class Rescale:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCost:
-    """Task-hours, and tasks on average, of the minutes that were watched."""
+    """Task-hours, and average number of tasks, of the minutes that were observed."""
 
     hours: float
     mean: float
@@ -134,7 +139,7 @@ class TaskCost:
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastDrawing:
-    """What came and the forecast as lines, its band as an area; now: where the present is. Ticks: minutes."""
+    """Arrivals and the forecast as lines, its band as an area; now: x of the present. Ticks: minutes."""
 
     past: str
     mean: str
@@ -146,8 +151,10 @@ class ForecastDrawing:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownForecast:
-    """The forecast, or in `refused` why there is none. where: what it is of, in words. past: how much it was
-    made from, in words; trained_until: the end of its training set, None without one. is_used: by the law.
+    """The forecast, or in `refused` why there is none.
+
+    where: its subject in words. past: the length of its data in words; trained_until: the end of its training
+    set, None without one. is_used: by the law.
     """
 
     where: str
@@ -160,7 +167,7 @@ class ShownForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownParallelism:
-    """What is shown of a loop's operators. joint: the number of the loop of the joint law with its target."""
+    """What is shown of a loop's operators. joint: number of the loop of the joint law with its target."""
 
     operators: list[SteeredOperator]
     paths: list[PathLatency]
@@ -175,7 +182,7 @@ class ShownParallelism:
 
 
 def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) -> ShownParallelism | None:
-    """None for a loop of another law."""
+    """Build the view; None for a loop of another law."""
     if loop.law not in OWNERS:
         return None
     topology, _ = topology_inputs(loop.target, snapshot, now.timestamp())
@@ -183,7 +190,7 @@ def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetim
     newest = ledger.last_entry(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
     steered = inputs.steered(topology) if topology else []
-    # As they are in force, not as the newest decision found them: the form must never offer what has ended.
+    # As they are in force, not as the newest decision found them: the form must never offer expired tasks.
     hands = list_manual_tasks(joint, now) if joint else {}
     return ShownParallelism(
         operators=[_operator(each, terms, topology, hands) for each in steered],
@@ -200,19 +207,19 @@ def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetim
 
 
 def list_manual_tasks(loop: Loop, now: datetime) -> dict[str, int]:
-    """The tasks a person has set, by operator, as they are in force."""
+    """Return the tasks that a person has set and that are in force, by operator."""
     law = catalog.law(loop.law)
     effective = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     return dict(effective["tasks_of"])
 
 
 def _joint_of(loop: Loop) -> Loop | None:
-    """The loop of the joint law with the same target."""
+    """Return the loop of the joint law with the same target."""
     return next((sibling for sibling in _siblings(loop) if sibling.law == JOINT), None)
 
 
 def _siblings(loop: Loop) -> list[Loop]:
-    """All loops of the same application or plant, the joint law's first."""
+    """Return all loops of the same application or plant, the joint law's first."""
     key = next(name for name in ("application", "plant") if name in loop.target)
     same = {f"target__{key}": loop.target[key]}
     loops = active_loops().filter(law__in=OWNERS, **same).order_by("name")
@@ -246,7 +253,7 @@ def _operator(
 def _paths(
     topology: MeasuredTopology | None, terms: Mapping[str, Any], joint: Loop | None, now: datetime
 ) -> list[PathLatency]:
-    """Each path."""
+    """Return each path."""
     if topology is None:
         return []
     bound = None
@@ -268,7 +275,7 @@ def _paths(
 
 
 def _deciders(loop: Loop) -> Iterator[LoopDecider]:
-    """All loops of the same tasks, the joint law's first."""
+    """Return all loops that decide about the same tasks, the joint law's first."""
     now, siblings = datetime.now(UTC), _siblings(loop)
     modes = {
         sibling.pk: overrides.mode_of(sibling, overrides.list_for_loop(sibling, now), now)
@@ -291,7 +298,7 @@ def _deciders(loop: Loop) -> Iterator[LoopDecider]:
 
 
 def _rescales(loop: Loop) -> Iterator[Rescale]:
-    """The last changes that this loop made or would have made, and what came of them."""
+    """Return the last changes that this loop made or proposed, and their effects."""
     acted = loop.entries.filter(acted=True).order_by("-at", "-id")[:READ_ENTRIES]
     changed = ((entry, changes) for entry in acted if (changes := _changes(loop, entry)))
     for entry, changes in islice(changed, SHOWN_RESCALES):
@@ -307,7 +314,7 @@ def _rescales(loop: Loop) -> Iterator[Rescale]:
 
 
 def _changes(loop: Loop, entry: LedgerEntry) -> list[TaskChange]:
-    """Operators that got, or would have got, other tasks."""
+    """Return the operators whose tasks were or would have been changed."""
     tasks = (entry.action or {}).get("tasks")
     if isinstance(tasks, Mapping):
         before = entry.terms.get("tasks_before") or {}
@@ -322,7 +329,7 @@ def _changes(loop: Loop, entry: LedgerEntry) -> list[TaskChange]:
 
 
 def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: float) -> TaskCost | None:
-    """Task-hours of the last hour, as far as it was watched, and the mean."""
+    """Return the task-hours of the last hour, as far as observed, and the mean number of tasks."""
     if "application" not in loop.target or not names:
         return None
     series = [f"pipeline.applications.{name.replace('/', '.operators.', 1)}.parallelism" for name in names]
@@ -357,7 +364,7 @@ def _source(target: Mapping[str, Any], snapshot: Snapshot) -> LoadSource:
 
 
 def _length(days: float) -> str:
-    """Of a past, in words."""
+    """Return the length of the past in words."""
     hours = 24 * days
     if hours < 2:
         return f"{60 * hours:.0f} min"
@@ -365,7 +372,7 @@ def _length(days: float) -> str:
 
 
 def _past(source: LoadSource, kept: StoredFigures, now_seconds: float) -> list[tuple[float, float]]:
-    """Seconds from now, and what came there on average: at most PAST_POINTS of them."""
+    """Return seconds from now, and the average arrivals then: at most PAST_POINTS pairs."""
     times, rows = kept.figures(source.series, now_seconds - PAST_SECONDS, now_seconds)
     at, rates = times - now_seconds, np.nansum(rows, axis=0)
     step = PAST_SECONDS / PAST_POINTS

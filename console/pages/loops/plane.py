@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PlaneLevel:
-    """A value that is written beside a plane, at y."""
+    """A value that is labeled beside a plane, at y."""
 
     value: float
     y: float
@@ -14,7 +14,7 @@ class PlaneLevel:
 
 @dataclass(frozen=True)
 class PlaneTick:
-    """What is written below a plane, at x."""
+    """A label below a plane, at x."""
 
     value: float | str
     x: float
@@ -22,7 +22,7 @@ class PlaneTick:
 
 @dataclass(frozen=True)
 class Plane:
-    """What lies at its edges."""
+    """The value ranges of a plane."""
 
     left: float
     right: float
@@ -33,9 +33,9 @@ class Plane:
         return 100 * (value - self.left) / (self.right - self.left)
 
     def y(self, value: float) -> float:
-        """Downwards, as screens count."""
+        """Return y measured downwards, as on screens."""
         return 100 * (self.high - value) / (self.high - self.low)
 
     def path(self, points: Iterable[tuple[float, float]]) -> str:
-        """A line through points, as SVG writes it."""
+        """Return a line through points as an SVG path."""
         return "M" + "L".join(f"{self.x(x):.2f} {self.y(y):.2f}" for x, y in points)

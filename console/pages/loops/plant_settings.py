@@ -1,4 +1,4 @@
-"""The plant's settings, and each loop's own values: what every one takes, what it is, and who changed it."""
+"""The plant's settings and each loop's own values: range, current value, and last change."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +27,10 @@ from workers.steering.scope import active_loops
 
 @dataclass(frozen=True, kw_only=True)
 class OwnParameter(ParameterRow):
-    """A loop's own value, for good. changed: when somebody set it last; None: nobody has. follows: what the
-    value is kept equal to, "" where people have the say.
+    """A loop's own value, which does not expire.
+
+    changed: when a person set it last; None: never. follows: what the value is kept equal to; "" if people
+    set it.
     """
 
     changed: AuditEntry | None
@@ -43,14 +45,14 @@ class PlantSettingsPage(FormPage):
 
     settings: list[plant_settings.ShownSetting]
     loops: list[Loop]
-    loop: Loop | None  # the chosen one
+    loop: Loop | None  # the selected loop
     own: list[OwnParameter]
 
 
 @require_safe
 @requires("plant.view")
 def settings(request: HttpRequest) -> HttpResponse:
-    """The settings, and the loop that the address chooses."""
+    """Show the settings, and the loop that the address selects."""
     return settings_page(request)
 
 
@@ -72,7 +74,7 @@ def settings_page(
 
 
 def own_rows(loop: Loop) -> list[OwnParameter]:
-    """A loop's parameters and guard as they are when nobody overrides them, and who set them last."""
+    """Return a loop's parameters and guard without overrides, and who set them last."""
     law, now = catalog.law(loop.law), timezone.now()
     rows = parameter_rows(law, loop.parameters, [], now) + guard_rows(law, loop.guard, [], now)
     noted = AuditEntry.objects.filter(action="settings.change", target__startswith=f"{loop.name} ")
@@ -86,7 +88,7 @@ def own_rows(loop: Loop) -> list[OwnParameter]:
 
 @action("settings.change", settings_page)
 def change(request: HttpRequest, name: str) -> Done:
-    """Posted: value, reason."""
+    """Change a setting. Posted: value, reason."""
     text = request.POST.get("value", "").strip()
     may_be_unset = plant_settings_of.find_declaration(name).or_null
     value = None if may_be_unset and not text else number_of(text, "value")
@@ -99,7 +101,7 @@ def change(request: HttpRequest, name: str) -> Done:
 
 @action("settings.change", settings_page)
 def change_own(request: HttpRequest, loop_id: int) -> Done:
-    """Posted: name, value (empty: the default again), reason."""
+    """Change a loop's own value. Posted: name, value (empty: the default again), reason."""
     loop, posted = get_object_or_404(Loop, pk=loop_id), request.POST
     name, text = posted.get("name", ""), posted.get("value", "").strip()
     value: Any = None

@@ -1,4 +1,4 @@
-"""The predicted response of a loop: what is, what would be, ready to be drawn."""
+"""The predicted response of a loop with current and with other parameters, ready to be drawn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,15 +9,16 @@ from controllers.flow.prediction import Prediction
 from workers.control.kinds.registry import kind_of
 
 FEWEST_SAMPLES, MOST_SAMPLES = 10, 240
-ROOM = 1.5  # so many settling times are shown
+ROOM = 1.5  # number of settling times that are shown
 MARKS = 5
 EDGE = 1.2
 
 
 @dataclass(frozen=True)
 class PredictionRow:
-    """A figure of the predicted response: as it is and as it would be. limit: what it should keep to, in
-    words; format: a name of `console.display.formats.FORMATS`.
+    """A figure of the predicted response: current and new.
+
+    limit: its limit in words; format: a name of `console.display.formats.FORMATS`.
     """
 
     name: str
@@ -39,7 +40,7 @@ class PlottedPole:
 
 @dataclass(frozen=True)
 class ResponseLine:
-    """A response as SVG writes a line. kind: is, or would."""
+    """A response as an SVG path. kind: is, or would."""
 
     kind: str
     path: str
@@ -47,7 +48,7 @@ class ResponseLine:
 
 @dataclass(frozen=True, kw_only=True)
 class ResponseDrawing:
-    """Responses on a plane, which come to rest at the height `rest`; the ticks are seconds."""
+    """Responses on a plane that settle at the height `rest`; the ticks are seconds."""
 
     lines: list[ResponseLine]
     levels: list[PlaneLevel]
@@ -57,7 +58,7 @@ class ResponseDrawing:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownPrediction:
-    """What is, and what would be: in a sentence, as rows, as poles, and as lines on a plane."""
+    """The current and the new response: as a sentence, rows, poles, and lines on a plane."""
 
     title: str
     sentence: str
@@ -71,9 +72,9 @@ class ShownPrediction:
 def build_prediction(
     law: str, now: Mapping[str, Any], would: Mapping[str, Any] | None = None, refusal: str = ""
 ) -> ShownPrediction | None:
-    """None for a law that has no prediction.
+    """Build the prediction; None for a law that has none.
 
-    `would` are the parameters asked for, `refusal` why there are none.
+    `would` are the requested parameters, `refusal` is why there are none.
     """
     promise = kind_of(law).promise
     if promise is None:
@@ -148,14 +149,14 @@ def _rows(
 
 
 def _marks(of: Prediction | None, kind: str) -> list[PlottedPole]:
-    """Poles as the plane of the unit circle has them: y grows downwards."""
+    """Return poles on the plane of the unit circle, y downwards."""
     poles = () if of is None else of.poles
     return [PlottedPole(kind, _inside(pole.real), _inside(-pole.imag)) for pole in poles]
 
 
 def _inside(part: float) -> float:
-    """A pole far outside is shown at the edge."""
-    return round(min(max(part, -EDGE), EDGE), 3) + 0.0  # no minus before a zero
+    """Clip a coordinate: poles far outside are shown at the edge."""
+    return round(min(max(part, -EDGE), EDGE), 3) + 0.0  # no minus sign before a zero
 
 
 def _plane(stable: list[Prediction]) -> Plane | None:

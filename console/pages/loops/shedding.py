@@ -1,4 +1,4 @@
-"""Another bound, or other weights of the sinks, for a shedding loop: its page has shown what comes of it."""
+"""Set another bound, or other weights of the sinks, for a shedding loop, whose page has previewed them."""
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
@@ -20,7 +20,7 @@ from workers.steering.scope import Scope
 
 @action("override.set", loop_page)
 def weigh(request: HttpRequest, loop_id: int) -> Done:
-    """Put the bound and the weights that were asked for in force. Posted: them, reason, expiry."""
+    """Put the requested bound and weights in force. Posted: them, reason, expiry."""
     loop, now = get_object_or_404(Loop, pk=loop_id, law=LAW.name), timezone.now()
     effective = overrides.effective_parameters(LAW, loop.parameters, overrides.list_effective(loop, now), now)
     changes = changes_of(request.POST, effective, load_observation(loop))

@@ -1,5 +1,5 @@
-"""What a shedding loop's page shows beside that of every loop: the table, what it costs, why it is this one,
-and what another bound or other weights would make of it.
+"""Additional parts of a shedding loop's page: the table, its cost, the reason for it, and the effect of
+another bound or other weights.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,14 +18,17 @@ from workers.documents.pipeline import ApplicationStatus, PatternStatus, RecallE
 from workers.models import Loop
 
 BOUND, WEIGHT = "latency_bound_seconds", "weight-"
-FINE_SECONDS, COARSE_SECONDS = 0.01, 1.0  # of a bound: the step its price is given for
+FINE_SECONDS, COARSE_SECONDS = 0.01, 1.0  # for a bound: the step that its price refers to
 DIGITS = 4
-WHOLE, NOTHING = 0.005, 0.995  # shares shed that are as good as none, and as all
+WHOLE, NOTHING = 0.005, 0.995  # shed shares that count as nothing, and as all
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One pattern and type. share: dropped now; would: by what is asked for; None: the pattern takes none."""
+    """A cell for one pattern and type.
+
+    share: dropped now; would: dropped with the requested values; None: the pattern takes none.
+    """
 
     type: str
     share: float | None
@@ -34,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class PatternShares:
-    """What a pattern does without: a cell for each type that the application knows."""
+    """Shares that a pattern loses: a cell for each type that the application knows."""
 
     name: str
     operator: str
@@ -44,8 +47,9 @@ class PatternShares:
 
 @dataclass(frozen=True, kw_only=True)
 class ShedOutput:
-    """Complex events/s of a type: what the table leads to expect, what is measured, and what the table asked
-    for would lead to expect. weight: its worth at the sinks; recall: how much of it is found.
+    """Complex events/s of a type: expected from the table, measured, and expected from the requested table.
+
+    weight: its value at the sinks; recall: the share of it that is found.
     """
 
     type: str
@@ -58,7 +62,7 @@ class ShedOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class ShedTotal:
-    """The same of all sinks together, by worth. recall: a share."""
+    """The totals of all sinks, weighted by value. recall: a share."""
 
     measured: float | None
     expected: float | None
@@ -68,7 +72,7 @@ class ShedTotal:
 
 @dataclass(frozen=True)
 class AskedNumber:
-    """A number of the form: in force, and asked for."""
+    """A number of the form: in force, and requested."""
 
     effective: float
     would: float
@@ -76,9 +80,9 @@ class AskedNumber:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownShedding:
-    """The table in force, what it costs and why it is this one; and the table of what is asked for.
+    """The table in force, its cost, and its reason; and the table for the requested values.
 
-    because, would_because: in sentences; changes: the parameters asked for.
+    because, would_because: in sentences; changes: the requested parameters.
     """
 
     types: list[str]
@@ -99,8 +103,10 @@ class ShownShedding:
 def shed_view(
     loop: Loop, effective: Mapping[str, Any], row: ApplicationStatus | None, asked: Mapping[str, str]
 ) -> ShownShedding:
-    """row: the application in the snapshot, or None. asked: what a person would set, as the form sends it.
-    Raises BadInput naming the form's field.
+    """Build the view of a shedding loop.
+
+    row: the application in the snapshot, or None. asked: requested values, as the form sends them. Raises
+    `BadInput` that names the form's field.
     """
     law, observation = LAW, load_observation(loop)
     changes = changes_of(asked, effective, observation)
@@ -130,7 +136,7 @@ def shed_view(
 
 
 def load_observation(loop: Loop) -> dict[str, Any] | None:
-    """What the loop saw last, as the law takes it; None while it has seen nothing to shed."""
+    """Return the loop's last observation in the law's form; None until it has observed something to shed."""
     entry = ledger.last_entry(loop)
     found = dict(entry.observation or {}) if entry else {}
     if not found.get("patterns"):
@@ -139,7 +145,7 @@ def load_observation(loop: Loop) -> dict[str, Any] | None:
 
 
 def _repeat_decision(law: Any, state: Mapping[str, Any]) -> Decision | None:
-    """The decision that made the table in force, decided once more; None where none is."""
+    """Repeat the decision that made the table in force; return None if there is none."""
     solved = state.get("solved")
     if not solved:
         return None
@@ -147,7 +153,7 @@ def _repeat_decision(law: Any, state: Mapping[str, Any]) -> Decision | None:
 
 
 def _would(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any] | None) -> Decision | None:
-    """What it would decide now, were it to shed."""
+    """Return what the law would decide now if it shed."""
     return _decision(law, parameters, {**observation, "permitted": True}) if observation else None
 
 
@@ -156,14 +162,14 @@ def _decision(law: Any, parameters: Mapping[str, Any], observation: Mapping[str,
         given = catalog.read_parameters(law, _drop_nulls(parameters))
         seen = catalog.read_observation(law, _drop_nulls(observation))
         law.check_observation(given, seen, "observation")
-    except BadInput:  # recorded by a version that knew others
+    except BadInput:  # recorded by a version with other fields
         return None
     _, decision = law.decide(given, law.initial_state(given), seen)
     return decision if isinstance(decision, Decision) else None
 
 
 def _drop_nulls(document: Any) -> Any:
-    """Without what is null: not given."""
+    """Return the document without null values, which mean "not given"."""
     if isinstance(document, Mapping):
         return {key: _drop_nulls(value) for key, value in document.items() if value is not None}
     return [_drop_nulls(each) for each in document] if isinstance(document, list) else document
@@ -174,7 +180,7 @@ def _types(pattern: PatternStatus) -> list[str]:
 
 
 def _heat(name: str, row: ApplicationStatus, would: Decision | None) -> PatternShares:
-    """One row of the map."""
+    """Return one row of the heat map."""
     pattern, now = row.patterns[name], row.controls.shed.get(name, {})
     then = ((would.action or {}).get("shed", {}) if would else {}).get(name)
     types = {event_type for other in row.patterns.values() for event_type in _types(other)}
@@ -196,7 +202,7 @@ def _outputs(
     would: Decision | None,
     weights: Mapping[str, float],
 ) -> Iterator[ShedOutput]:
-    """Of each emitted type."""
+    """Return the outputs of each emitted type."""
     for emitted in sorted({pattern.emits for pattern in patterns.values()}):
         ours = [pattern for pattern in patterns.values() if pattern.emits == emitted]
         yield ShedOutput(
@@ -219,7 +225,7 @@ def _total(
     made: Decision | None,
     would: Decision | None,
 ) -> ShedTotal:
-    """What all sinks take, weighted; and its recall: what is measured over what there would be of it."""
+    """Return the weighted output of all sinks and its recall: measured output over potential output."""
     taken = [pattern for pattern in patterns.values() if weights.get(pattern.emits)]
     measured = sum(weights[pattern.emits] * pattern.out_per_second for pattern in taken)
     recall, estimates = None, [pattern.recall for pattern in taken if pattern.recall]
@@ -238,7 +244,7 @@ def _total(
 
 
 def _explain_decision(decision: Decision | None, parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Which budgets bind, who pays for it, and what a little more time would bring."""
+    """Return which budgets bind, who pays for them, and the benefit of a little more time."""
     if decision is None:
         return
     if decision.action is None:
@@ -291,7 +297,7 @@ def _format_names(names: list[str]) -> str:
 def changes_of(
     asked: Mapping[str, str], effective: Mapping[str, Any], observation: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """The law's parameters as the form would have them, those that differ. Raises BadInput by field."""
+    """Return the law's parameters that the form changes. Raises `BadInput` by field."""
     parameters = {parameter.name: parameter for parameter in LAW.parameters}
     changes: dict[str, Any] = {}
     if (text := asked.get(BOUND, "").strip()) and not is_untouched(asked, BOUND):
@@ -313,7 +319,7 @@ def changes_of(
 
 
 def _validate_parameter(parameter: Any, value: Any, field: str) -> Any:
-    """The value as the parameter takes it. Raises BadInput naming the form's field."""
+    """Return the value as the parameter takes it. Raises `BadInput` that names the form's field."""
     try:
         return parameter.check(value, "form")
     except BadInput as error:

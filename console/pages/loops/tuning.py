@@ -1,4 +1,4 @@
-"""What was learned from a loop's record, approved by its hash or rejected."""
+"""Approve by hash, or reject, what was learned from a loop's record."""
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
@@ -16,7 +16,7 @@ from workers.models import Tuning
 
 @action("override.set", loop_page)
 def decide(request: HttpRequest, loop_id: int) -> Done:
-    """Posted: tuning (its number), decision (approve, reject), hash, reason, expiry."""
+    """Decide on a tuning. Posted: tuning (its number), decision (approve, reject), hash, reason, expiry."""
     number = request.POST.get("tuning", "")
     rows = Tuning.objects.select_related("loop").filter(loop=loop_id)
     tuning = get_object_or_404(rows, pk=number if number.isdecimal() and len(number) < 19 else 0)

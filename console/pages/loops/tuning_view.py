@@ -1,4 +1,4 @@
-"""A loop's open tuning as its page shows it: what would change, and how that did on the days after."""
+"""A loop's open tuning as its page shows it: the changes, and how they performed on the following days."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ from workers.models import Loop
 
 @dataclass(frozen=True)
 class TunedValue:
-    """A parameter as it is and would be."""
+    """A parameter: current and new value."""
 
     name: str
     unit: str
@@ -20,7 +20,7 @@ class TunedValue:
 
 @dataclass(frozen=True)
 class ShownDay:
-    """What a day of the proof cost on the model, without a unit."""
+    """The cost of one validation day on the model, without a unit."""
 
     day: str
     before: float
@@ -29,7 +29,7 @@ class ShownDay:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownTuning:
-    """An open proposal. drift: why it can't be approved any more ("" where it can)."""
+    """An open proposal. drift: why it can't be approved any more ("" if it can)."""
 
     id: int
     hash: str
@@ -43,7 +43,7 @@ class ShownTuning:
 
 
 def build_proposal(loop: Loop, now: datetime) -> ShownTuning | None:
-    """The proposal that waits for somebody; None where none does."""
+    """Return the proposal that waits for approval; None if there is none."""
     found = learning.open_tuning(loop)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What if a loop had other values: its recorded observations decided on once more, beside what it did."""
+"""What if a loop had other values: its recorded observations decided again, next to its actual decisions."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -31,15 +31,17 @@ WIDTH, HEIGHT = 1_000.0, 200.0
 
 @dataclass(frozen=True, kw_only=True)
 class AskedParameter(ParameterRow):
-    """would: what is asked for, in the unit that is shown; what is in force, where nothing is asked."""
+    """A parameter. would: the requested value in the unit shown; the value in force if nothing is requested.
+    """
 
     would: Any
 
 
 @dataclass(frozen=True, kw_only=True)
 class RerunChart:
-    """What was done and what would have been, as step lines in a box of width by height; high and low are at
-    its edges, from and to the time (s since 1970) at its sides.
+    """Actual and hypothetical values as step lines in a box of width by height.
+
+    high and low are the values at its edges, from and to the times (Unix time) at its sides.
     """
 
     did: str
@@ -54,7 +56,7 @@ class RerunChart:
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIfPage(FormPage):
-    """A loop with other values. rerun: None until something is asked."""
+    """A loop with other values. rerun: None until something is requested."""
 
     TEMPLATE, NAME = "loops/what_if.html", "loops"
 
@@ -71,7 +73,9 @@ class WhatIfPage(FormPage):
 @require_safe
 @requires("plant.view")
 def page(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """The address holds it all: hours, and for each value `would-NAME`, with `was-would-NAME`."""
+    """Show the page. The address contains everything: hours, and for each value `would-NAME` with
+    `was-would-NAME`.
+    """
     loop, now = get_object_or_404(Loop, pk=loop_id), timezone.now()
     law, held = catalog.law(loop.law), overrides.list_for_loop(loop, now)
     counted = overrides.select_effective(loop, held, now)
@@ -101,12 +105,12 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
 
 
 def rerun(loop: Loop, changed: Mapping[str, Any], hours: float, now: datetime) -> what_if.Rerun:
-    """The last hours once more. Raises BadInput naming the field."""
+    """Decide the last hours again. Raises `BadInput` that names the field."""
     return what_if.rerun(loop, changed, now - timedelta(hours=hours), now, time.monotonic)
 
 
 def hours_of(text: str) -> float:
-    """Hours back from now. Raises BadInput."""
+    """Return hours back from now. Raises `BadInput`."""
     hours = float(number_of(text, "hours")) if text.strip() else FIRST_HOURS
     if not 0.0 < hours <= what_if.MAXIMUM_HOURS:
         raise BadInput("hours", f"takes hours above 0 up to {what_if.MAXIMUM_HOURS:g}, not {hours:g}.")
@@ -114,7 +118,7 @@ def hours_of(text: str) -> float:
 
 
 def _would(row: ParameterRow, query: Mapping[str, str]) -> Any:
-    """See `AskedParameter`: what the address asks may be in the law's own unit."""
+    """Return an `AskedParameter`; the value in the address may be in the law's own unit."""
     text, unit = query.get(WOULD + row.name, "").strip(), query.get(UNIT + row.name, "")
     if not text or is_untouched(query, WOULD + row.name):
         return row.shown.effective
@@ -129,7 +133,7 @@ def _would(row: ParameterRow, query: Mapping[str, str]) -> Any:
 def _read_changed_values(
     loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The values in the address that are not those in force."""
+    """Return the values in the address that differ from those in force."""
     law, found = catalog.law(loop.law), {}
     for row in rows:
         field = WOULD + row.name
@@ -141,7 +145,7 @@ def _read_changed_values(
 
 
 def chart_of(steps: Sequence[what_if.RerunStep]) -> RerunChart:
-    """From 0 (or the least) to the most of both lines."""
+    """Return a chart from 0 (or the minimum) to the maximum of both lines."""
     first, last = steps[0].at.timestamp(), steps[-1].at.timestamp()
     low = min(0.0, *(min(step.did, step.would) for step in steps))
     high = max(max(step.did, step.would) for step in steps)
@@ -161,7 +165,7 @@ def chart_of(steps: Sequence[what_if.RerunStep]) -> RerunChart:
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
-    """A step line as SVG; stretches on which nothing changes are one line."""
+    """Return a step line as an SVG path; ranges without a change are one line."""
     parts, level = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"], points[0][1]
     for x, y in points[1:]:
         if y != level:

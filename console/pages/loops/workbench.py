@@ -1,4 +1,4 @@
-"""What a person turns at a loop: its main parameters, the others folded by topic, and its guard."""
+"""The controls of a loop: its main parameters, the others folded by topic, and its guard."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 from workers.control.parts.kind import Display
 
-WOULD, UNIT = "would-", "unit-"  # fields of a parameter: what is typed, and the unit it is typed in
+WOULD, UNIT = "would-", "unit-"  # fields of a parameter: the typed value, and its unit
 OTHERS, GUARD = "Others", "Guard: what limits, delays or holds an action"
 
 
 @dataclass(frozen=True)
 class Topic:
-    """Parameters that stand together under a title, folded until somebody opens them."""
+    """Parameters under a common title, folded by default."""
 
     title: str
     rows: list[ParameterRow]
 
     @property
     def overridden(self) -> int:
-        """How many of them somebody has overridden: they are never folded away."""
+        """Return the number of overridden parameters in the topic, which is then not folded."""
         return sum(row.override is not None for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
-    """main: parameters always shown. topics: the others."""
+    """The controls of a loop. main: parameters always shown. topics: the others."""
 
     main: list[ParameterRow]
     topics: list[Topic]
@@ -39,7 +39,7 @@ class Workbench:
 def workbench(
     display: Display, parameters: Sequence[ParameterRow], guard: Sequence[ParameterRow]
 ) -> Workbench:
-    """The rows in their places."""
+    """Sort the rows into the workbench."""
     rows = {row.name: row for row in parameters}
     main = [rows.pop(name) for name in display.main if name in rows] or [
         rows.pop(name) for name in list(rows)
@@ -52,8 +52,9 @@ def workbench(
 
 
 def parse_value(parameter: Parameter, text: str, field: str, unit: str = "") -> object:
-    """What was typed, as the parameter's kind and in its unit, within its range. unit: in which it was
-    typed, "" for the parameter's own. Raises BadInput naming the form's field.
+    """Parse typed text as the parameter's kind, in its unit and range.
+
+    unit: the typed unit, "" for the parameter's own. Raises `BadInput` that names the form's field.
     """
     value = _read(parameter, text, field)
     human = human_unit(parameter.unit, parameter.kind)
@@ -75,8 +76,10 @@ def _read(parameter: Parameter, text: str, field: str) -> int | float | bool | s
 
 
 def read_value(parameter: Parameter, values: Mapping[str, str], name: str, present: object) -> object:
-    """The value of a parameter's own field; `present`, the one in force, where the field shows it still: a
-    value that nobody touched is not rounded. Raises BadInput naming the field.
+    """Return the value of a parameter's own field.
+
+    `present`, the value in force, is returned if the field still shows it: an untouched value is not rounded.
+    Raises `BadInput` that names the field.
     """
     text, unit = values[WOULD + name], values.get(UNIT + name, "")
     human = human_unit(parameter.unit, parameter.kind)

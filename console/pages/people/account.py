@@ -1,4 +1,4 @@
-"""One's own account: password, sessions and API tokens."""
+"""A user's own account: password, sessions, and API tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from workers.steering import plant_settings
 
 @dataclass(frozen=True)
 class TokenShownOnce:
-    """A token that was just made: its secret is shown this once."""
+    """A new token with its secret, which is shown only once."""
 
     name: str
     secret: str
@@ -38,14 +38,14 @@ class TokenShownOnce:
 
 @dataclass(frozen=True, kw_only=True)
 class AccountPage(ConsolePage):
-    """One's own account."""
+    """A user's own account."""
 
     TEMPLATE, NAME = "people/settings.html", "settings"
 
     form: OwnPasswordForm
-    has_password: bool  # not where a provider keeps it
+    has_password: bool  # not if an identity provider keeps it
     token_errors: Errors
-    submitted: Submitted  # of a token that was refused
+    submitted: Submitted  # of a rejected token
     submitted_queues: Sequence[str]
     queues: Sequence[str]  # that a token may be limited to
     roles: Sequence[str]
@@ -61,7 +61,7 @@ class AccountPage(ConsolePage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @requires("account.change")
 def settings(request: HttpRequest) -> HttpResponse:
-    """Shows the account. Posted: another password."""
+    """Show the account. Posted: a new password."""
     if request.method == "POST" and identity_provider.is_of(request.user):
         return settings_page(request, {"password": ["is kept at your provider; change it there."]})
     user = user_of(request)
@@ -72,7 +72,7 @@ def settings(request: HttpRequest) -> HttpResponse:
             sessions.end_all(user, but=sessions.digest_of(request))
             audit_log.record(actor_of(request), "account.password", user.get_username())
         before = sessions.digest_of(request)
-        # Without this the person who changed the password would be logged out with all other sessions.
+        # Otherwise the person who changed the password would be logged out with all other sessions.
         update_session_auth_hash(request, user)
         sessions.rename(before, sessions.digest_of(request))
         messages.success(request, "Password changed. Your other sessions are logged out.")
@@ -83,7 +83,10 @@ def settings(request: HttpRequest) -> HttpResponse:
 @require_POST
 @requires("token.mint")
 def token_create(request: HttpRequest) -> HttpResponse:
-    """Posted: name, role, days, queues (several), actions (in one line). Shows the secret, once."""
+    """Create a token and show its secret once.
+
+    Posted: name, role, days, queues (several), actions (in one line).
+    """
     actor, posted = actor_of(request), request.POST
     try:
         days = number_of(posted.get("days", ""), "days")
@@ -97,13 +100,13 @@ def token_create(request: HttpRequest) -> HttpResponse:
         return _settings_page(request, _password_form(request), {error.field: [error.message]}, status=422)
     fresh = TokenShownOnce(token.name, secret)
     page = _settings_page(request, _password_form(request), new_token=fresh)
-    page["Cache-Control"] = "no-store"  # nowhere: also not among the answers that a second click gets
+    page["Cache-Control"] = "no-store"  # not stored anywhere, not even among the answers that a repeated click gets
     return page
 
 
 @action("token.mint", lambda request, errors, submitted: settings_page(request, errors, submitted))
 def token_revoke(request: HttpRequest, token_id: int) -> Done:
-    """Nothing need be posted."""
+    """Revoke a token. Nothing is posted."""
     token = get_object_or_404(ApiToken, pk=token_id, owner=request.user)
     tokens.revoke(actor_of(request), token, timezone.now())
     return Done(f"Token {token.name} is revoked.", reverse("settings"), {"go": reverse("settings")})
@@ -111,7 +114,7 @@ def token_revoke(request: HttpRequest, token_id: int) -> Done:
 
 @action("account.change", lambda request, errors, submitted: settings_page(request, errors, submitted))
 def session_end(request: HttpRequest, session_id: int) -> Done:
-    """Nothing need be posted. One's own sessions here; who manages users ends anybody's."""
+    """End a session: a user's own, or with permission to manage users anybody's. Nothing is posted."""
     actor = actor_of(request)
     mine = {} if actor.may("user.manage") else {"user": request.user}
     session = get_object_or_404(UserSession.objects.select_related("user"), pk=session_id, **mine)
@@ -131,7 +134,7 @@ def _password_form(request: HttpRequest) -> OwnPasswordForm:
 
 
 def _queues_of(actor: Actor) -> list[str]:
-    """The queues that the actor reaches."""
+    """Return the queues that the actor may access."""
     names = Queue.objects.order_by("name").values_list("name", flat=True)
     return [name for name in names if actor.reaches([name])]
 

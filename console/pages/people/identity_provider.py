@@ -1,4 +1,4 @@
-"""Logging in at an OpenID Connect provider: the way there, and the way back."""
+"""Login at an OpenID Connect provider: the redirect there and the callback."""
 
 import functools
 import time
@@ -23,7 +23,7 @@ from console.audit import refusals
 from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
 
-BEGUN_SECONDS = 600  # so long an anonymous visitor may take at the provider
+BEGUN_SECONDS = 600  # time limit for an anonymous visitor at the provider
 CONFIRMING = "weir_oidc_confirming"
 FAILED = (
     "The login at {name} did not work. Try again; if it stays so, an administrator finds why in the audit."
@@ -36,7 +36,7 @@ REFUSED = "{name} knows you, but you have no role here. Ask an administrator of 
 
 @dataclass(frozen=True, kw_only=True)
 class LoginFailedPage(TemplateContext):
-    """The provider's login came to nothing."""
+    """The page for a failed login at the provider."""
 
     TEMPLATE = "people/login_failed.html"
 
@@ -44,7 +44,8 @@ class LoginFailedPage(TemplateContext):
 
 
 def _require_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Without a provider there is no such page; one that does not answer is said, not raised."""
+    """Decorate a view: it does not exist without a provider, and a provider that does not answer is reported.
+    """
 
     @functools.wraps(view)
     def guard(request: HttpRequest, *args: Any, **named: Any) -> HttpResponse:
@@ -54,7 +55,7 @@ def _require_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpRe
             return view(request, *args, **named)
         except identity_provider.NoRoleError as error:
             return _report_failure(request, REFUSED, str(error), 403)
-        # What a provider sends that it must not is no fault of this server's.
+        # An invalid answer of the provider is no error of this server.
         except (
             identity_provider.ProviderError,
             SuspiciousOperation,
@@ -71,7 +72,10 @@ def _require_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpRe
 def _report_failure(
     request: HttpRequest, message: str, why: str, status: int, after: dict[str, str] | None = None
 ) -> HttpResponse:
-    """after: what anybody may have made up; refusals that differ in it alone are one in the audit."""
+    """Report a failed login.
+
+    after: text that anybody may have made up; rejections that differ only in it are one audit entry.
+    """
     name, address = identity_provider.name(), request.META.get("REMOTE_ADDR")
     request_id = cast(WebRequest, request).request_id
     refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request_id, after))
@@ -80,7 +84,7 @@ def _report_failure(
 
 @method_decorator([login_not_required, never_cache, _require_provider], name="dispatch")
 class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc] # the library has no types
-    """GET, next. With `confirm`, the provider has to ask for the password anew."""
+    """GET with `next`. With `confirm`, the provider must ask for the password again."""
 
     get_settings = staticmethod(identity_provider.get_setting)
 
@@ -110,12 +114,12 @@ class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc] # the library 
 
 @method_decorator([login_not_required, never_cache, _require_provider], name="dispatch")
 class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the library has no types
-    """GET: where the provider leads back to, with code and state."""
+    """GET: the provider's callback with code and state."""
 
     get_settings = staticmethod(identity_provider.get_setting)
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        # The library would log out whoever is led here with an error.
+        # The library would log out anybody who is sent here with an error.
         if request.GET.get("error"):
             return self.login_failure()
         issuer = request.GET.get("iss")
@@ -135,7 +139,7 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
             proved_at = identity_provider.read_proof_time(request, time.time())
             login.enter(request, self.user, identity_provider.BACKEND, "OpenID Connect", proved_at)
             return redirect(following)
-        # It must be the same person, and the provider must really have asked.
+        # It must be the same person, and the provider must really have asked for the password.
         told = request.session.get(identity_provider.AUTHENTICATED_AT)
         fresh = isinstance(told, int | float) and told >= asked_at - identity_provider.LEEWAY_SECONDS
         if self.user != request.user or not fresh:

@@ -1,4 +1,4 @@
-"""Logging in and out: password, then the code of a second factor; and proving anew who one is."""
+"""Login and logout: password, then the code of a second factor; and confirming one's identity."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,10 @@ WRONG_CODE = "The code does not match. Wait for the app's next one, then try aga
 
 @dataclass(frozen=True, kw_only=True)
 class LoginPage(TemplateContext):
-    """Name and password. provider: the OpenID Connect provider's name; next: where to go then."""
+    """Name and password.
+
+    provider: name of the OpenID Connect provider; next: the page after login.
+    """
 
     TEMPLATE = "people/login.html"
 
@@ -47,7 +50,7 @@ class LoginCodePage(TemplateContext):
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedOutPage(TemplateContext):
-    """After logging out. end_url: where the provider ends its own session ("" where it can't)."""
+    """After logout. end_url: the page that ends the provider's own session ("" if there is none)."""
 
     TEMPLATE = "people/logged_out.html"
 
@@ -57,7 +60,7 @@ class LoggedOutPage(TemplateContext):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmPage(TemplateContext):
-    """Proving anew who one is. proof: password, code or provider."""
+    """Confirming one's identity. proof: password, code, or provider."""
 
     TEMPLATE = "people/confirm.html"
 
@@ -68,7 +71,7 @@ class ConfirmPage(TemplateContext):
 
 
 class LogIn(LoginView):
-    """The password."""
+    """The password form."""
 
     redirect_authenticated_user = True
 
@@ -94,7 +97,7 @@ class LogIn(LoginView):
 @sensitive_post_parameters("code")
 @require_http_methods(["GET", "HEAD", "POST"])
 def code(request: HttpRequest) -> HttpResponse:
-    """Posted: code, next. The second step of whoever has a second factor."""
+    """Check the second factor of a login. Posted: code, next."""
     following = login.next_of(request, reverse("overview"))
     user = login.find_pending_login(request)
     if user is None:
@@ -114,7 +117,7 @@ def code(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def log_out(request: HttpRequest) -> HttpResponse:
-    """Nothing need be posted. A provider keeps its own session: the next page leads there."""
+    """Log out. Nothing is posted. A provider keeps its own session: the next page links to its logout."""
     actor, came_from = actor_of(request), identity_provider.is_of(request.user)
     audit_log.record(actor, "logout", actor.name)
     logout(request)
@@ -124,7 +127,7 @@ def log_out(request: HttpRequest) -> HttpResponse:
 @login_not_required
 @require_http_methods(["GET", "HEAD"])
 def confirm_logout(request: HttpRequest) -> HttpResponse:
-    """Says that the provider's session goes on, and where it ends."""
+    """Show that the provider's session is still open, and a link that ends it."""
     provider = identity_provider.name()
     if provider is None:
         return redirect("login")
@@ -137,8 +140,10 @@ def confirm_logout(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("password", "code")
 @require_http_methods(["GET", "HEAD", "POST"])
 def confirm(request: HttpRequest) -> HttpResponse:
-    """Posted: password, or the code for who has a second factor; next. Then acts of consequence are open for
-    some minutes (`console.accounts.access.CONFIRMED`).
+    """Confirm the user's identity, which permits sensitive actions for some minutes
+    (`console.accounts.access.CONFIRMED`).
+
+    Posted: password, or the code of a second factor; next.
     """
     following = login.next_of(request, reverse("overview"))
     way = _way_to_confirm(request)
@@ -147,7 +152,7 @@ def confirm(request: HttpRequest) -> HttpResponse:
         if _is_proved(request, way):
             login.confirm(request, way)
             return redirect(following)
-        if way == "code":  # a password's failure is noted where it is counted
+        if way == "code":  # a wrong password is recorded where it is counted
             _note_wrong_code(actor_of(request), throttled)
         error = WRONG_CODE if way == "code" else "The password does not match."
         return render_context(request, ConfirmPage(next=following, proof=way, error=error), 422)
@@ -156,7 +161,9 @@ def confirm(request: HttpRequest) -> HttpResponse:
 
 
 def _note_wrong_code(actor: Actor, throttled: bool) -> None:
-    """While no code is checked it is folded: whoever tries on must not fill the audit."""
+    """Record a wrong code. While codes are throttled, entries are folded so that guessing can't fill the
+    audit log.
+    """
     if not throttled:
         audit_log.record(actor, "login.failed", actor.name, reason=LATE_OR_WRONG)
         return

@@ -1,4 +1,4 @@
-"""Who may log in: users, their roles and sessions; for administrators."""
+"""Users, their roles, and sessions; for administrators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ from queues.models import Queue
 
 @dataclass(frozen=True)
 class ListedUser:
-    """Somebody who may log in. queues: those the user is limited to; provider: it keeps the password."""
+    """A user. queues: those that the user is limited to; provider: an identity provider keeps the password.
+    """
 
     user: User
     role: str | None
@@ -37,7 +38,7 @@ class ListedUser:
 
 @dataclass(frozen=True)
 class PasswordShownOnce:
-    """A password that was just made: shown this once."""
+    """A new password, which is shown only once."""
 
     username: str
     password: str
@@ -45,7 +46,7 @@ class PasswordShownOnce:
 
 @dataclass(frozen=True, kw_only=True)
 class UsersPage(FormPage):
-    """Everybody, with the tokens and sessions of all."""
+    """All users, with their tokens and sessions."""
 
     TEMPLATE, NAME = "people/users.html", "settings"
 
@@ -62,7 +63,7 @@ class UsersPage(FormPage):
 @require_safe
 @requires("user.manage")
 def users(request: HttpRequest) -> HttpResponse:
-    """Who may log in."""
+    """Show the list of users."""
     return users_page(request)
 
 
@@ -71,7 +72,7 @@ def users_page(
     errors: Errors | None = None,
     submitted: QueryDict | None = None,
     new_password: PasswordShownOnce | None = None,
-    **address: Any,  # of the form that was refused
+    **address: Any,  # of the rejected form
 ) -> HttpResponse:
     everybody = User.objects.prefetch_related("groups").order_by("username")
     page = UsersPage(
@@ -103,7 +104,9 @@ def _row(user: User) -> ListedUser:
 @require_POST
 @requires("user.manage")
 def create(request: HttpRequest) -> HttpResponse:
-    """Posted: username, role, reason, password (made up when empty), which the answer shows this once."""
+    """Create a user. Posted: username, role, reason, password (generated if empty), which the page shows
+    once.
+    """
     posted = request.POST
     given = (posted.get(name, "") for name in ("username", "role", "reason", "password"))
     try:
@@ -117,7 +120,7 @@ def create(request: HttpRequest) -> HttpResponse:
 @require_POST
 @requires("user.manage")
 def reset(request: HttpRequest, user_id: int) -> HttpResponse:
-    """Posted: reason. The new password is on the answering page, this once."""
+    """Reset a password. Posted: reason. The page shows the new password once."""
     user = get_object_or_404(User, pk=user_id)
     try:
         password = people.reset_password(actor_of(request), user, request.POST.get("reason", ""))
@@ -140,7 +143,9 @@ def _show_password_once(request: HttpRequest, user: User, password: str) -> Http
 
 @action("user.manage", users_page)
 def change(request: HttpRequest, user_id: int) -> Done:
-    """Posted: change (role, queues, second-factor, enable, disable), reason; role; queues (several)."""
+    """Change a user. Posted: change (role, queues, second-factor, enable, disable), reason; role; queues
+    (several).
+    """
     user, posted = get_object_or_404(User, pk=user_id), request.POST
     actor, reason, wanted = actor_of(request), posted.get("reason", ""), posted.get("change", "role")
     name, here = user.get_username(), reverse("users")

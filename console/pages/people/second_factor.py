@@ -1,4 +1,4 @@
-"""One's own second factor: set up, recovery codes shown once, switched off."""
+"""A user's own second factor: setup, recovery codes (shown once), and removal."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ from queues.errors import BadInput
 
 @dataclass(frozen=True, kw_only=True)
 class SecondFactorPage(ConsolePage):
-    """state: off, begun, on, or provider, which keeps it. picture, key: while it is begun."""
+    """The state: off, begun, on, or provider, which keeps it. picture, key: while setup is begun."""
 
     TEMPLATE, NAME = "people/second_factor.html", "settings"
 
@@ -33,7 +33,7 @@ class SecondFactorPage(ConsolePage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @requires("account.change")
 def page(request: HttpRequest) -> HttpResponse:
-    """Posted: do (begin, confirm, remove); code."""
+    """Change the second factor. Posted: do (begin, confirm, remove); code."""
     if request.method != "POST":
         return _page(request)
     try:
@@ -47,7 +47,7 @@ def _redirect_when_done(request: HttpRequest, wanted: str) -> list[str] | None:
     actor, user = actor_of(request), user_of(request)
     if identity_provider.is_of(user):
         raise BadInput("account", "is the provider's; set a second factor up there.")
-    # Who found an open browser must neither bind it to a phone nor take the phone away.
+    # A person who finds an open browser must neither bind it to a phone nor remove the phone.
     demand_confirmed(actor)
     if wanted == "confirm":
         codes = factor.confirm(user, request.POST.get("code", ""))

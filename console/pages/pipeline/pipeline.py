@@ -1,4 +1,4 @@
-"""The pipeline: its graph as it works, an operator beside it, and values held in its rules."""
+"""The pipeline: its running graph, an operator next to it, and fixed values of its rules."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ from workers.pipeline.tiers.state import StateStore
 
 @dataclass(frozen=True)
 class ShownCriterion:
-    """A value that rules name: what it follows, if anything, and who holds it until when."""
+    """A value that rules name: what it follows, if anything, and who fixed it until when."""
 
     name: str
     follows: MonitoredStatus | None
@@ -60,7 +60,9 @@ class ShownCriterion:
 
 @dataclass(frozen=True)
 class ShownPattern:
-    """A pattern of an operator. declared: None where what is at work can't be read here, and of the past."""
+    """A pattern of an operator. declared: None if the running declaration can't be read here, and for the
+    past.
+    """
 
     name: str
     status: PatternStatus
@@ -69,7 +71,7 @@ class ShownPattern:
 
 @dataclass(frozen=True)
 class ShownEdge:
-    """Complex events of a type from an operator to another; per_second is None where it isn't known."""
+    """Complex events of a type between two operators; per_second is None if unknown."""
 
     source: str
     target: str
@@ -79,7 +81,7 @@ class ShownEdge:
 
 @dataclass(frozen=True)
 class ShownSink:
-    """A queue that complex events of a type go to."""
+    """A queue that receives complex events of a type."""
 
     queue: str
     type: str
@@ -88,8 +90,9 @@ class ShownSink:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedOperator:
-    """An operator, and of each of its patterns what is declared and what it does. reads, feeds, sinks:
-    where its events come from and go to; source_per_second: events/s that come from no other operator.
+    """An operator, and the declaration and figures of each of its patterns.
+
+    reads, feeds, sinks: its inputs and outputs; source_per_second: events/s that come from no other operator.
     """
 
     name: str
@@ -104,7 +107,7 @@ class OpenedOperator:
 
 @dataclass(frozen=True, kw_only=True)
 class PipelinePage(FormPage):
-    """An application as it works, and one operator in the drawer."""
+    """A running application, and one operator in the drawer."""
 
     TEMPLATE, NAME = "pipeline/pipeline.html", "pipeline"
 
@@ -112,37 +115,37 @@ class PipelinePage(FormPage):
     row: ApplicationStatus | None  # its part of the snapshot
     applications: Sequence[str]
     flow: LoopStatus | None  # its flow loop
-    balance: LoopStatus | None  # its loop of balance
+    balance: LoopStatus | None  # its balance loop
     shedding: LoopStatus | None  # its shedding loop, whose reference is the latency bound
-    recent: list[ComplexEvent]  # the newest complex events; none of the past is kept
-    hides_recent: bool  # their events are of queues that the person may not act on
+    recent: list[ComplexEvent]  # the newest complex events; past ones are not kept
+    hides_recent: bool  # their events belong to queues that the user may not act on
     operator: OpenedOperator | None
     criteria: list[ShownCriterion]
     version: ApplicationAtWork | None
-    thresholds: StateThresholds  # from where on a replica or an operator is drawn as busy
-    order: PipelineOrder  # what a person wants of it
+    thresholds: StateThresholds  # threshold from which a replica or an operator is drawn as busy
+    order: PipelineOrder  # the state that a person requested
     log: list[LogLine]  # of the process, the newest first
-    is_late: bool  # it has not reported yet, and should have
+    is_late: bool  # it has not reported yet, although it should have
 
 
 @require_safe
 @requires("plant.view")
 def pipeline(request: HttpRequest) -> HttpResponse:
-    """The first application."""
+    """Show the first application."""
     return pipeline_page(request)
 
 
 @require_safe
 @requires("plant.view")
 def application(request: HttpRequest, name: str) -> HttpResponse:
-    """The same of one application."""
+    """Show one application."""
     return pipeline_page(request, name)
 
 
 @require_safe
 @requires("plant.view")
 def operator(request: HttpRequest, name: str, operator: str) -> HttpResponse:
-    """The same, and one operator in the drawer."""
+    """Show one application, and one operator in the drawer."""
     return operator_page(request, name, operator)
 
 
@@ -164,10 +167,10 @@ def pipeline_page(
     submitted: QueryDict | None = None,
 ) -> HttpResponse:
     rows, loops = get_snapshot(request).pipeline.applications, get_snapshot(request).loops
-    # What is not in the snapshot is known of the present alone.
+    # What the snapshot does not contain is only known for the present.
     present = past_of(request) is None
     at_work = versions_at_work() if present else {}
-    # Without a snapshot, and while the process begins anew, the page says so, whatever was at work.
+    # Without a snapshot, and while the process restarts, the page says so, whatever ran before.
     known = {*rows, *at_work} if snapshot_of(request) is not None else ()
     if name and known and name not in known:
         raise Http404(f"No application {name} is at work.")
@@ -200,18 +203,18 @@ def pipeline_page(
 
 
 def reads_events(actor: Actor, declared: Application | None) -> bool:
-    """Whether an actor may read the events of an application's matches: all of its queues are theirs."""
+    """Return whether an actor may read the events of an application's matches: it needs all of its queues."""
     return actor.reaches(pipelines.queues_of(declared) if declared else None)
 
 
 def _is_late(snapshot: Snapshot) -> bool:
-    """Its time to start is over."""
+    """Return whether the application should have started by now."""
     part = snapshot.parts.get(CONSUMERS["pipeline"])
     return snapshot.pipeline.state is None and part is not None and part.state == "silent"
 
 
 def _recent(name: str) -> list[ComplexEvent]:
-    """The newest complex events; none while the control server is away."""
+    """Return the newest complex events; none while the control server is unreachable."""
     try:
         return StateStore(control(), name).recent()
     except redis.RedisError:
@@ -257,7 +260,7 @@ def _build_operator(operator: str, row: ApplicationStatus, declared: Application
 
 
 def _edges(row: ApplicationStatus) -> list[ShownEdge]:
-    """What operators give each other, with its rates."""
+    """Return the edges between operators, with their rates."""
     emitted = {(pattern.operator, pattern.emits): pattern.out_per_second for pattern in row.patterns.values()}
     return [
         ShownEdge(edge.source, edge.target, edge.type, emitted.get((edge.source, edge.type)))
@@ -266,7 +269,7 @@ def _edges(row: ApplicationStatus) -> list[ShownEdge]:
 
 
 def _sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
-    """The queues that an operator's complex events go to, by type."""
+    """Return the queues that receive an operator's complex events, by type."""
     own = {
         pattern.emits: pattern.out_per_second
         for pattern in row.patterns.values()
@@ -278,7 +281,7 @@ def _sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
 
 
 def _load_declaration(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Application | None:
-    """What is at work, as declared; None when it can't be read here."""
+    """Return the running declaration; None if it can't be read here."""
     found = at_work.get(name)
     try:
         return application_of_text(found.text, pipelines.TABLES, name) if found else None
@@ -288,7 +291,7 @@ def _load_declaration(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Ap
 
 @action("pipeline.steer", operator_page)
 def tasks(request: HttpRequest, name: str, operator: str) -> Done:
-    """Another number of tasks for an operator, for some minutes."""
+    """Set the number of tasks of an operator for some minutes."""
     reason = text_of(request, "reason", "say why, for those who come after you")
     wanted = number_of(text_of(request, "tasks", "give a whole number"), "tasks")
     if wanted != int(wanted):
@@ -309,7 +312,7 @@ ORDERED = {
 
 
 def order_page(request: HttpRequest, name: str, **shown: Any) -> HttpResponse:
-    """The page again, where an order is refused."""
+    """Render the page again when an order is rejected."""
     return pipeline_page(
         request, name if name in get_snapshot(request).pipeline.applications else "", **shown
     )
@@ -317,7 +320,7 @@ def order_page(request: HttpRequest, name: str, **shown: Any) -> HttpResponse:
 
 @action("pipeline.steer", order_page)
 def order(request: HttpRequest, name: str) -> Done:
-    """Posted: order (restart, stop, start), reason."""
+    """Order a restart, stop, or start. Posted: order (restart, stop, start), reason."""
     wanted = request.POST.get("order", "")
     if wanted not in ORDERED:
         raise BadInput("order", f"takes {', '.join(ORDERED)}, not {wanted[:40]!r}")
@@ -327,13 +330,13 @@ def order(request: HttpRequest, name: str) -> Done:
 
 
 def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown: Any) -> HttpResponse:
-    """The page again, where a criterion can't be held or released."""
+    """Render the page again when a criterion can't be fixed or released."""
     return pipeline_page(request, name, **shown)
 
 
 @action("pipeline.steer", criterion_page)
 def hold_criterion(request: HttpRequest, name: str) -> Done:
-    """A person's value in place of the one a criterion follows, until it expires."""
+    """Fix a criterion at a person's value until it expires."""
     reason = text_of(request, "reason", "say why, for those who come after you")
     criterion = text_of(request, "criterion", "choose one")
     value = number_of(text_of(request, "value", "give a number"), "value")
@@ -346,7 +349,7 @@ def hold_criterion(request: HttpRequest, name: str) -> Done:
 
 @action("pipeline.steer", criterion_page)
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> Done:
-    """A criterion has its own value again."""
+    """Release a criterion, which gets its own value again."""
     pipelines.release_criterion(actor_of(request), name, criterion, control())
     return Done(f"{criterion} has its own value again.", _criteria_url(name))
 

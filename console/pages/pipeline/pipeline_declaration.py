@@ -1,4 +1,4 @@
-"""The declaration of an application: its text, its versions, and another one."""
+"""The declaration of an application: its text, its versions, and the form for a new version."""
 
 from dataclasses import dataclass
 
@@ -24,14 +24,15 @@ from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import OF_FILE, Declarations
 
 VERSIONS_SHOWN = 30
-NEW, AS_SHIPPED = "new", "shipped"  # an application that is not there yet; a version that the file has
+NEW, AS_SHIPPED = "new", "shipped"  # an application that does not exist yet; a version that the file has
 TOO_LONG = f"More than {MOST_LINES:,} lines differ from what is at work, too many to show."
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarationPage(FormPage):
-    """The text of an application. shown: the version it is of; version: the one at work; newest: the number
-    of the newest, 0 without one.
+    """The text of an application.
+
+    shown: the version shown; version: the running version; newest: number of the newest, 0 if there is none.
     """
 
     TEMPLATE, NAME = "pipeline/pipeline_declaration.html", "pipeline"
@@ -42,22 +43,22 @@ class DeclarationPage(FormPage):
     shown: PipelineVersion | None
     as_shipped: bool  # its text is that of the file
     has_shipped: bool
-    wrong_line: int | None  # of what was refused
-    difference: TextDifference  # from what is at work
+    wrong_line: int | None  # of the rejected text
+    difference: TextDifference  # compared with the running version
     version: ApplicationAtWork | None
-    is_answered: bool  # else nobody can say what is at work
+    is_answered: bool  # otherwise the running version is unknown
     of_file: int
     newest: int
     versions: QuerySet[PipelineVersion]  # the newest first
 
 
 def versions_at_work() -> dict[str, ApplicationAtWork]:
-    """Application → what is at work; nothing while the control server is away."""
+    """Return the running version by application; nothing while the control server is unreachable."""
     return _load_running() or {}
 
 
 def _load_running() -> dict[str, ApplicationAtWork] | None:
-    """None while the control server is away."""
+    """Return the running versions; None while the control server is unreachable."""
     try:
         return Declarations(control()).load_running()
     except redis.RedisError:
@@ -67,7 +68,8 @@ def _load_running() -> dict[str, ApplicationAtWork] | None:
 @require_safe
 @requires("plant.view")
 def declaration(request: HttpRequest, name: str) -> HttpResponse:
-    """The text of an application, its versions, and the form for another; `new` for one that is not there."""
+    """Show the text of an application, its versions, and the form for another; `new` for a new application.
+    """
     return declaration_page(request, name)
 
 
@@ -118,8 +120,10 @@ def _load_shipped(name: str) -> str | None:
 @require_POST
 @requires("pipeline.declare")
 def preview(request: HttpRequest, name: str) -> HttpResponse:
-    """Posted: text. Answers what it would change, {"sentence", "rows", "line", "difference"}: line of what is
-    wrong, or None. Changes nothing.
+    """Return what a posted text would change, as {"sentence", "rows", "line", "difference"}; nothing is
+    changed.
+
+    Posted: text. line: the line of the error, or None.
     """
     text = request.POST.get("text", "").replace("\r\n", "\n")
     running = versions_at_work().get(name)
@@ -150,7 +154,8 @@ def _changes(differs: TextDifference | None) -> str:
 
 @action("pipeline.declare", declaration_page)
 def declare(request: HttpRequest, name: str) -> Done:
-    """A new version, which runs from now on. Posted: text, version (the newest when shown), reason."""
+    """Declare a new version, which runs from now on. Posted: text, version (the newest when shown), reason.
+    """
     reason = text_of(request, "reason", "say why, for those who come after you")
     text = request.POST.get("text", "").replace("\r\n", "\n")
     declared = pipelines.parse_application_for(actor_of(request), text).name

@@ -1,1 +1,1 @@
-"""The plant: overview, nodes, workers, plans, and plants that others built."""
+"""The plant: overview, nodes, workers, plans, and attached plants."""

@@ -1,4 +1,4 @@
-"""What assistants propose: what waits, with all that its hash is of; and what became of the rest."""
+"""Proposals of assistants: those that wait, with everything that their hash covers, and the decided ones."""
 
 import json
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MOST_DECIDED = 50
 
 @dataclass(frozen=True)
 class ProposedArgument:
-    """One argument of an act, in words."""
+    """One argument of an action, in words."""
 
     name: str
     value: str
@@ -30,7 +30,7 @@ class ProposedArgument:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownProposal:
-    """One proposal. about: what its act does; snapshot_at: of the plant it was made on."""
+    """One proposal. about: what its action does; snapshot_at: time of the plant snapshot it was made on."""
 
     id: int
     act: str
@@ -52,7 +52,7 @@ class ShownProposal:
 
 @dataclass(frozen=True, kw_only=True)
 class AssistantProposalsPage(FormPage):
-    """What waits, the oldest first, and what is over."""
+    """Waiting proposals, the oldest first, and decided ones."""
 
     TEMPLATE, NAME = "plant/assistant_proposals.html", "plans"
 
@@ -64,7 +64,7 @@ class AssistantProposalsPage(FormPage):
 @require_safe
 @requires("plant.view")
 def proposals(request: HttpRequest, proposal_id: int | None = None) -> HttpResponse:
-    """All of them; with one of them named, that one stands out."""
+    """Show all proposals; one that the address names is highlighted."""
     if proposal_id is not None:
         get_object_or_404(AssistantProposal, pk=proposal_id)
     return proposals_page(request, proposal_id)
@@ -92,7 +92,7 @@ def proposals_page(
 
 @action("proposal.decide", proposals_page)
 def decide(request: HttpRequest, proposal_id: int) -> Done:
-    """Posted: decision (approve, reject), hash, reason."""
+    """Decide on a proposal. Posted: decision (approve, reject), hash, reason."""
     proposal = get_object_or_404(AssistantProposal, pk=proposal_id)
     actor, now, url = actor_of(request), timezone.now(), reverse("proposals")
     reason = text_of(request, "reason", "say why, for who reads the audit")
@@ -128,7 +128,7 @@ def _build_row(proposal: AssistantProposal, now: datetime) -> ShownProposal:
 
 
 def _words(value: object) -> str:
-    """Exactly what is approved, no digit less."""
+    """Return the value exactly as it is approved, with all digits."""
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
     return value if isinstance(value, str) else json.dumps(value)

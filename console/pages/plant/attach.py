@@ -1,4 +1,4 @@
-"""Attach a plant: inspect an address, read what Weir could see and steer there, then register it."""
+"""Attach a plant: inspect an address, see what Weir could observe and control there, then register it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from workers.plants.foreign.kind import AdapterKind
 
 @dataclass(frozen=True, kw_only=True)
 class AttachPage(FormPage):
-    """The form of an address, and what was found there. inspected: None before it was asked."""
+    """The form of an address, and the result of its inspection. inspected: None before it was requested."""
 
     TEMPLATE, NAME = "plant/attach.html", "plants"
 
@@ -33,7 +33,9 @@ class AttachPage(FormPage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @requires("plant.register")
 def attach(request: HttpRequest) -> HttpResponse:
-    """Posted: kind, url, secret_environment, the kind's options. Nothing is changed, here or there."""
+    """Inspect a plant. Posted: kind, url, secret_environment, the kind's options. Nothing is changed on
+    either side.
+    """
     if request.method != "POST":
         return _page(request, None, {}, None)
     try:

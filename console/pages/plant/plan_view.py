@@ -1,4 +1,5 @@
-"""A plan as a page shows it: its headline, the dumbbells of utilisation, what each move carries."""
+"""A plan as a page shows it: its headline, the dumbbell chart of utilization, and the contents of each move.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -26,8 +27,10 @@ STATES = {
 
 
 class ShownMove(PlanMove, frozen=True, kw_only=True):
-    """A move with the rate its points carry now, and the bytes that are to travel with it when a node is
-    emptied. What isn't known is None.
+    """A move with the rate that its points carry now, and the bytes that are transferred when a node is
+    emptied.
+
+    Unknown values are None.
     """
 
     events_per_second: float | None
@@ -35,9 +38,11 @@ class ShownMove(PlanMove, frozen=True, kw_only=True):
 
 
 class ShownPlan(PlanDocument, frozen=True, kw_only=True):
-    """A plan with what its page adds. events_per_second: that its moves carry now; blocks, bytes: transferred
-    so far; receivers: the nodes that get points, in words; others: the queues it leaves alone; changes: queue
-    → node → points gained; points_share: of the points of all queues.
+    """A plan with the values that its page adds.
+
+    events_per_second: current rate of its moves; blocks, bytes: transferred so far; receivers: the nodes that
+    get points, in words; others: the queues that it leaves unchanged; changes: queue → node → points gained;
+    points_share: share of the points of all queues.
     """
 
     headline: str
@@ -56,7 +61,7 @@ class ShownPlan(PlanDocument, frozen=True, kw_only=True):
 
 
 def headline(plan: PlanDocument) -> str:
-    """What it does, in a sentence that a button may repeat."""
+    """Return what the plan does, in a sentence that a button may repeat."""
     points = f"{plan.points:,} points"
     if plan.kind == Plan.Kind.HAND:
         return f"Divide {_names(move.queue for move in plan.moves)} by hand: move {points}"
@@ -92,7 +97,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def build_view(plan: PlanDocument, snapshot: Snapshot) -> ShownPlan:
-    """A plan as its page has it."""
+    """Build the page's view of a plan."""
     rows = [_move(move, snapshot, bool(plan.empties)) for move in plan.moves]
     return ShownPlan(
         **copy_shared_values(replace_fields(plan, reason=applied(plan.reason)), PlanDocument),
@@ -118,7 +123,7 @@ def _took_seconds(plan: PlanDocument) -> float | None:
 
 
 def _changes(moves: Iterable[PlanMove]) -> dict[str, dict[str, int]]:
-    """{queue: {node: points gained}}."""
+    """Return {queue: {node: points gained}}."""
     changes: dict[str, dict[str, int]] = {}
     for move in moves:
         row = changes.setdefault(move.queue, {})
@@ -128,8 +133,10 @@ def _changes(moves: Iterable[PlanMove]) -> dict[str, dict[str, int]]:
 
 
 def _move(move: PlanMove, snapshot: Snapshot, empties: bool) -> ShownMove:
-    """events/s = events/s into the queue * points / 1000; bytes = those that wait in the container * points
-    of the move / points of the container (jobs queues; the pipeline reads its own).
+    """Return a move with its rate and bytes.
+
+    events/s = events/s into the queue * points / 1000; bytes = those that wait in the container * points of
+    the move / points of the container (jobs queues; the pipeline reads its own).
     """
     queue = snapshot.queues.get(move.queue, QueueStatus())
     rate = queue.in_per_second
@@ -148,7 +155,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def dumbbells(plan: PlanDocument, snapshot: Snapshot) -> list[Dumbbell]:
-    """A row per node, the worst now first: now and after as shares of its capacity, on one axis to 100 %."""
+    """Return a row per node, the worst now first: utilization now and after, on one axis to 100 %."""
     rows = [
         _dumbbell(name, before, plan.after.get(name, before), snapshot.nodes.get(name))
         for name, before in plan.before.items()

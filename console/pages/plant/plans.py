@@ -1,4 +1,4 @@
-"""Plans of moved points: what waits for approval, what runs, what was; and everything that makes one."""
+"""Plans that move points: waiting, running, and finished ones, and everything that creates one."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,12 +28,12 @@ from workers.placement.plan_document import whole
 from workers.placement.plans import OPEN, another_refusal
 
 PER_PAGE = 25
-POINTS = "points-"  # the fields of a division by hand: one for each node
+POINTS = "points-"  # the fields of a manual division: one for each node
 
 
 @dataclass(frozen=True)
 class VisitorApproval:
-    """What an approval of this visitor would do. refusal: why it would not count ("" where it does)."""
+    """The effect of an approval by this user. refusal: why it would not count ("" if it does)."""
 
     needed: int
     approvals: int
@@ -42,7 +42,7 @@ class VisitorApproval:
 
 @dataclass(frozen=True, kw_only=True)
 class PlansPage(FormPage):
-    """All plans, and the one that is open beside the list."""
+    """All plans, and the open plan next to the list."""
 
     TEMPLATE, NAME = "plant/plans.html", "plans"
 
@@ -59,14 +59,14 @@ class PlansPage(FormPage):
 @require_safe
 @requires("plant.view")
 def plans(request: HttpRequest) -> HttpResponse:
-    """The list of plans."""
+    """Show the list of plans."""
     return plans_page(request)
 
 
 @require_safe
 @requires("plant.view")
 def plan(request: HttpRequest, plan_id: int) -> HttpResponse:
-    """The same, with one open beside the list."""
+    """Show the list with one plan open."""
     return plan_page(request, plan_id)
 
 
@@ -116,14 +116,17 @@ def _open_plan(made: Plan, message: str) -> Done:
 
 @action("plan.propose", plans_page)
 def rebalance(request: HttpRequest) -> Done:
-    """Posted: goal (below-busy, band). Opens the plan; "nothing to move" is refused with the reason."""
+    """Propose a rebalancing and open the plan. Posted: goal (below-busy, band).
+
+    The error "nothing to move" has the reason.
+    """
     goal = request.POST.get("goal", "below-busy")
     made = planning.propose_rebalance(actor_of(request), goal, snapshot_of(request), timezone.now())
     return _open_plan(made, f"Plan {made.pk} waits for approval.")
 
 
 def use_page(request: HttpRequest, **refusal: Any) -> HttpResponse:
-    """Where a node was chosen: its own page when it is known, else the list."""
+    """Render the page where the node was chosen: its own page if it is known, else the list."""
     name = request.POST.get("node", "")
     if Node.objects.filter(name=name).exists():
         return node_page(request, name, **refusal)
@@ -132,8 +135,10 @@ def use_page(request: HttpRequest, **refusal: Any) -> HttpResponse:
 
 @action("node.use", use_page)
 def use(request: HttpRequest) -> Done:
-    """Posted: node, use (drain, cordon, return, give-back), reason. A drain, or points given back, make a
-    plan and open it.
+    """Change the use of a node.
+
+    Posted: node, use (drain, cordon, return, give-back), reason. A drain, or restoring points, creates a plan
+    and opens it.
     """
     wanted, name = request.POST.get("use", ""), text_of(request, "node", "choose one")
     reason, now, actor = request.POST.get("reason", ""), timezone.now(), actor_of(request)
@@ -154,8 +159,9 @@ def use(request: HttpRequest) -> Done:
 
 @action("plan.propose", queue_page)
 def points(request: HttpRequest, name: str) -> Done:
-    """Posted: points-NODE per node (1000 in all; left out is 0), reason, digest of the points as shown. Opens
-    the plan.
+    """Propose a manual division of points and open the plan.
+
+    Posted: points-NODE per node (1000 in all; missing is 0), reason, digest of the points as shown.
     """
     get_object_or_404(Queue, name=name)
     wanted = {
@@ -187,7 +193,7 @@ def _whole(text: str, field: str) -> int:
 
 
 def _move_error_to_field(error: BadInput) -> BadInput:
-    """`points.n1` is the field points-n1 on the page."""
+    """Rename the error's field: `points.n1` is the field points-n1 on the page."""
     kind, _, node = error.field.partition(".")
     return BadInput(POINTS + node, error.message) if kind == "points" and node else error
 
@@ -198,7 +204,7 @@ def _find_plan(plan_id: int) -> Plan:
 
 @action("plan.approve", plan_page)
 def approve(request: HttpRequest, plan_id: int) -> Done:
-    """Posted: hash (of the plan as shown), reason."""
+    """Approve a plan. Posted: hash (of the plan as shown), reason."""
     posted = request.POST
     made = planning.approve(
         actor_of(request),
@@ -218,21 +224,21 @@ def approve(request: HttpRequest, plan_id: int) -> Done:
 
 @action("plan.approve", plan_page)
 def reject(request: HttpRequest, plan_id: int) -> Done:
-    """Posted: reason."""
+    """Reject a plan. Posted: reason."""
     planning.reject(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
     return Done(f"Plan {plan_id} is rejected; nothing was moved.", reverse("plan", args=[plan_id]))
 
 
 @action("plan.stop", plan_page)
 def stop(request: HttpRequest, plan_id: int) -> Done:
-    """Posted: reason."""
+    """Stop a plan. Posted: reason."""
     planning.stop(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
     return Done(f"Plan {plan_id} is stopped; what has moved stays.", reverse("plan", args=[plan_id]))
 
 
 @action("plan.propose", plan_page)
 def roll_back(request: HttpRequest, plan_id: int) -> Done:
-    """Posted: reason. Opens the plan with the inverse moves."""
+    """Roll back a plan: open a plan with the inverse moves. Posted: reason."""
     made = planning.roll_back(
         actor_of(request),
         _find_plan(plan_id),

@@ -1,4 +1,4 @@
-"""Pages that show the plant as it is: overview, nodes, workers, pipeline."""
+"""Pages that show the current plant: overview, nodes, workers, and pipeline."""
 
 from dataclasses import dataclass
 
@@ -41,24 +41,24 @@ class OverviewPage(ConsolePage):
 
     TEMPLATE, NAME = "plant/overview.html", "overview"
 
-    decisions: list[LedgerEntry | TickRun]  # the latest acts, under what has ticked since
+    decisions: list[LedgerEntry | TickRun]  # the latest actions, below the latest ticks
     worst: list[RankedSubject]  # nodes and queues, the worst first
-    worst_queues: list[RankedSubject]  # for a phone, which lists the nodes above
+    worst_queues: list[RankedSubject]  # for phones, which list the nodes above
     starting: Parts  # every part by name, while one of them starts
-    attached: list[AttachedPlant]  # the first of them; those with which something is wrong come first
+    attached: list[AttachedPlant]  # the first of them; those with problems come first
     more_attached: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodesPage(FormPage):
-    """All nodes; errors are of an action on a node that is not known."""
+    """All nodes; errors belong to an action on an unknown node."""
 
     TEMPLATE, NAME = "plant/nodes.html", "nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodePage(FormPage):
-    """One node, and what can be done to it."""
+    """One node, and the actions on it."""
 
     TEMPLATE, NAME = "plant/node.html", "nodes"
 
@@ -67,7 +67,7 @@ class NodePage(FormPage):
     row: NodeStatus | None  # its part of the snapshot
     queues_here: list[str]  # the queues that have a container here
     overrides: QuerySet[Override]
-    can_get_back: bool  # it has lost its points, and a plan can give them back
+    can_get_back: bool  # it has lost its points, and a plan can restore them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class WorkersPage(ConsolePage):
 @require_safe
 @requires("plant.view")
 def overview(request: HttpRequest) -> HttpResponse:
-    """What is worst, and what the loops did last."""
+    """Show what is worst, and the last actions of the loops."""
     worst, attached = worst_first(snapshot_of(request)), list_attached(get_snapshot(request))
     page = OverviewPage(
         decisions=runs.news(time_shown(request), LATEST_DECISIONS),
@@ -94,14 +94,14 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 def _list_starting_parts(parts: Parts) -> Parts:
-    """The checklist of a start; empty once all have run."""
+    """Return the checklist of a start; empty once all parts have run."""
     return dict(sorted(parts.items())) if unready(parts) else {}
 
 
 @require_safe
 @requires("plant.view")
 def nodes(request: HttpRequest) -> HttpResponse:
-    """The list of nodes."""
+    """Show the list of nodes."""
     return nodes_page(request)
 
 
@@ -114,7 +114,7 @@ def nodes_page(
 @require_safe
 @requires("plant.view")
 def node(request: HttpRequest, name: str) -> HttpResponse:
-    """One node."""
+    """Show one node."""
     return node_page(request, name)
 
 
@@ -138,7 +138,9 @@ def node_page(
 
 @action("node.thresholds", node_page)
 def thresholds(request: HttpRequest, name: str) -> Done:
-    """Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason, expiry."""
+    """Override thresholds. Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason,
+    expiry.
+    """
     found = get_object_or_404(Node, name=name)
     wanted = {
         key: number_of(request.POST[key], key)
@@ -164,5 +166,5 @@ def thresholds(request: HttpRequest, name: str) -> Done:
 @require_safe
 @requires("plant.view")
 def workers(request: HttpRequest) -> HttpResponse:
-    """Worker hosts."""
+    """Show the worker hosts."""
     return render_page(request, WorkersPage())

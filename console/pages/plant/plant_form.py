@@ -1,4 +1,4 @@
-"""The form of a plant: how it is reached, and the options of every kind, each declared by its adapter."""
+"""The form of a plant: its address, and the options of every kind, as its adapter declares them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import PlantOption
 from workers.plants.models import RegisteredPlant
 
-REACHED = ("name", "kind", "url", "secret_environment")  # of a plant, whatever its kind
+REACHED = ("name", "kind", "url", "secret_environment")  # of every kind of plant
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlantForm:
-    """The form of a plant as it is filled in: how it is reached, and the options of its kind."""
+    """Values of a plant's form: its address, and the options of its kind."""
 
     name: str
     kind: str
@@ -27,7 +27,8 @@ class PlantForm:
 
 @dataclass(frozen=True, kw_only=True)
 class FormOption:
-    """An option of a kind in the form. field: its name there, for kinds may have options of the same name."""
+    """An option of a kind in the form. field: its name there, since kinds may have options of the same name.
+    """
 
     kind: str
     name: str
@@ -52,8 +53,9 @@ def options_of(
     errors: Errors | None = None,
     example: str = "",
 ) -> Iterator[FormOption]:
-    """Of every kind; those of other kinds than the chosen one are hidden. errors: what was refused, of which
-    a text shows the line; example: the name of a text to begin from.
+    """Return the options of every kind; those of unselected kinds are hidden.
+
+    errors: of a rejected form, whose text shows the line; example: name of a text to start from.
     """
     wrong = wrong_line(errors or {})
     for kind in adapters.kinds().values():
@@ -71,6 +73,6 @@ def options_of(
 
 
 def read_options(posted: QueryDict, kind: str) -> dict[str, str]:
-    """Those of this kind; a kind that is not known has none."""
+    """Return the posted options of a kind; an unknown kind has none."""
     known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
     return {name: posted.get(f"{kind}.{name}", "").strip() for name in known}

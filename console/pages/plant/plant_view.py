@@ -22,7 +22,7 @@ MOST_CHARTED, NAMED = 6, 3
 
 @dataclass(frozen=True)
 class ShownPlant:
-    """What is known of a plant. topology: None while it has never been seen."""
+    """What is known of a plant. topology: None if it has never been observed."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class ShownPlant:
 
     @property
     def charted(self) -> Sequence["ShownSensor"]:
-        """The first MOST_CHARTED sensors."""
+        """Return the first MOST_CHARTED sensors."""
         return self.sensors[:MOST_CHARTED]
 
 
@@ -53,14 +53,14 @@ class ShownSensor:
 
     @property
     def lane(self) -> str:
-        """The title of its chart."""
+        """Return the title of its chart."""
         title = self.status.title or self.name
         return f"{title}, {self.status.unit}" if self.status.unit else title
 
 
 @dataclass(frozen=True)
 class ShownGroup:
-    """A group of consumers of the plant's logs."""
+    """A consumer group of the plant's logs."""
 
     name: str
     status: ConsumerGroup
@@ -68,7 +68,7 @@ class ShownGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownTask:
-    """What one task of an operator did in the window: events that came, were worked and given on."""
+    """The events that one task of an operator received, processed, and emitted in the window."""
 
     name: str
     utilisation: float | None
@@ -80,7 +80,7 @@ class ShownTask:
 
 @dataclass(frozen=True)
 class ShownOperator:
-    """An operator as it was measured; what is not known is None. fixed: why its tasks can't be set."""
+    """An operator as measured; unknown values are None. fixed: why its tasks can't be set."""
 
     name: str
     kind: str
@@ -117,7 +117,7 @@ class PlantLoop:
 
 @dataclass(frozen=True, kw_only=True)
 class AttachedPlant:
-    """A plant of others in a line: what is wrong with it, a sentence each."""
+    """An attached plant in a line: its problems, a sentence each."""
 
     name: str
     shown: ShownPlant
@@ -126,7 +126,7 @@ class AttachedPlant:
 
 
 def list_attached(snapshot: Snapshot) -> list[AttachedPlant]:
-    """Those with which something is wrong first."""
+    """Return the attached plants, those with problems first."""
     found = [
         AttachedPlant(name=name, shown=build_view(snapshot, name), status=row, wrong=_wrong(name, row))
         for name, row in snapshot.plants.items()
@@ -135,7 +135,9 @@ def list_attached(snapshot: Snapshot) -> list[AttachedPlant]:
 
 
 def _wrong(name: str, row: PlantStatus) -> list[str]:
-    """What is wrong now: whether it answers first, as the rest is of when it did."""
+    """Return the current problems; a plant that does not answer comes first, as the others may be out of
+    date.
+    """
     if row.error is not None:
         return [f"{explain_unseen(name, row).rstrip('.')}."]
     missed, queues = len(row.missed_workers), list(row.unserved_queues)
@@ -145,7 +147,7 @@ def _wrong(name: str, row: PlantStatus) -> list[str]:
 
 
 def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:
-    """The plant as the snapshot has it; what was last seen of it where it is stale."""
+    """Build the view from the snapshot; for a stale plant it has the last observation."""
     if snapshot is None:
         return ShownPlant(name, "weir", "unseen", None, "there is no snapshot yet", None, None, None)
     if name == LOCAL:
@@ -179,7 +181,7 @@ def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:
 
 
 def groups_of(groups: Mapping[str, ConsumerGroup]) -> list[ShownGroup]:
-    """The one that is furthest behind first; those of which no lag is known last."""
+    """Return the groups, the largest lag first; groups of unknown lag last."""
     groups_shown = [ShownGroup(name, status) for name, status in groups.items()]
     return sorted(groups_shown, key=lambda group: (-(group.status.lag_seconds or -1.0), group.name))
 
@@ -192,7 +194,7 @@ def _local(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:
 
 
 def settable_tasks(plant: ShownPlant) -> int | None:
-    """Those that can be set."""
+    """Return the operators whose tasks can be set."""
     if plant.topology is None:
         return None
     return sum(
@@ -239,7 +241,7 @@ def _task(name: str, measures: Mapping[str, float | None]) -> ShownTask:
 
 
 def lanes_of(operators: Sequence[ShownOperator], paths: Sequence[ShownPath]) -> list[str]:
-    """Of the plant's course: all where tasks can be set, else what is measured."""
+    """Return the chart lanes: of all operators if tasks can be set, else of what is measured."""
     if any(operator.settable for operator in operators):
         return ["rate", "latency", "tasks"]
     sources = [operator for operator in operators if operator.kind == "source"]
@@ -248,7 +250,7 @@ def lanes_of(operators: Sequence[ShownOperator], paths: Sequence[ShownPath]) -> 
 
 
 def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
-    """The slowest first; those whose latency isn't known last."""
+    """Return the paths, the slowest first; those of unknown latency last."""
     paths = [
         ShownPath(name, path, topology.path_latency_seconds(path)) for name, path in topology.paths.items()
     ]
@@ -256,7 +258,7 @@ def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
 
 
 def loops_of(snapshot: Snapshot, name: str) -> list[PlantLoop]:
-    """The loops that set its tasks; one that acts first, then those of all of it."""
+    """Return the loops that set the plant's tasks: an acting loop first, then loops of the whole plant."""
     loops = [
         PlantLoop(loop, row, None if name == LOCAL else report_of(row.id))
         for loop, row in snapshot.loops.items()

@@ -1,4 +1,4 @@
-"""Plants: this one and other people's, each as operators and tasks; set by hand, registered, removed."""
+"""Plants: this plant and attached ones, each as operators and tasks; set by hand, registered, and removed."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ from workers.plants.registry import LOCAL, find_topology
 
 @dataclass(frozen=True)
 class ListedPlant:
-    """A plant of the list. row: how it is reached (None: this one); tasks: those that can be set."""
+    """A plant of the list. row: its address (None: this plant); tasks: those that can be set."""
 
     row: RegisteredPlant | None
     shown: ShownPlant
@@ -58,15 +58,15 @@ class ListedPlant:
 
 @dataclass(frozen=True, kw_only=True)
 class PlantsPage(FormPage):
-    """This plant and the registered ones, and the form of another."""
+    """This plant and the registered ones, and the form for another."""
 
     TEMPLATE, NAME = "plant/plants.html", "plants"
 
     plants: list[ListedPlant]
     kinds: Sequence[AdapterKind]
     options: Sequence[FormOption]
-    editing: RegisteredPlant | None  # the one that `?edit=` names
-    digest: str  # of how that is reached now
+    editing: RegisteredPlant | None  # the plant that `?edit=` names
+    digest: str  # of its current registration
     form: PlantForm
 
 
@@ -77,24 +77,24 @@ class PlantPage(FormPage):
     TEMPLATE, NAME = "plant/plant.html", "plants"
 
     shown: ShownPlant
-    row: RegisteredPlant | None  # how it is reached; None: this one
+    row: RegisteredPlant | None  # its registration; None: this plant
     title: str  # of its kind
     is_local: bool
     operators: list[ShownOperator]
     tasks: int  # those that can be set
     paths: list[ShownPath]
     settable: list[ShownOperator]
-    lanes: list[str]  # of its course: what is measured there, or can be set
+    lanes: list[str]  # of its charts: what is measured or can be set
     loops: list[PlantLoop]
     hand_minutes: int
-    interventions: Sequence[InterventionKind]  # what else may be done
-    in_force: Sequence[Intervention] | None  # None while the control server is away
+    interventions: Sequence[InterventionKind]  # other available actions
+    in_force: Sequence[Intervention] | None  # None while the control server is unreachable
 
 
 @require_safe
 @requires("plant.view")
 def plants(request: HttpRequest) -> HttpResponse:
-    """The list of plants."""
+    """Show the list of plants."""
     return plants_page(request)
 
 
@@ -127,7 +127,7 @@ def plants_page(
 @require_safe
 @requires("plant.view")
 def plant(request: HttpRequest, name: str) -> HttpResponse:
-    """One plant."""
+    """Show one plant."""
     return plant_page(request, name)
 
 
@@ -178,8 +178,10 @@ def _title(row: RegisteredPlant | None) -> str:
 
 @action("plant.register", plants_page)
 def register(request: HttpRequest) -> Done:
-    """Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason; changes: the
-    name once more, where it is registered already and is to be changed; digest: of that as it was shown.
+    """Register or change a plant.
+
+    Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason; changes: the
+    name again, if a registered plant is to be changed; digest: of the registration as shown.
     """
     name, kind = text_of(request, "name", "give the plant one"), request.POST.get("kind", "")
     known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
@@ -203,7 +205,7 @@ def register(request: HttpRequest) -> Done:
 
 @action("plant.register", plant_page)
 def remove(request: HttpRequest, name: str) -> Done:
-    """Posted: reason."""
+    """Remove a plant. Posted: reason."""
     gone = plant_registration.remove(actor_of(request), name, request.POST.get("reason", ""))
     said = f"{name} is forgotten; its ledger stays. {gone.left}".strip()
     return Done(said, reverse("plants"), {"go": reverse("plants")})
@@ -211,7 +213,7 @@ def remove(request: HttpRequest, name: str) -> Done:
 
 @action("plant.scale", plant_page)
 def tasks(request: HttpRequest, name: str) -> Done:
-    """Posted: operator, tasks, minutes, reason."""
+    """Set tasks. Posted: operator, tasks, minutes, reason."""
     operator = text_of(request, "operator", "choose one")
     wanted = number_of(text_of(request, "tasks", "give a whole number"), "tasks")
     minutes = number_of(text_of(request, "minutes", "say for how long"), "minutes")
@@ -233,7 +235,7 @@ def tasks(request: HttpRequest, name: str) -> Done:
 
 @action("plant.scale", plant_page)
 def release(request: HttpRequest, name: str) -> Done:
-    """Nothing need be posted: whoever set tasks by hand lets the loops decide again."""
+    """Release the tasks that were set by hand: the loops decide again. Nothing is posted."""
     with _refusals(), _adapter(request, name) as elastic:
         plant_control.release_hand(actor_of(request), elastic, name, control())
     return Done(f"The loops of {name} decide again.", reverse("plant", args=[name]))
@@ -241,14 +243,14 @@ def release(request: HttpRequest, name: str) -> Done:
 
 @action("plant.scale", plant_page)
 def resume(request: HttpRequest, name: str) -> Done:
-    """Posted: reason."""
+    """Resume a plant. Posted: reason."""
     plant_control.resume(actor_of(request), name, request.POST.get("reason", ""))
     return Done(f"The loops of {name} go on.", reverse("plant", args=[name]))
 
 
 @action("plant.scale", plant_page)
 def intervene(request: HttpRequest, name: str) -> Done:
-    """Posted: kind, subject, value, minutes, reason."""
+    """Intervene in a plant. Posted: kind, subject, value, minutes, reason."""
     with _refusals():
         done = plant_control.intervene(
             actor_of(request),
@@ -265,7 +267,7 @@ def intervene(request: HttpRequest, name: str) -> Done:
 
 @action("plant.scale", plant_page)
 def undo(request: HttpRequest, name: str) -> Done:
-    """Posted: kind, subject, reason."""
+    """Undo an intervention. Posted: kind, subject, reason."""
     kind, subject = text_of(request, "kind", "choose one"), text_of(request, "subject", "say on what")
     with _refusals():
         plant_control.undo_intervention(
@@ -276,7 +278,7 @@ def undo(request: HttpRequest, name: str) -> Done:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What another plant, or its holder, says no with, at the form."""
+    """Report errors of another plant, or of the process that holds it, at the form."""
     try:
         yield
     except PlantHeld as error:

@@ -1,4 +1,4 @@
-"""The processes of this plant, for administrators: what runs, its log, and to start it again."""
+"""The processes of this plant, for administrators: state, log, and restart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from queues.errors import BadInput
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessesPage(FormPage):
-    """All processes, and the log of the one that is open. supervised: whether ./run started this console."""
+    """All processes, and the log of the open one. supervised: whether ./run started this console."""
 
     TEMPLATE, NAME = "plant/processes.html", "processes"
 
@@ -31,7 +31,7 @@ class ProcessesPage(FormPage):
 @require_safe
 @requires("process.view")
 def processes(request: HttpRequest) -> HttpResponse:
-    """The list; with `log` the last lines of a process."""
+    """Show the list; with `log` the last lines of a process."""
     return processes_page(request)
 
 
@@ -62,7 +62,7 @@ def processes_page(
 
 @action("process.restart", processes_page)
 def restart(request: HttpRequest) -> Done:
-    """Posted: process, reason, at_once (1: it is killed)."""
+    """Restart a process. Posted: process, reason, at_once (1: it is killed)."""
     name, at_once = request.POST.get("process", ""), request.POST.get("at_once") == "1"
     try:
         was = actions.restart(actor_of(request), name, request.POST.get("reason", ""), at_once)

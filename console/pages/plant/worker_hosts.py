@@ -26,21 +26,21 @@ from workers.steering.overrides import list_active_at
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerHostPage(FormPage):
-    """One worker host, and what can be done to it."""
+    """One worker host, and the actions on it."""
 
     TEMPLATE, NAME = "plant/worker_host.html", "workers"
 
     name: str
     row: HostStatus | None  # its part of the snapshot
-    others: list[str]  # hosts of the same role that take work
-    loop: LoopStatus | None  # that sizes its pool
+    others: list[str]  # hosts of the same role that accept work
+    loop: LoopStatus | None  # the loop that sizes its pool
     overrides: QuerySet[Override]
 
 
 @require_safe
 @requires("plant.view")
 def worker_host(request: HttpRequest, name: str) -> HttpResponse:
-    """One worker host; 404 for a name that was never one."""
+    """Show one worker host; 404 for an unknown name."""
     return worker_host_page(request, name)
 
 
@@ -70,7 +70,7 @@ def worker_host_page(
 
 @action("host.drain", worker_host_page)
 def drain(request: HttpRequest, name: str) -> Done:
-    """Posted: reason, expiry."""
+    """Drain a worker host. Posted: reason, expiry."""
     made = stops.drain_host(
         actor_of(request),
         name,

@@ -1,1 +1,1 @@
-"""Queues: what waits, the ladder of remedies, dead letters."""
+"""Queues: backlog, remedy ladder, and dead letters."""

@@ -1,4 +1,4 @@
-"""Dead letters on pages: searched across queues, inspected, mended, put in again, discarded."""
+"""Dead letters on pages: search across queues, inspect, fix, requeue, and discard."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,38 +32,38 @@ EVENT = "event-"  # the fields of an event
 
 
 def filter_of(query: Mapping[str, str]) -> DeadLetterFilter:
-    """The filter an address names. Raises BadInput naming the field."""
+    """Return the filter that an address names. Raises `BadInput` that names the field."""
     given: dict[str, Any] = {name: query.get(name, "").strip() for name in TEXTS}
     return DeadLetterFilter(**given | span_of(query)).check()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkedErrorGroup(ErrorGroup):
-    """With the query of the address that finds it."""
+    """An error group with the query that lists its letters."""
 
     query: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLettersPage(FormPage):
-    """Dead letters of all queues that a filter finds."""
+    """Dead letters of all queues that match a filter."""
 
     TEMPLATE, NAME = "queues/dead_letters.html", "dead-letters"
 
     listing: FoundDeadLetters
     page_obj: Page[NamedDeadLetter]
-    groups: list[LinkedErrorGroup]  # the commonest errors
+    groups: list[LinkedErrorGroup]  # the most common errors
     filters: QueryDict
-    carried: Mapping[str, str]  # of the filter, by a form of dead letters
+    carried: Mapping[str, str]  # the filter, as a form of dead letters names its fields
     queues: QuerySet[Queue, str]
     types: Sequence[str]  # of events on this page
     query: str
-    through: str  # when the newest of those counted came
+    through: str  # when the newest counted letter arrived
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetterPage(FormPage):
-    """One letter. letter: None when it is not there any more; event_id: of the event that may be changed."""
+    """One letter. letter: None if it is gone; event_id: of the event that may be changed."""
 
     TEMPLATE, NAME = "queues/dead_letter.html", "dead-letters"
 
@@ -80,14 +80,14 @@ class DeadLetterPage(FormPage):
 @require_safe
 @requires("plant.view")
 def letters(request: HttpRequest) -> HttpResponse:
-    """The dead letters that the address asks for."""
+    """Show the dead letters that the address requests."""
     return letters_page(request)
 
 
 def letters_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    # A form that was refused is shown over the filter it was made from.
+    # A rejected form is shown over the filter from which it was made.
     asked = _read_filter(submitted) if submitted else request.GET
     wanted, wrong = read_filter(filter_of, asked)
     none, actor = FoundDeadLetters([], [], False), actor_of(request)
@@ -121,7 +121,7 @@ def _query(asked: Mapping[str, str], **more: str) -> str:
 
 
 def _read_filter(submitted: QueryDict) -> QueryDict:
-    """The filter that a form of dead letters carries with it."""
+    """Return the filter that a form of dead letters includes."""
     query = QueryDict(mutable=True)
     query.update({name: str(submitted[name]) for name in (*FILTER, "page") if submitted.get(name)})
     return query
@@ -130,7 +130,7 @@ def _read_filter(submitted: QueryDict) -> QueryDict:
 @require_safe
 @requires("plant.view")
 def letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
-    """One letter; 404 when it is not there any more."""
+    """Show one letter; 404 if it is gone."""
     return letter_page(request, queue, node, dead_id)
 
 
@@ -164,7 +164,7 @@ def letter_page(
 @require_safe
 @requires("queue.peek")
 def download_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
-    """The letter's bytes as a file, also when they can't be read; the letter's page when it is gone."""
+    """Return the letter's bytes as a file, even if unreadable; the letter's page if it is gone."""
     demand(actor_of(request), "queue.peek", [queue])
     found, _ = _find_letter(request, queue, node, dead_id)
     return dead_letters.download(found) if found else letter_page(request, queue, node, dead_id)
@@ -187,7 +187,7 @@ def _row(text: str, found: NamedDeadLetter | None) -> int:
 
 
 def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
-    """An event's fields as a person types them."""
+    """Return an event's fields as editable text."""
     if event is None:
         return {}
     cells = {field: "" if event[field] is None else event[field] for field in EDITABLE}
@@ -201,8 +201,10 @@ def _read_event(submitted: QueryDict) -> dict[str, str]:
 
 @action("dead_letters.requeue", letters_page)
 def act(request: HttpRequest) -> Done:
-    """Posted: action (requeue, discard), letter (repeated names) or all=1 with the filter, through, digest
-    and count of what was shown; reason; to discard, confirm (the queue's name).
+    """Requeue or discard letters.
+
+    Posted: action (requeue, discard), letter (repeated names) or all=1 with the filter, through, digest and
+    count of what was shown; reason; to discard, confirm (the queue's name).
     """
     posted, actor = request.POST, actor_of(request)
     wanted = posted.get("action", "")
@@ -229,8 +231,9 @@ def act(request: HttpRequest) -> Done:
 
 @action("dead_letters.fix", letter_page)
 def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
-    """Posted: digest (of the letter as it was shown), row, event-FIELD for each, reason. Opens the letter as
-    it is now.
+    """Fix an event, then open the letter as it is now.
+
+    Posted: digest (of the letter as shown), row, event-FIELD for each, reason.
     """
     posted, actor = request.POST, actor_of(request)
     demand(actor, "dead_letters.fix", [queue])
@@ -251,7 +254,7 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
 
 
 def _list_changed_fields(posted: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str]:
-    """The fields that somebody has changed: what a browser sends of the others is not all that is in them."""
+    """Return the fields that the user changed: browsers don't return other values exactly as they were."""
     given = {field: posted[EVENT + field] for field in EDITABLE if EVENT + field in posted}
     return {
         field: text
@@ -261,13 +264,15 @@ def _list_changed_fields(posted: Mapping[str, str], shown: Mapping[str, str]) ->
 
 
 def _as_sent(field: str, text: str) -> str:
-    """A text without what its field does not hold: line ends, but in a text area; and there the first."""
+    """Return a text as a browser would send it: line ends only in a text area, and there a leading one is
+    dropped.
+    """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.removeprefix("\n") if field == "attributes" else text.replace("\n", "")
 
 
 def _read(given: Mapping[str, str]) -> dict[str, Any]:
-    """Fields as typed, blanks too: an empty one is unknown, a value is a number."""
+    """Parse fields as typed, including blanks: an empty field is unknown, a value is a number."""
     event: dict[str, Any] = {field: text or None for field, text in given.items()}
     for field in {"value", "time"} & event.keys():
         event[field] = (event[field] or "").strip() or None

@@ -13,7 +13,7 @@ from controllers.shedding.ladder import LEVELS
 
 @action("ladder.cap", queue_page)
 def cap(request: HttpRequest, name: str) -> Done:
-    """How far the ladder of a queue may go, for good. Posted: cap (a level), reason."""
+    """Limit a queue's ladder without expiry. Posted: cap (a level), reason."""
     reason = text_of(request, "reason", "say why, for those who come after you")
     highest = text_of(request, "cap", f"choose one of {', '.join(LEVELS)}")
     ladders.set_cap(actor_of(request), name, highest, reason=reason, now=timezone.now())

@@ -1,4 +1,4 @@
-"""A queue's remedy ladder as levels: what is enabled, what can do no more, and how far it may go."""
+"""A queue's remedy ladder as levels: which are active, which are exhausted, and how far it may go."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class LadderStep:
-    """One level. kind: for glyph and colour (engaged, spent, ready, never)."""
+    """One level. kind: of its glyph and color (engaged, spent, ready, never)."""
 
     name: str
     about: str
@@ -34,8 +34,10 @@ class LadderStep:
 
 @dataclass(frozen=True)
 class LadderSteps:
-    """A queue's ladder. loop: its number; cap: the level it goes up to; own_cap: that when nobody overrides
-    it; reason, at: of its last decision.
+    """A queue's ladder.
+
+    loop: its number; cap: the highest level allowed; own_cap: the cap without overrides; reason, at: of its
+    last decision.
     """
 
     queue: str
@@ -51,12 +53,12 @@ class LadderSteps:
 
     @property
     def name(self) -> str:
-        """Of its loop."""
+        """Return the name of its loop."""
         return f"{LAW.name}/{self.queue}"
 
 
 def ladder_of(queue: str) -> LadderSteps | None:
-    """The ladder as it is; None for a queue without one."""
+    """Return the current ladder; None for a queue without one."""
     loop = Loop.objects.filter(name=f"{LAW.name}/{queue}").first()
     if loop is None:
         return None
@@ -67,7 +69,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
     entry = ledger.last_entry(loop)
     rung = int(_terms(entry).get("rung", 0))
     saturated = ((entry.observation or {}) if entry else {}).get("saturated") or {}
-    # What was decided in another mode is not in force: the next decision is.
+    # A decision of another mode is not in force: the next decision is.
     is_done = mode in Loop.ACTING and entry is not None and entry.mode == mode
     return LadderSteps(
         queue=queue,
@@ -84,7 +86,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
 
 
 def _terms(entry: LedgerEntry | None) -> dict[str, Any]:
-    """With the level that is in force: the guard limits a person's, too."""
+    """Return the terms with the level in force: the guard limits a manual level, too."""
     return {**entry.terms.get("manual", {}), **entry.terms} if entry else {}
 
 

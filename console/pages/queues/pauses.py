@@ -1,4 +1,4 @@
-"""A queue's intake or consumption, paused from its page."""
+"""Pauses of a queue's intake or consumption, from its page."""
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -21,7 +21,7 @@ MEANS = {
 
 @action("queue.pause", queue_page)
 def pause(request: HttpRequest, name: str) -> Done:
-    """Posted: part (intake or consumption), reason, expiry."""
+    """Pause a queue. Posted: part (intake or consumption), reason, expiry."""
     part = text_of(request, "part", f"choose {' or '.join(pausing.PARTS)}")
     made = stops.pause_queue(
         actor_of(request),

@@ -1,4 +1,4 @@
-"""The pages that make a queue and change one: its handler, and how its workers behave."""
+"""Pages that create and change a queue: its handler, and the behavior of its workers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ NUMBERS = ("events_per_worker", "tries", "handler_timeout_seconds", "priority", 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueDefinitionPage(FormPage):
-    """A queue as it is defined; name: "" for a new one. fields: what the form is filled with."""
+    """The definition of a queue; name: "" for a new one. fields: values of the form."""
 
     TEMPLATE, NAME = "queues/queue_definition.html", "queues"
 
@@ -43,7 +43,7 @@ class QueueDefinitionPage(FormPage):
 @require_safe
 @requires("queue.define")
 def new(request: HttpRequest) -> HttpResponse:
-    """The form of a new queue."""
+    """Show the form of a new queue."""
     return new_page(request)
 
 
@@ -57,7 +57,7 @@ def new_page(
 @require_safe
 @requires("queue.define")
 def definition(request: HttpRequest, name: str) -> HttpResponse:
-    """The form that changes a queue."""
+    """Show the form that changes a queue."""
     return definition_page(request, name)
 
 
@@ -96,7 +96,7 @@ def _text(value: Any) -> str:
 
 
 def fields_of(posted: Mapping[str, str]) -> dict[str, Any]:
-    """The fields as typed; one that is empty stays as it is. Raises BadInput naming the field."""
+    """Return the fields as typed; an empty field keeps its value. Raises `BadInput` that names the field."""
     given: dict[str, Any] = {}
     for name in FIELDS:
         text = posted.get(name, "").strip()
@@ -122,7 +122,7 @@ def _object(text: str) -> dict[str, Any]:
 @require_POST
 @requires("queue.define")
 def preview(request: HttpRequest, name: str) -> HttpResponse:
-    """Posted: the form. Answers what it would change, {"sentence", "rows"}, and changes nothing."""
+    """Return what the posted form would change, as {"sentence", "rows"}; nothing is changed."""
     queue = get_object_or_404(Queue, name=name)
     try:
         previewed = queue_definitions.preview(actor_of(request), queue, fields_of(request.POST))
@@ -143,7 +143,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
 
 @action("queue.define", definition_page)
 def change(request: HttpRequest, name: str) -> Done:
-    """Posted: the fields, digest (of the queue as it was shown), reason."""
+    """Change a queue. Posted: the fields, digest (of the queue as shown), reason."""
     changed = queue_definitions.change(
         actor_of(request),
         name,
@@ -159,7 +159,8 @@ def change(request: HttpRequest, name: str) -> Done:
 
 @action("queue.define", new_page)
 def create(request: HttpRequest) -> Done:
-    """Posted: name, kind, the fields, reason. Its points are equal on all nodes that take any."""
+    """Create a queue with equal points on all nodes that accept any. Posted: name, kind, the fields, reason.
+    """
     name = text_of(request, "name", "say what the queue is called")
     queue_definitions.create(
         actor_of(request),

@@ -32,7 +32,7 @@ LETTERS = 5
 
 @dataclass(frozen=True)
 class PointsOfNode:
-    """What a node holds of a queue, as configured. closed: why it takes no more ("" if it does)."""
+    """The configured points of a queue on a node. closed: why the node accepts no more ("" if it does)."""
 
     node: str
     points: int
@@ -41,14 +41,14 @@ class PointsOfNode:
 
 @dataclass(frozen=True, kw_only=True)
 class QueuesPage(ConsolePage):
-    """All queues, as the snapshot has them."""
+    """All queues of the snapshot."""
 
     TEMPLATE, NAME = "queues/queues.html", "queues"
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuePage(FormPage):
-    """One queue, and what can be done to it."""
+    """One queue, and the actions on it."""
 
     TEMPLATE, NAME = "queues/queue.html", "queues"
 
@@ -57,9 +57,9 @@ class QueuePage(FormPage):
     row: QueueStatus | None  # its part of the snapshot
     pauses: QuerySet[Override]  # in force
     division: list[PointsOfNode]
-    division_digest: str  # of the points that a plan by hand is made from
+    division_digest: str  # of the points from which a manual plan is made
     dead_letters: Sequence[NamedDeadLetter]
-    unreachable: Sequence[str]  # nodes whose dead letters are not known
+    unreachable: Sequence[str]  # nodes whose dead letters are unknown
     ladder: LadderSteps | None
     levels: Sequence[str]
 
@@ -67,14 +67,14 @@ class QueuePage(FormPage):
 @require_safe
 @requires("plant.view")
 def queues(request: HttpRequest) -> HttpResponse:
-    """The list of queues."""
+    """Show the list of queues."""
     return render_page(request, QueuesPage(), "frame")
 
 
 @require_safe
 @requires("plant.view")
 def queue(request: HttpRequest, name: str) -> HttpResponse:
-    """One queue."""
+    """Show one queue."""
     return queue_page(request, name)
 
 
@@ -102,14 +102,14 @@ def queue_page(
 
 
 def pauses_of(name: str, now: datetime) -> QuerySet[Override]:
-    """The overrides that pause a queue."""
+    """Return the overrides that pause a queue."""
     return list_active_at(now).filter(queue=name, name__in=PARTS, law="", node=None).select_related("owner")
 
 
 def division_of(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
-    """Its points, node by node.
+    """Return the queue's points by node.
 
-    What a plan is computed from are the points in the database, not those of the last snapshot.
+    Plans are computed from the points in the database, not from those of the last snapshot.
     """
     held = dict(queue.containers.values_list("node__name", "points"))
     return [

@@ -1,4 +1,4 @@
-"""Events that wait in one container of a queue, as a person sees them."""
+"""Events that wait in one container of a queue."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from queues.segments.peek import MOST_EVENTS
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingEventsPage(FormPage):
-    """Waiting events of a container. waiting: None until somebody asked, or when the node does not answer."""
+    """Waiting events of a container. waiting: None until requested, or if the node does not answer."""
 
     TEMPLATE, NAME = "queues/waiting_events.html", "queues"
 
@@ -33,7 +33,7 @@ class WaitingEventsPage(FormPage):
 @require_safe
 @requires("queue.peek")
 def show_waiting_events(request: HttpRequest, name: str) -> HttpResponse:
-    """The form, and with `node` the events: order (newest or oldest), events (how many)."""
+    """Show the form, and with `node` the events: order (newest or oldest), events (maximum number)."""
     queue = get_object_or_404(Queue, name=name)
     found, errors, status = None, {}, 200
     if "node" in request.GET:

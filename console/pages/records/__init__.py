@@ -1,1 +1,1 @@
-"""What was recorded: ledger, audit, timeline."""
+"""Records: ledger, audit log, and timeline."""

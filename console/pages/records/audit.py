@@ -1,4 +1,4 @@
-"""What people did: the audit, filtered by the URL, page by page."""
+"""The audit log, filtered by the URL, page by page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ TEXTS = ("actor", "action", "target", "text", "address", "request")
 
 
 def filter_of(query: Mapping[str, str]) -> AuditFilter:
-    """The filter an address names. Raises BadInput naming the field."""
+    """Return the filter that an address names. Raises `BadInput` that names the field."""
     given: dict[str, Any] = {name: query.get(name, "").strip() for name in TEXTS}
     return AuditFilter(**given | span_of(query)).check()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditListPage(FilteredList, ConsolePage):
-    """What people did."""
+    """Actions of users."""
 
     TEMPLATE, NAME = "records/audit.html", "audit"
 
-    actions: Sequence[str]  # the filter can choose from them
+    actions: Sequence[str]  # choices of the filter
 
 
 @require_safe
 @requires("audit.view")
 def audit(request: HttpRequest) -> HttpResponse:
-    """The list that the address asks for."""
+    """Show the entries that the address requests."""
     listed = build_listing(request, filter_of, AuditEntry.objects.all())
     return render_page(request, AuditListPage(**vars(listed), actions=sorted(ACTIONS)), "frame")

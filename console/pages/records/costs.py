@@ -1,4 +1,6 @@
-"""What the plant used, and what a loop saved against its rivals on its record; in money where priced."""
+"""The plant's resource use, and a loop's savings against its baselines on its record; in money if prices are
+set.
+"""
 
 import time
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ FIRST_HOURS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class CostsPage(ConsolePage):
-    """plant, costs: None where the address can't be read, the control server does not answer, or no loop is
+    """plant, costs: None if the address is invalid, the control server does not answer, or no loop is
     replayed.
     """
 
@@ -43,7 +45,7 @@ class CostsPage(ConsolePage):
 @require_safe
 @requires("plant.view")
 def page(request: HttpRequest) -> HttpResponse:
-    """`?loop=ID&hours=…`; without a loop, of the plant alone."""
+    """Show the costs of `?loop=ID&hours=…`; without a loop, of the plant only."""
     errors: dict[str, list[str]] = {}
     plant, costs_of_loop, hours, now, status = None, None, FIRST_HOURS, timezone.now(), 200
     rivals = [name for name, kind in KINDS.items() if kind.replay is not None]

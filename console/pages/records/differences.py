@@ -1,4 +1,4 @@
-"""What is different: a stretch of time against another, the largest difference first."""
+"""Differences between two time ranges, the largest difference first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ SIZES = ((0.8, "large"), (0.5, "medium"), (0.2, "small"), (0.0, "slight"))
 
 @dataclass(frozen=True)
 class ShownDifference:
-    """A difference in words: its size, and the two values as they are read."""
+    """A difference in words: its size, and the two values as displayed."""
 
     row: Difference
     size: str
@@ -43,7 +43,7 @@ class ShownDifference:
 
 @dataclass(frozen=True)
 class AskedComparison:
-    """What the address asks for, as the form shows it again."""
+    """What the address requests, as the form shows it again."""
 
     since: datetime
     until: datetime
@@ -51,16 +51,17 @@ class AskedComparison:
     queue: str
 
     def query(self) -> str:
-        """The same address, with its times."""
+        """Return the query of the same comparison, with its times."""
         asked = {"from": iso(self.since), "to": iso(self.until), "against": self.against}
         return urlencode({**asked, "queue": self.queue})
 
 
 @dataclass(frozen=True, kw_only=True)
 class DifferencesPage(ConsolePage):
-    """A stretch against another. comparison: None where the address can't be read, or Spark is to count
-    first; run: of Spark on these stretches, where it goes on or came to nothing; too_much: what makes it more
-    than a page reads, "" where it is not.
+    """A time range compared with another.
+
+    comparison: None if the address is invalid, or Spark must count first; run: of Spark on these ranges, if
+    it is active or failed; too_much: why it exceeds what a page reads, "" if it does not.
     """
 
     TEMPLATE, NAME = "records/differences.html", "timeline"
@@ -84,14 +85,14 @@ class DifferencesPage(ConsolePage):
 @require_safe
 @requires("plant.view")
 def differences(request: HttpRequest) -> HttpResponse:
-    """`?from=…&to=…&against=before|day|week&queue=…`; without a time, the last 15 minutes."""
+    """Compare `?from=…&to=…&against=before|day|week&queue=…`; without times, the last 15 minutes."""
     return differences_page(request)
 
 
 def differences_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    """The page; again with errors, where counting in Spark was refused."""
+    """Render the page; with errors if the count in Spark was rejected."""
     given, now, actor = submitted or request.GET, timezone.now(), actor_of(request)
     asked = AskedComparison(now - FIRST, now, given.get("against", "before"), given.get("queue", "").strip())
     comparison, run, too_much, refused, status = None, None, "", errors or {}, 200
@@ -131,7 +132,9 @@ def differences_page(
 
 @action("task.run", differences_page)
 def count(request: HttpRequest) -> Done:
-    """Posted: from, to, against, queue. Spark counts the two stretches; the page shows how far it is."""
+    """Start a Spark run that counts the two ranges; the page shows its progress. Posted: from, to, against,
+    queue.
+    """
     asked = _read_window(request.POST, timezone.now(), actor_of(request))
     run = begin_count(actor_of(request), asked.since, asked.until, asked.against, asked.queue, surroundings())
     url = f"{reverse('differences')}?{asked.query()}"
@@ -139,7 +142,9 @@ def count(request: HttpRequest) -> Done:
 
 
 def _read_window(given: Mapping[str, str], now: datetime, actor: Actor) -> AskedComparison:
-    """Where no queue is named, the first of those that the actor is limited to. Raises BadInput."""
+    """Return the window. Without a queue, it uses the first queue that the actor is limited to. Raises
+    `BadInput`.
+    """
     queue = given.get("queue", "").strip() or min(actor.queues or ("",))
     until = min(time_of(given["to"], "to"), now) if given.get("to", "").strip() else now
     since = time_of(given["from"], "from") if given.get("from", "").strip() else until - FIRST
@@ -147,12 +152,12 @@ def _read_window(given: Mapping[str, str], now: datetime, actor: Actor) -> Asked
 
 
 def _run_of(asked: AskedComparison) -> Run | None:
-    """Raises BadInput for stretches that can't be compared."""
+    """Return the run of a comparison. Raises `BadInput` for ranges that can't be compared."""
     return last_run(asked.queue, *stretches_of(asked.since, asked.until, asked.against))
 
 
 def format_row(row: Difference) -> ShownDifference:
-    """Shares as per cent; a measure in its own unit."""
+    """Return a row with shares in percent, and measures in their own units."""
     size = next(word for least, word in SIZES if abs(row.effect) >= least)
     if row.is_share:
         return ShownDifference(row, size, 100 * row.here, 100 * row.there, "% of events")

@@ -1,4 +1,4 @@
-"""What was decided: the ledger, filtered by the URL, page by page; and one entry with its replay."""
+"""The ledger, filtered by the URL, page by page; and one entry with its replay."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ NARROW = (
     "limited_by",
     "text",
     EACH,
-)  # who asks for these wants each tick that they choose
+)  # these filters request every single tick
 TEXTS = ("loop", "law", "queue", "node", "verdict", "mode", "limited_by", "text")
 
 
 def filter_of(query: Mapping[str, str]) -> LedgerFilter:
-    """The filter an address names. Raises BadInput naming the field."""
+    """Return the filter that an address names. Raises `BadInput` that names the field."""
     acted = query.get("acted", "")
     if acted and acted not in ACTED:
         raise BadInput("acted", f"takes 1 or 0, not {acted[:40]!r}.")
@@ -46,7 +46,7 @@ def filter_of(query: Mapping[str, str]) -> LedgerFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerListPage(FilteredList, ConsolePage):
-    """What was decided, and what the filter can choose from."""
+    """Decisions, and the choices of the filter."""
 
     TEMPLATE, NAME = "records/ledger.html", "ledger"
 
@@ -58,12 +58,12 @@ class LedgerListPage(FilteredList, ConsolePage):
     modes: Sequence[str]
     limits: Sequence[str]
     saved: list[SavedFilter]
-    live: bool  # the newest page, which new decisions come to
+    live: bool  # the newest page, to which new decisions are added
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntryPage(ConsolePage):
-    """One decision. export: what `manage.py decide` takes."""
+    """One decision. export: input of `manage.py decide`."""
 
     TEMPLATE, NAME = "records/entry.html", "ledger"
 
@@ -75,7 +75,7 @@ class EntryPage(ConsolePage):
 @require_safe
 @requires("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
-    """The list that the address asks for."""
+    """Show the decisions that the address requests."""
     pages = list_ticks if any(request.GET.get(name) for name in NARROW) else runs.page
     page = LedgerListPage(
         **vars(
@@ -99,7 +99,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
 def list_ticks(
     chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
 ) -> keyset.KeysetPage:
-    """The ticks chosen, each with how late it came."""
+    """Return the selected ticks, each with its delay."""
     found = keyset.page(chosen, lines, before, after)
     return replace(found, rows=runs.entries_of([entry.pk for entry in found.rows]))
 
@@ -107,7 +107,7 @@ def list_ticks(
 @require_safe
 @requires("plant.view")
 def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
-    """One decision, with its replay."""
+    """Show one decision, with its replay."""
     found = folds.entry(entry_id)
     if found is None:
         raise Http404(f"There is no decision {entry_id}.")

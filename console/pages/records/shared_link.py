@@ -1,6 +1,6 @@
-"""The plant as it was at an instant, for who has a link and no login; and sharing it from the timeline.
+"""The plant at an instant, for people with a link and no login; and sharing it from the timeline.
 
-What a link shows never changes, so its picture is drawn once, however often it is asked for.
+A link's content never changes, so its picture is drawn once, however often it is requested.
 """
 
 import functools
@@ -44,19 +44,20 @@ from workers.snapshot.states.judgement import WORDS
 
 RATE, BEFORE = "totals.in_per_second", timedelta(hours=2)
 MOST_POINTS = 240
-MOST_PICTURES = 64  # that a process keeps, of some 15 kB
-# Found by nobody who was not given it, and kept by nobody between.
+MOST_PICTURES = 64  # kept in a process, about 15 kB each
+# Not indexed, and not cached by proxies.
 PRIVATE_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"}
 
 
 class NoPicture(Exception):  # noqa: N818
-    """Nothing is kept of its instant, now: the file may be away, or just be written anew."""
+    """No snapshot of the instant is readable now: the file may be missing, or just be rewritten."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedLinkPage(TemplateContext):
-    """What a link shows: of people, addresses and errors nothing. worst: what is unwell, "" for nothing.
-    picture: the whole address of the picture.
+    """What a link shows: no people, addresses, or errors.
+
+    worst: the worst problem, "" for none. picture: the full address of the picture.
     """
 
     TEMPLATE = "records/shared_link.html"
@@ -76,7 +77,7 @@ class SharedLinkPage(TemplateContext):
 
 @dataclass(frozen=True, kw_only=True)
 class NoLinkPage(TemplateContext):
-    """A link that opens nothing; which of the reasons it is, is said to nobody."""
+    """A link that opens nothing; the reason is not disclosed."""
 
     TEMPLATE = "records/no_link.html"
 
@@ -85,7 +86,7 @@ class NoLinkPage(TemplateContext):
 @never_cache
 @require_safe
 def show_shared_instant(request: HttpRequest, signed: str) -> HttpResponse:
-    """The plant at the link's instant."""
+    """Show the plant at the link's instant."""
     link, snapshot = _open_link(signed)
     if link is None or snapshot is None:
         return _private(render_context(request, NoLinkPage(), status=404))
@@ -113,11 +114,11 @@ def show_shared_instant(request: HttpRequest, signed: str) -> HttpResponse:
 @never_cache
 @require_safe
 def picture(request: HttpRequest, signed: str) -> HttpResponse:
-    """The same as PNG, with the rate of the two hours before."""
+    """Return the picture as PNG, with the rates of the two hours before."""
     link = shared_links.open_link(signed, timezone.now())
     try:
         drawn = None if link is None else _draw_picture(settings.WEIR_DATA, link.at)
-    # None of these is kept, so the next try may have it.
+    # None of these errors is cached, so the next attempt may succeed.
     except (redis.RedisError, BadDocument, OSError, NoPicture):
         drawn = None
     if drawn is None:
@@ -127,7 +128,7 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
 
 @functools.lru_cache(maxsize=MOST_PICTURES)
 def _draw_picture(data: Path, asked: datetime) -> bytes:
-    """The picture of an instant. Raises RedisError, BadDocument, OSError, NoPicture."""
+    """Draw the picture of an instant. Raises RedisError, BadDocument, OSError, NoPicture."""
     snapshot = snapshot_at(data, asked.timestamp())
     if snapshot is None:
         raise NoPicture
@@ -172,7 +173,7 @@ def _rates(data: Path, at: datetime) -> list[float | None]:
 def _thin_series(
     times: Sequence[float | None], rates: Sequence[float | None], since: float, until: float
 ) -> list[float | None]:
-    """Means of equal steps; None where none was measured."""
+    """Return means of equal steps; None if none was measured."""
     sums, counts = [0.0] * MOST_POINTS, [0] * MOST_POINTS
     for at, rate in zip(times, rates, strict=True):
         if at is not None and rate is not None:
@@ -193,7 +194,7 @@ def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict) 
 
 @action("link.make", _timeline_again)
 def share(request: HttpRequest) -> Done:
-    """Posted: at, hours, reason."""
+    """Share an instant. Posted: at, hours, reason."""
     at = time_of(text_of(request, "at", "say which time the link is to show"), "at")
     hours = number_of(text_of(request, "hours", "say for how long the link opens"), "hours")
     reason = request.POST.get("reason", "")
@@ -203,7 +204,7 @@ def share(request: HttpRequest) -> Done:
 
 @action("link.end", _timeline_again)
 def end(request: HttpRequest) -> Done:
-    """Posted: link (its number), reason."""
+    """End a link. Posted: link (its number), reason."""
     number = id_of(text_of(request, "link", "choose the link to end")) or 0
     link = get_object_or_404(SharedLink, pk=number)
     reason = request.POST.get("reason", "")

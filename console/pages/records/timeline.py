@@ -1,4 +1,4 @@
-"""The timeline: everything on one axis, any instant of it shown, marked, exported, and opened whole."""
+"""The timeline: everything on one time axis; each instant can be shown, marked, and exported."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from console.web.template_context import TemplateContext, text_of_context
 from queues.errors import BadInput
 from queues.files.csv_text import csv_lines
 
-# The picture moves by about a pixel in this share of its length; more often it needn't be drawn.
+# The picture moves by about a pixel in this share of its length, so it need not be drawn more often.
 REFRESH_SHARE = 1 / 720
 LEAST_REFRESH_SECONDS = 5
 MOST_MARKS = 200
@@ -42,7 +42,7 @@ MOST_MARKS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class TimelinePage(FormPage):
-    """A window of time. shown: None while the control server is away."""
+    """A time window. shown: None while the control server is unreachable."""
 
     TEMPLATE, NAME = "records/timeline.html", "timeline"
 
@@ -51,17 +51,17 @@ class TimelinePage(FormPage):
     shown: Timeline | None
     plant: PlantAt
     refresh_seconds: int
-    steps: Mapping[str, Window]  # where the buttons lead
+    steps: Mapping[str, Window]  # targets of the buttons
     resume_minutes: int  # the live range nearest in length
     marks: Sequence[Mark]
-    older_marks: int  # that are not listed
+    older_marks: int  # number that is not listed
     may_share: bool
-    links: Sequence[tuple[SharedLink, str]]  # open ones, with their addresses; for who may share alone
+    links: Sequence[tuple[SharedLink, str]]  # active links, with their addresses; only for those who may share
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineDocument(TemplateContext):
-    """The same as one file. style: its sheets, since it may be opened where no console is."""
+    """The timeline as one file. style: its style sheets, since it may be opened without a console."""
 
     TEMPLATE = "records/timeline_document.html"
 
@@ -75,13 +75,13 @@ class TimelineDocument(TemplateContext):
     made_at: datetime
     made_by: str
     origin: str  # the address of the timeline
-    origin_root: str  # what is before a path there
+    origin_root: str  # prefix of a path there
 
 
 @require_safe
 @requires("plant.view")
 def timeline(request: HttpRequest) -> HttpResponse:
-    """The window that the address asks for."""
+    """Show the window that the address requests."""
     return timeline_page(request)
 
 
@@ -119,7 +119,7 @@ def _links(request: HttpRequest, now: datetime) -> list[tuple[SharedLink, str]]:
 
 
 def _window(query: Mapping[str, str], now: datetime, errors: dict[str, Sequence[str]]) -> Window:
-    """The window asked for; the usual one, and why, when the address can't be read."""
+    """Return the requested window; the default window and an error if the address is invalid."""
     try:
         return window_of(query, now)
     except BadInput as error:
@@ -146,12 +146,12 @@ def _steps(window: Window, now: datetime) -> dict[str, Window]:
 @require_safe
 @requires("plant.view")
 def table(request: HttpRequest) -> HttpResponseBase:
-    """The window as CSV: `what` is figures or events."""
+    """Return the window as CSV: `what` is figures or events."""
     what = request.GET.get("what", "figures")
     try:
         window = window_of(request.GET, timezone.now())
         header, pages = export.table(what, window, control(), settings.WEIR_DATA)
-        control().ping()  # asked before the file begins: a row that can't be read later only cuts it short
+        control().ping()  # Requested before the file starts: a row that can't be read later only truncates the file.
     except BadInput as error:
         return _report_refusal(request, {error.field: [error.message]})
     except redis.RedisError as error:
@@ -163,7 +163,7 @@ def table(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 @requires("plant.view")
 def document(request: HttpRequest) -> HttpResponse:
-    """The window as one HTML file that needs nothing but itself."""
+    """Return the window as one self-contained HTML file."""
     errors: dict[str, Sequence[str]] = {}
     window = _window(request.GET, timezone.now(), errors)
     if errors:
@@ -194,7 +194,7 @@ def document(request: HttpRequest) -> HttpResponse:
 
 
 def _report_refusal(request: HttpRequest, errors: Errors, status: int = 422) -> HttpResponse:
-    """The page instead of a file, with what was wrong; not a download, so that it is read."""
+    """Render the page with the error instead of a file; it is not a download, so that it is read."""
     response = timeline_page(request, errors)
     response.status_code = status
     return response
@@ -210,7 +210,7 @@ def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict, 
 
 @action("mark.add", _timeline_again)
 def mark_add(request: HttpRequest) -> Done:
-    """Posted: kind, title, text, at, until (empty: an instant)."""
+    """Add a mark. Posted: kind, title, text, at, until (empty: an instant)."""
     posted = request.POST
     given: dict[str, Any] = {name: posted.get(name, "") for name in ("title", "text")}
     given |= {name: time_of(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()}
@@ -221,7 +221,7 @@ def mark_add(request: HttpRequest) -> Done:
 
 @action("mark.remove", _timeline_again)
 def mark_remove(request: HttpRequest) -> Done:
-    """Posted: mark (its number), reason."""
+    """Remove a mark. Posted: mark (its number), reason."""
     number = text_of(request, "mark", "choose the mark to remove")
     mark = get_object_or_404(Mark, pk=id_of(number) or 0)
     marks.remove(actor_of(request), mark, reason=request.POST.get("reason", ""), now=timezone.now())

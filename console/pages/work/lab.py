@@ -1,4 +1,4 @@
-"""The lab on pages: an experiment is made up, run, read, compared, and applied to the plant."""
+"""The lab: experiments are created, run, read, compared, and applied to the plant."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,9 +43,9 @@ MOST_COMPARED = 4
 
 @dataclass(frozen=True)
 class AppliedValue:
-    """A parameter: its value in the lab, and in force (None where loops differ).
+    """A parameter: its value in the lab, and in force (None if loops differ).
 
-    chosen: it isn't in force, and not merely what the scenario happens to begin with.
+    chosen: it isn't in force, and isn't just the default of the scenario.
     """
 
     name: str
@@ -56,7 +56,7 @@ class AppliedValue:
 
 @dataclass(frozen=True)
 class AppliedLaw:
-    """A law of the lab that the plant may take: its parameters beside what is in force on its loops."""
+    """A law of the lab that the plant may take: its parameters next to those in force on its loops."""
 
     law: str
     of: Applicable
@@ -66,7 +66,7 @@ class AppliedLaw:
 
 @dataclass(frozen=True)
 class DifferingSetting:
-    """What differs between experiments: its values in their order."""
+    """A setting that differs between experiments: its values in their order."""
 
     name: str
     values: list[Any]
@@ -74,7 +74,7 @@ class DifferingSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class LabPage(LabForm, ConsolePage):
-    """The form of an experiment, and all that there are."""
+    """The form of an experiment, and all experiments."""
 
     TEMPLATE, NAME = "work/lab.html", "lab"
 
@@ -99,7 +99,7 @@ class ExperimentPage(LabForm, FormPage):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparePage(ConsolePage):
-    """Several experiments beside each other."""
+    """Several experiments next to each other."""
 
     TEMPLATE, NAME = "work/compare.html", "lab"
 
@@ -114,7 +114,7 @@ class ComparePage(ConsolePage):
 @require_safe
 @requires("plant.view")
 def lab(request: HttpRequest) -> HttpResponse:
-    """The form, and the list of experiments."""
+    """Show the form, and the list of experiments."""
     return lab_page(request)
 
 
@@ -138,7 +138,7 @@ def lab_page(
 @require_safe
 @requires("plant.view")
 def experiment(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """One experiment."""
+    """Show one experiment."""
     return experiment_page(request, experiment_id)
 
 
@@ -163,7 +163,7 @@ def experiment_page(
 @require_safe
 @requires("plant.view")
 def compare(request: HttpRequest) -> HttpResponse:
-    """Two experiments or more, by `id` in the URL."""
+    """Compare two or more experiments, by `id` in the URL."""
     ids = [known for text in request.GET.getlist("id") if (known := id_of(text)) is not None]
     chosen = experiments(actor_of(request)).filter(pk__in=ids[:MOST_COMPARED])
     found = sorted(chosen, key=lambda each: ids.index(each.pk))
@@ -180,8 +180,10 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 @action("lab.run", lab_page)
 def begin(request: HttpRequest) -> Done:
-    """Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, "experiment-" with its
-    number, or "upload" with file), column. Opens the experiment.
+    """Start an experiment and open it.
+
+    Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, "experiment-" with its
+    number, or "upload" with file), column.
     """
     made = lab_steering.begin(actor_of(request), read_experiment(request), surroundings())
     return _open_experiment(made, f"Experiment {made.pk} is begun: {len(made.laws)} laws.")
@@ -189,7 +191,7 @@ def begin(request: HttpRequest) -> Done:
 
 @action("lab.run", experiment_page)
 def cancel(request: HttpRequest, experiment_id: int) -> Done:
-    """Nothing is posted but the wish."""
+    """Cancel an experiment. Nothing is posted."""
     found = experiment_for(actor_of(request), "lab.run", experiment_id)
     lab_steering.cancel(actor_of(request), found, timezone.now())
     return _open_experiment(found, f"Experiment {found.pk} is cancelled; what is simulated stays.")
@@ -197,7 +199,7 @@ def cancel(request: HttpRequest, experiment_id: int) -> Done:
 
 @action("override.set", experiment_page)
 def apply(request: HttpRequest, experiment_id: int) -> Done:
-    """Posted: law (of the lab), loop (a number, or all), name (repeated), reason, expiry."""
+    """Apply a law. Posted: law (of the lab), loop (a number, or all), name (repeated), reason, expiry."""
     found = experiment_for(actor_of(request), "override.set", experiment_id)
     posted = request.POST
     made = lab_steering.override(
@@ -218,7 +220,7 @@ def apply(request: HttpRequest, experiment_id: int) -> Done:
 
 @action("plan.propose", experiment_page)
 def propose(request: HttpRequest, experiment_id: int) -> Done:
-    """Posted: law (of the lab). Opens the plan."""
+    """Propose a law and open the plan. Posted: law (of the lab)."""
     found = experiment_for(actor_of(request), "plan.propose", experiment_id)
     law = request.POST.get("law", "")
     made = lab_steering.plan(actor_of(request), found, law, snapshot_of(request), timezone.now())
@@ -250,13 +252,13 @@ def _build_applied_row(
 
 
 def _find_common_value(held: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """The value in force, None where loops differ."""
+    """Return the value in force; None if loops differ."""
     values = [each.get(name) for each in held]
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def _list_differing(found: list[Experiment]) -> list[DifferingSetting]:
-    """Settings (and seed and trace) in which experiments differ."""
+    """Return the settings, including seed and trace, in which experiments differ."""
     columns = [
         {**each.settings, "seed": each.seed, "trace": (each.trace or {}).get("name", "own arrivals")}
         for each in found

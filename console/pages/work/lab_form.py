@@ -1,4 +1,4 @@
-"""An experiment as a form has it: what the form is filled with, and what was posted."""
+"""The form of an experiment: its values, and what was posted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from workers.lab.models import Experiment
 SET = "set-"  # the fields of a scenario's settings
 OWN = ""  # the choice of a trace: the scenario's own arrivals
 UPLOAD = "upload"
-SAME = "experiment-"  # and its number: the arrivals of that experiment once more
+SAME = "experiment-"  # and its number: the arrivals of that experiment again
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class LabSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class LabForm:
-    """What a page has of the form: its own context inherits these fields.
+    """The fields of a page with the form; the page's own context inherits them.
 
-    scenario: None for an experiment with one that is no longer there; then there is nothing to fill in. same:
-    the experiment whose arrivals may be taken once more.
+    scenario: None for an experiment whose scenario no longer exists; the form is then empty. same: the
+    experiment whose arrivals may be used again.
     """
 
     scenarios: Mapping[str, Scenario]
@@ -72,7 +72,9 @@ def lab_form(
     submitted: QueryDict | None,
     experiment: Experiment | None = None,
 ) -> LabForm:
-    """A scenario's laws and settings, as typed, as of an experiment, or by default; traces for the actor."""
+    """Return a scenario's laws and settings, as typed, as of an experiment, or by default; and the actor's
+    traces.
+    """
     if scenario is None:
         return LabForm(scenarios=SCENARIOS, scenario=None)
     chosen, typed = _laws(scenario, submitted, experiment), submitted or QueryDict()
@@ -92,7 +94,7 @@ def lab_form(
 
 
 def _same(actor: Actor, choice: str, experiment: Experiment | None) -> Experiment | None:
-    """The experiment whose arrivals are on offer: that of the page, or the one that was chosen there."""
+    """Return the experiment whose arrivals are offered: the page's, or the one selected there."""
     number = id_of(choice.removeprefix(SAME)) if choice.startswith(SAME) else None
     shown = experiment if number is None else Experiment.objects.filter(pk=number).first()
     return shown if shown is not None and shown.trace and actor.reaches(shown.queues) else None
@@ -112,7 +114,7 @@ def _row(declared: Parameter, submitted: QueryDict | None, found: Experiment | N
 
 
 def read_experiment(request: HttpRequest) -> WantedExperiment:
-    """What was posted. Raises BadInput naming the form's field."""
+    """Read the posted form. Raises `BadInput` that names its field."""
     posted = request.POST
     scenario = scenario_named(posted.get("scenario", ""))
     declared = {setting.name: setting for setting in scenario.settings}
@@ -130,7 +132,7 @@ def read_experiment(request: HttpRequest) -> WantedExperiment:
         # A setting is the field set-NAME on the page.
         place = SET + error.field if SET + error.field in posted else error.field
         raise BadInput(place, error.message) from None
-    # Last, since an uploaded file is kept.
+    # Done last, since an uploaded file is kept.
     trace = _trace(request)
     return WantedExperiment(wanted.scenario, wanted.laws, wanted.settings, wanted.seed, wanted.title, trace)
 

@@ -1,4 +1,4 @@
-"""One run of a task: its chunks, and cancelling or resuming it."""
+"""One run of a task: its chunks, and canceling or resuming it."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ ORDER = (Chunk.State.FAILED, Chunk.State.WORKING, Chunk.State.PENDING, Chunk.Sta
 
 @dataclass(frozen=True, kw_only=True)
 class RunPage(FormPage):
-    """One run, and its chunks: those that need somebody first."""
+    """One run, and its chunks: those that need attention first."""
 
     TEMPLATE, NAME = "work/run.html", "tasks"
 
@@ -31,7 +31,7 @@ class RunPage(FormPage):
     is_open: bool
     resumable: bool
     chunks: list[DescribedChunk]  # those of page_obj
-    skipped: list[dict[str, str]]  # [{"file", "why"}] of what chunks could not read, and left out
+    skipped: list[dict[str, str]]  # [{"file", "why"}] of files that chunks could not read and left out
     page_obj: Page[Chunk]
     query: str = ""
 
@@ -39,7 +39,7 @@ class RunPage(FormPage):
 @require_safe
 @requires("plant.view")
 def run(request: HttpRequest, run_id: int) -> HttpResponse:
-    """One run."""
+    """Show one run."""
     return run_page(request, run_id)
 
 
@@ -64,7 +64,7 @@ def run_page(
 
 @action("task.cancel", run_page)
 def cancel(request: HttpRequest, run_id: int) -> Done:
-    """Posted: reason."""
+    """Cancel a run. Posted: reason."""
     found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
     made = task_steering.cancel(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
     return open_run(made, f"Run {run_id} is cancelled; what is done stays.")
@@ -72,13 +72,13 @@ def cancel(request: HttpRequest, run_id: int) -> Done:
 
 @action("task.resume", run_page)
 def resume(request: HttpRequest, run_id: int) -> Done:
-    """Posted: reason."""
+    """Resume a run. Posted: reason."""
     found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
     made = task_steering.resume(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
     return open_run(made, f"Run {run_id} goes on with what was not done.")
 
 
 def open_run(run: Run, message: str) -> Done:
-    """Done, and the page goes to the run."""
+    """Return a result that opens the run."""
     url = reverse("run", args=[run.pk])
     return Done(message, url, {"run": run.pk, "go": url})

@@ -1,4 +1,4 @@
-"""A task as a form has it: what the form is filled with, and what was posted."""
+"""The form of a task: its values, and what was posted."""
 
 from dataclasses import dataclass, replace
 from datetime import time
@@ -19,7 +19,7 @@ UNITS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 
 @dataclass(frozen=True, kw_only=True)
 class TaskForm:
-    """The fields of a task's schedule, as they are typed; name and job are those of a new task."""
+    """The fields of a task's schedule as typed; name and job belong to a new task."""
 
     name: str = ""
     job: str = ""
@@ -34,8 +34,10 @@ class TaskForm:
 
 
 def values_of(posted: QueryDict) -> dict[str, str]:
-    """The parameters that were typed. An empty field leaves the task's own, or the default; one that was
-    filled and is empty now is the default.
+    """Return the typed parameters.
+
+    An empty field keeps the task's own value or the default; a field that was filled and is now empty gets
+    the default.
     """
     return {
         field.removeprefix(SET): text
@@ -45,7 +47,7 @@ def values_of(posted: QueryDict) -> dict[str, str]:
 
 
 def read_task(posted: QueryDict, job: str) -> WantedTask:
-    """The task as it was posted. Raises BadInput naming the task's field: see `at_field`."""
+    """Read the posted task. Raises `BadInput` that names the task's field: see `at_field`."""
     when = posted.get("when", "hand")
     if when not in WHEN:
         raise BadInput("when", f"takes {', '.join(WHEN)}, not {when[:40]!r}.")
@@ -83,7 +85,7 @@ def _whole(text: str, field: str) -> int:
 
 
 def move_error_to_field(error: BadInput, posted: QueryDict) -> BadInput:
-    """A job's parameter is the field set-NAME on the page."""
+    """Rename the error's field: a job's parameter is the field set-NAME on the page."""
     if SET + error.field in posted:
         return BadInput(SET + error.field, error.message)
     if error.field == "deadline" and "done_by" in posted:
@@ -92,14 +94,14 @@ def move_error_to_field(error: BadInput, posted: QueryDict) -> BadInput:
 
 
 def restore_typed_values(rows: list[RunParameter], submitted: QueryDict | None) -> list[RunParameter]:
-    """Rows of parameters with what was typed, where something was refused."""
+    """Return rows of parameters with the typed values of a rejected form."""
     if not submitted:
         return rows
     return [replace(row, value=submitted.get(SET + row.name, row.value)) for row in rows]
 
 
 def form_of(submitted: QueryDict | None) -> TaskForm:
-    """The schedule's fields as they were typed, or those of a new task."""
+    """Return the schedule's fields as typed, or those of a new task."""
     posted = submitted or QueryDict("when=hand&unit=minutes&parallel=1&enabled=1")
     names = ("name", "job", "when", "interval", "unit", "crontab", "done_by", "parallel")
     return TaskForm(
@@ -110,7 +112,7 @@ def form_of(submitted: QueryDict | None) -> TaskForm:
 
 
 def form_of_task(task: Task) -> TaskForm:
-    """The schedule's fields as the task is."""
+    """Return the current schedule fields of the task."""
     described = describe_task(task, timezone.now())
     seconds = described.interval_seconds
     unit = next(

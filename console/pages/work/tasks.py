@@ -1,4 +1,4 @@
-"""Batch tasks on pages: what runs, when, how long it takes; run now, change."""
+"""Batch tasks on pages: state, schedule, duration; run now, change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True, kw_only=True)
 class TaskWithTrend(DescribedTask):
-    """trend: its last runs, the oldest first; longest_seconds: of those that ended; last: the newest."""
+    """trend: its last runs, the oldest first; longest_seconds: of the finished ones; last: the newest."""
 
     trend: list[DescribedRun]
     last: DescribedRun | None
@@ -68,10 +68,10 @@ class TasksPage(ConsolePage):
     coming: TaskWithTrend | None  # the next by schedule
     open_runs: list[DescribedRun]
     ended: list[DescribedRun]  # those of page_obj
-    page_obj: Page[Run]  # runs that are over; `state` in the URL chooses
+    page_obj: Page[Run]  # finished runs; `state` in the URL filters them
     state: str
     query: str
-    lately: Mapping[str, int]  # runs that ended within a day, by how
+    lately: Mapping[str, int]  # runs that finished within a day, by result
     jobs: Mapping[str, Job]
     form: TaskForm
     requirements: Sequence[str]
@@ -89,7 +89,7 @@ class TaskPage(FormPage):
     page_obj: Page[Run]
     query: str = ""
     parameters: list[RunParameter]  # of every run, as typed
-    run_parameters: list[RunParameter]  # of the one that is begun, as typed
+    run_parameters: list[RunParameter]  # of the run to be started, as typed
     form: TaskForm
     proposals: list[AuditEntry]  # they wait for a second person
     requirements: Sequence[str]
@@ -99,7 +99,7 @@ class TaskPage(FormPage):
 @require_safe
 @requires("plant.view")
 def tasks(request: HttpRequest) -> HttpResponse:
-    """The list of tasks."""
+    """Show the list of tasks."""
     return tasks_page(request)
 
 
@@ -146,7 +146,7 @@ def _build_row(task: Task, now: datetime) -> TaskWithTrend:
 
 
 def _lately(now: datetime) -> dict[str, int]:
-    """Ended within a day, by how."""
+    """Count runs that finished within a day, by result."""
     states = Run.objects.filter(ended_at__gt=now - DAY).values_list("state", flat=True)
     return {state.value: list(states).count(state) for state in ENDED}
 
@@ -154,7 +154,7 @@ def _lately(now: datetime) -> dict[str, int]:
 @require_safe
 @requires("plant.view")
 def task(request: HttpRequest, name: str) -> HttpResponse:
-    """One task."""
+    """Show one task."""
     return task_page(request, name)
 
 
@@ -165,7 +165,8 @@ def task_page(
     mine = found.runs.select_related("task", "owner").order_by("-created_at", "-pk")
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))
     rows = parameter_rows(found)
-    # Of two forms: what was typed for one run is neither the task's schedule nor what every run takes.
+    # There are two forms: what was typed for one run is neither the task's schedule nor a parameter of every
+    # run.
     changes = submitted if submitted and "parallel" in submitted else None
     page = TaskPage(
         task=_build_row(found, timezone.now()),
@@ -185,7 +186,7 @@ def task_page(
 
 @action("task.run", task_page)
 def begin(request: HttpRequest, name: str) -> Done:
-    """Posted: set-NAME for each parameter, deadline (UTC, may be missing), reason. Opens the run."""
+    """Start a run and open it. Posted: set-NAME for each parameter, deadline (UTC, optional), reason."""
     get_object_or_404(Task, name=name)
     text = request.POST.get("deadline", "").strip()
     deadline_at = time_of(text, "deadline") if text else None
@@ -201,7 +202,9 @@ def begin(request: HttpRequest, name: str) -> Done:
 
 @action("task.change", task_page)
 def change(request: HttpRequest, name: str) -> Done:
-    """Posted: when (hand, interval, calendar), interval and unit, crontab, deadline (HH:MM UTC), parallel,
+    """Change a task.
+
+    Posted: when (hand, interval, calendar), interval and unit, crontab, deadline (HH:MM UTC), parallel,
     requirement (repeated), enabled, set-NAME, reason, digest (of the task as shown).
     """
     found, posted = get_object_or_404(Task, name=name), request.POST
@@ -217,7 +220,7 @@ def change(request: HttpRequest, name: str) -> Done:
 
 @action("task.define", tasks_page)
 def define(request: HttpRequest) -> Done:
-    """Posted: name, job, and what `change` takes."""
+    """Create a task. Posted: name, job, and what `change` takes."""
     name = text_of(request, "name", "give the task one")
     job = text_of(request, "job", "choose one, or python: and a dotted path")
     try:

@@ -1,1 +1,1 @@
-"""Alerts, their incidents, and who is notified of them."""
+"""Alerts, their incidents, and their receivers."""

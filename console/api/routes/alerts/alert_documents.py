@@ -1,4 +1,4 @@
-"""An alert, what happened to it and what others reported, as the API answers them."""
+"""An alert, its history, and external reports, as the API answers them."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""The review of a time: what fired, how long, and which actions had an effect."""
+"""The review of a time range: alerts that fired, their duration, and effective actions."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -28,7 +28,7 @@ def get_alert_review(
     since: Annotated[UtcTime | None, Query(alias="from")] = None,
     until: Annotated[UtcTime | None, Query(alias="to")] = None,
 ) -> AlertReview:
-    """The last 12 hours unless the request says otherwise; at most 31 days."""
+    """Return the review of the last 12 hours by default; at most 31 days."""
     actor_for(request, "plant.view")
     end = until or timezone.now()
     begin = since or end - timedelta(hours=12)

@@ -1,4 +1,4 @@
-"""Rules of alerts: seen, previewed, changed."""
+"""Alert rules: read, previewed, and changed."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ router = Router(tags=["alerts"])
 
 
 class RuleFields(Given):
-    """Fields of a rule; those that are left out stay. `revision`: of the rule as it was seen."""
+    """Fields of a rule; omitted fields keep their values. `revision`: of the rule as it was read."""
 
     fields: dict[str, Any]
     reason: str = ""

@@ -1,4 +1,4 @@
-"""Alerts: seen, with what changed before them, and acted on."""
+"""Alerts: read, with what changed before them, and acted on."""
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -44,20 +44,20 @@ STATES = ("open", "firing", "acknowledged", "resolved")
 
 
 class Note(Given):
-    """Words for whoever comes next; may be empty where something else is done."""
+    """A note; may be empty if the request also does something else."""
 
     note: str = ""
 
 
 class Minutes(Given):
-    """For how long."""
+    """A duration."""
 
     minutes: float
 
 
 @router.get("/alerts", response=AlertList, summary="Alerts, newest first")
 def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> AlertList:
-    """`state`: open (firing or acknowledged), firing, acknowledged, resolved."""
+    """Return alerts by `state`: open (firing or acknowledged), firing, acknowledged, resolved."""
     actor_for(request, "plant.view")
     if state not in STATES:
         raise BadInput("state", f"takes {', '.join(STATES)}, not {state[:40]!r}.")
@@ -109,7 +109,9 @@ def _change(shown: ShownChange) -> IncidentChangeRow:
 
 @router.get("/alerts/{alert_id}/changes", response=IncidentChanges, summary="What changed before an incident")
 def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
-    """The changes of the 3 h before its onset, at its subject and upstream, the likeliest cause first."""
+    """Return the changes in the 3 h before its onset, at its subject and upstream, the most likely cause
+    first.
+    """
     actor = actor_for(request, "plant.view")
     found = find_alert(alert_id)
     kept = changes.changes_of(found) or changes.search_changes(found, settings.WEIR_DATA)

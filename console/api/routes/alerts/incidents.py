@@ -1,4 +1,4 @@
-"""Incidents: their timeline and roles, what is to be done after them, and their review."""
+"""Incidents: their timeline, roles, follow-ups, and review."""
 
 from datetime import date
 
@@ -36,7 +36,7 @@ router = Router(tags=["alerts"])
 
 
 class IncidentFields(Given):
-    """What is left out stays."""
+    """Omitted fields keep their values."""
 
     severity: str | None = None
     roles: dict[str, str] | None = None
@@ -45,7 +45,7 @@ class IncidentFields(Given):
 
 
 class NewFollowUp(Given):
-    """owner: a user name; empty: nobody yet."""
+    """owner: a user name; empty: unassigned."""
 
     text: str
     owner: str = ""
@@ -57,7 +57,7 @@ class IsDone(Given):
 
 
 class EditedReview(Given):
-    """The review in Markdown; revision: of the text it was edited from."""
+    """The review in Markdown; revision: of the text that was edited."""
 
     text: str
     revision: int
@@ -77,8 +77,10 @@ def get_incident(request: HttpRequest, alert_id: Id) -> IncidentDetail:
     summary="Severity and roles of an incident, that it is mitigated, and whether its data stay",
 )
 def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) -> IncidentDetail:
-    """What is left out stays; a severity of "" is that of the rule, a role of "" is nobody's. retained:
-    whether retention leaves what is recorded of its time.
+    """Change an incident; omitted fields keep their values.
+
+    A severity of "" is that of the rule, a role of "" is unassigned. retained: whether retention keeps the
+    data of its time.
     """
     actor = actor_for(request, "incident.change")
     acting.change(actor, alert_id, now=timezone.now(), **body.dict())
@@ -115,14 +117,14 @@ def list_follow_ups(request: HttpRequest, rows: int = 100) -> FollowUpList:
 
 @router.get("/alerts/{alert_id}/review", response=IncidentReview, summary="The review of an incident")
 def get_incident_review(request: HttpRequest, alert_id: Id) -> IncidentReview:
-    """In Markdown: as somebody has edited it, else a draft from what is recorded."""
+    """Return the review in Markdown: as edited, or else a draft from the records."""
     actor_for(request, "plant.view")
     return _review(find_alert(alert_id))
 
 
 @router.post("/alerts/{alert_id}/review", response=IncidentReview, summary="Edit the review of an incident")
 def change_incident_review(request: HttpRequest, alert_id: Id, body: EditedReview) -> IncidentReview:
-    """An empty text gives the draft back. `revision`: of the review as it was read."""
+    """Save the review; an empty text restores the draft. `revision`: of the review as it was read."""
     actor = actor_for(request, "incident.change")
     acting.write_review(actor, alert_id, now=timezone.now(), **body.dict())
     return _review(find_alert(alert_id))

@@ -1,4 +1,4 @@
-"""Receivers: who is notified, changed and tried."""
+"""Receivers: read, changed, and tested."""
 
 from typing import Any
 
@@ -26,10 +26,12 @@ router = Router(tags=["alerts"])
 
 
 class NewReceiver(Given):
-    """settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
+    """A receiver.
+
+    settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
     {"secret_environment", "answers_environment"}, schedule {"secret_environment", "otherwise"}, browser {}.
-    What is left out or null stays as it is; a new one is notified of ends, gets no reports, is switched on.
-    digest: of the receiver as it was read; where somebody has changed it since, it is refused.
+    Omitted fields and null keep their values; a new receiver is notified of resolved alerts, gets no reports,
+    and is enabled. digest: of the receiver as it was read; if it has changed since, the request is rejected.
     """
 
     channel: str

@@ -1,4 +1,4 @@
-"""What Alertmanagers of others report, as evidence beside our alerts."""
+"""Reports of external Alertmanagers, as evidence beside Weir's alerts."""
 
 from typing import Annotated, Any
 
@@ -23,10 +23,10 @@ router = Router(tags=["alerts"])
 
 
 class AlertmanagerReport(Schema):
-    """Alertmanager's webhook, version 4; what else it says is not read."""
+    """The webhook of Alertmanager, version 4; its other fields are ignored."""
 
     version: str
-    # Each is judged by itself: one that is something else keeps no other one out.
+    # Each is checked separately: an invalid one does not affect the others.
     alerts: Annotated[list[Any], Field(json_schema_extra={"items": {"type": "object"}})]
 
 
@@ -48,9 +48,11 @@ def list_reported(request: HttpRequest, rows: int = 100) -> ReportedList:
     summary="Take an Alertmanager's webhook as evidence beside our alerts",
 )
 def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportTaken:
-    """Its receiver is a `webhook_config` with this address, and a token of the action alert.report as
-    `authorization`. At most 200 alerts (`max_alerts`) in 8 MiB. The same again changes nothing. An alert that
-    can't be read is named in `refused`, and the others are stored; 422 where none can be read.
+    """Store the alerts that an Alertmanager reports.
+
+    Its receiver is a `webhook_config` with this address, and a token of the action alert.report as
+    `authorization`. At most 200 alerts (`max_alerts`) in 8 MiB. A repetition changes nothing. Unreadable
+    alerts are listed in `refused`, and the others are stored; 422 if none can be read.
     """
     actor = actor_for(request, "alert.report")
     taken = alerts.report(actor, body.dict(), now=timezone.now())

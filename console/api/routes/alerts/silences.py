@@ -1,4 +1,4 @@
-"""Silences: seen, previewed, set and ended."""
+"""Silences: read, previewed, added, and ended."""
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -21,7 +21,7 @@ router = Router(tags=["alerts"])
 
 
 class NewSilence(Given):
-    """matchers: [{"label", "is": "=", "!=" or "~", "value"}], all of which must hold."""
+    """matchers: [{"label", "is": "=", "!=" or "~", "value"}], all of which must match."""
 
     matchers: list[dict[str, str]]
     reason: str

@@ -1,1 +1,1 @@
-"""Queues made, changed, paused; hosts drained; processes; what was learned; all by name."""
+"""Operating: queues, worker hosts, processes, tunings, and reports, addressed by name."""

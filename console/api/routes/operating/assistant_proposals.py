@@ -1,4 +1,4 @@
-"""What assistants propose: made by a token; approved by its hash or rejected by who is logged in."""
+"""Proposals of assistants: made by a token; approved by hash or rejected by a logged-in user."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ MOST_ROWS = 200
 
 
 class NewProposal(Given):
-    """act: override, hold, silence or plan; arguments: of that act."""
+    """act: override, hold, silence, or plan; arguments: of that act."""
 
     act: str
     arguments: dict[str, Any] = {}
@@ -28,7 +28,7 @@ class NewProposal(Given):
 
 
 class ProposalApproval(Given):
-    """`hash` is that of the proposal as it was seen."""
+    """`hash` is that of the proposal as it was read."""
 
     hash: str
     reason: str
@@ -36,7 +36,7 @@ class ProposalApproval(Given):
 
 @router.get("/proposals", response=ProposalList, summary="What assistants propose, and what became of it")
 def list_proposals(request: HttpRequest) -> ProposalList:
-    """The newest first, 200 at most."""
+    """Return the proposals, the newest first, at most 200."""
     actor_for(request, "plant.view")
     rows = AssistantProposal.objects.select_related("token", "decided_by").order_by("-pk")[:MOST_ROWS]
     return {"proposals": [_document(row) for row in rows]}
@@ -50,7 +50,7 @@ def get_proposal(request: HttpRequest, proposal_id: Id) -> ProposalRow:
 
 @router.post("/proposals", response={201: ProposalRow}, summary="Propose an act; nothing is done yet")
 def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]:
-    """A token proposes; a person approves within five minutes, or it is void."""
+    """Propose an action with a token; a person approves it within five minutes, or it is void."""
     actor, now = actor_for(request, "proposal.make"), timezone.now()
     made = assistant_proposals.propose(
         actor, body.act, body.arguments, reason=body.reason, snapshot=latest_snapshot(), now=now
@@ -60,7 +60,7 @@ def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]
 
 @router.post("/proposals/{proposal_id}/approve", response=ProposalRow, summary="Do what was proposed")
 def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> ProposalRow:
-    """For who is logged in, never for a token. It is done with the rights of who approves."""
+    """Approve a proposal with the rights of the approver: for logged-in users, never for a token."""
     actor, found = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
     snapshot, now = latest_snapshot(), timezone.now()
     return _document(

@@ -1,4 +1,4 @@
-"""Service levels: objectives with what is left of their budgets, and what burnt them; made, changed."""
+"""Service levels: objectives with their remaining budgets, and what used them; created and changed."""
 
 from typing import Any
 
@@ -25,7 +25,8 @@ router = Router(tags=["objectives"])
 
 
 class ObjectiveFields(Given):
-    """Fields of an objective; those that are left out stay. `revision`: of the objective as it was seen."""
+    """Fields of an objective; omitted fields keep their values. `revision`: of the objective as it was read.
+    """
 
     fields: dict[str, Any]
     reason: str
@@ -42,7 +43,9 @@ def list_objectives(request: HttpRequest) -> ObjectiveList:
     "/objectives/{name}", response=ObjectiveDetail, summary="One objective, and what burnt its budget"
 )
 def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
-    """Of its window: the hours in which anything was counted, the subjects and incidents that burnt most."""
+    """Return an objective with its window: the hours with any counts, and the subjects and incidents that
+    used most.
+    """
     actor_for(request, "plant.view")
     found = _find_objective(name)
     burnt = objectives.burnt(found, timezone.now())
@@ -87,7 +90,8 @@ def _find_objective(name: str) -> Objective:
 
 
 def _row(objective: Objective) -> ObjectiveRow:
-    """As it is set, and as the snapshot of now has it; status null: not counted yet, or not now."""
+    """Return the objective, and its status in the current snapshot; status null: not counted yet, or not now.
+    """
     status = live_snapshot().objectives.get(objective.name)
     by = objective.changed_by.get_username() if objective.changed_by else None
     more = {

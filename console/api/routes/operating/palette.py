@@ -1,4 +1,4 @@
-"""The palette: what a person can go to or do, by name."""
+"""The palette: search for destinations and actions by name."""
 
 from django.http import HttpRequest
 
@@ -14,7 +14,7 @@ router = Router(tags=["plant"])
 
 @router.get("/palette", response=PaletteList, summary="Pages, subjects and actions by name")
 def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
-    """What matches all words of `text`, the best first, 20 at most. It holds what the caller may do."""
+    """Return what matches all words of `text` and the caller may use, the best first, at most 20."""
     actor = actor_for(request, "plant.view")
     if len(text) > palette.MOST_TEXT:
         raise BadInput("text", f"takes at most {palette.MOST_TEXT} characters, not {len(text)}.")

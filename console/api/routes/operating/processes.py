@@ -17,14 +17,14 @@ router = Router(tags=["plant"])
 
 
 class RestartRequest(Reason):
-    """at_once: it is killed, and does not finish what it is at."""
+    """at_once: it is killed, and does not finish its work."""
 
     at_once: bool = False
 
 
 @router.get("/processes", response=ProcessList, summary="Processes of this plant")
 def list_processes(request: HttpRequest) -> ProcessList:
-    """Those that do not run first; none where ./run did not start this console, as in Compose."""
+    """Return the processes, stopped ones first; none if ./run did not start this console, as in Compose."""
     actor = actor_for(request, "process.view")
     try:
         return {
@@ -37,7 +37,7 @@ def list_processes(request: HttpRequest) -> ProcessList:
 
 @router.get("/processes/{process}/log", response=ProcessLog, summary="The last lines of a process's log")
 def get_process_log(request: HttpRequest, process: str) -> ProcessLog:
-    """Without secrets."""
+    """Return the log without secrets."""
     actor = actor_for(request, "process.view")
     try:
         return {"process": process, "lines": processes.log_lines(actor, process)}
@@ -47,7 +47,7 @@ def get_process_log(request: HttpRequest, process: str) -> ProcessLog:
 
 @router.post("/processes/{process}/restart", response=ProcessStatus, summary="Start a process again")
 def restart_process(request: HttpRequest, process: str, body: RestartRequest) -> ProcessStatus:
-    """What it was. It finishes what it is at, unless it is to end at once."""
+    """Restart a process after it finishes its work, or at once; return the previous process."""
     actor = actor_for(request, "process.restart")
     try:
         return convert(ProcessStatus, asdict(processes.restart(actor, process, body.reason, body.at_once)))

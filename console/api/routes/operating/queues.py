@@ -1,4 +1,4 @@
-"""Queues: made, changed, and what waits in them."""
+"""Queues: created, changed, and their waiting events."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ router = Router(tags=["queues"])
 
 
 class Peek(Schema):
-    """node: of the container; order: newest or oldest first; events: 100 at most."""
+    """node: of the container; order: newest or oldest first; events: at most 100."""
 
     node: str = ""
     order: str = ORDERS[0]
@@ -31,7 +31,8 @@ class Peek(Schema):
 
 @router.get("/queues/{queue}/waiting", response=WaitingEventList, summary="A few of a queue's waiting events")
 def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> WaitingEventList:
-    """Nothing is taken or changed. Who has seen them is noted in the audit; long texts are cut."""
+    """Return waiting events without changing anything; long texts are truncated. Recorded in the audit log.
+    """
     actor = actor_for(request, "queue.peek")
     waiting = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
     return {
@@ -44,7 +45,7 @@ def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) ->
 
 
 class Definition(Given):
-    """What of a queue can be changed; what is left out stays as it is."""
+    """The changeable part of a queue; omitted fields keep their values."""
 
     handler: str | None = None
     handler_options: dict[str, Any] | None = None
@@ -60,7 +61,7 @@ class Definition(Given):
 
 
 class NewQueue(Definition):
-    """kind: jobs or pipeline; points by node: equal on all that take any, unless said."""
+    """kind: jobs or pipeline; points by node: equal on all nodes that accept any by default."""
 
     kind: str
     reason: str
@@ -68,7 +69,7 @@ class NewQueue(Definition):
 
 
 class QueueEdit(Definition):
-    """digest: of the queue as GET …/definition said it."""
+    """digest: of the queue as GET …/definition returned it."""
 
     digest: str
     reason: str
@@ -76,7 +77,9 @@ class QueueEdit(Definition):
 
 @router.post("/queues/{queue}/create", response={201: QueueDefinition}, summary="Make a queue")
 def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[QueueDefinition]:
-    """Its definition. Checked as the topology is; producers may publish to it at once."""
+    """Create a queue; return its definition. It is validated as topology; producers may publish to it at
+    once.
+    """
     actor = actor_for(request, "queue.define")
     now = timezone.now()
     queue_definitions.create(
@@ -100,7 +103,7 @@ def get_queue_definition(request: HttpRequest, queue: str) -> QueueDefinition:
 
 @router.post("/queues/{queue}/definition", response=QueueDifference, summary="Change a queue")
 def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> QueueDifference:
-    """What has changed. Points of a queue change by a plan: POST …/points."""
+    """Change a queue; return what has changed. Points of a queue change by a plan: POST …/points."""
     actor = actor_for(request, "queue.define")
     changed = queue_definitions.change(
         actor,

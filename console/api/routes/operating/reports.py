@@ -1,4 +1,4 @@
-"""The weekly report: the same content as its page and its mail, as figures and as text."""
+"""The weekly report: the contents of its page and its mail, as figures and as text."""
 
 from django.http import HttpRequest
 from django.utils import timezone
@@ -24,7 +24,7 @@ router = Router(tags=["reports"])
 
 @router.get("/reports", response=WeeklyReport, summary="The report of seven days")
 def get_report(request: HttpRequest, until: UtcTime | None = None) -> WeeklyReport:
-    """Up to `until`, else up to now."""
+    """Return the report up to `until`, or else up to now."""
     actor_for(request, "plant.view")
     now = timezone.now()
     report = week(min(now, until) if until else now)
@@ -55,4 +55,4 @@ def _incident(row: Row) -> ReportedIncident:
         "acknowledged_by": row.acknowledged_by,
         "outcome": row.outcome.words,
     }
-    return convert(ReportedIncident, incident)  # what is not fired is in no report
+    return convert(ReportedIncident, incident)  # conditions that have not fired are in no report

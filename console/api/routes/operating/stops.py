@@ -1,4 +1,4 @@
-"""What is stopped for a time: the intake or consumption of queues, the work of worker hosts."""
+"""Temporary stops: the intake or consumption of queues, and the work of worker hosts."""
 
 from django.http import HttpRequest
 from django.utils import timezone
@@ -20,7 +20,7 @@ router = Router(tags=["queues"])
 
 
 class Until(Given):
-    """It ends by itself after `minutes`, or at `expires_at`."""
+    """It expires after `minutes`, or at `expires_at`."""
 
     reason: str
     minutes: float | None = None
@@ -31,7 +31,7 @@ class Until(Given):
 
 
 class PauseRequest(Until):
-    """part: intake (publishers are refused) or consumption (what waits stays)."""
+    """part: intake (publishers are rejected) or consumption (events wait)."""
 
     part: str
 
@@ -44,7 +44,9 @@ class Part(Given):
 
 @router.post("/queues/{queue}/pause", response={201: OverrideRow}, summary="Pause a queue for a time")
 def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Status[OverrideRow]:
-    """Its pause as an override, which can be ended early or extended. Nothing acknowledged is lost."""
+    """Pause a queue; return the pause as an override, which can be ended early or extended. Nothing
+    acknowledged is lost.
+    """
     actor, now = actor_for(request, "queue.pause"), timezone.now()
     made = stops.pause_queue(
         actor, queue, body.part, reason=body.reason, now=now, expiry=body.expiry(), control=control()
@@ -59,7 +61,9 @@ def resume_queue(request: HttpRequest, queue: str, body: Part) -> OverrideEnd:
 
 @router.post("/workers/{host}/drain", response={201: OverrideRow}, summary="Drain a worker host for a time")
 def drain_host(request: HttpRequest, host: str, body: Until) -> Status[OverrideRow]:
-    """It takes no new work, what runs is finished; as an override, which can be ended early or extended."""
+    """Give a host no new work and let it finish running work; return an override, which can be ended early or
+    extended.
+    """
     actor, now = actor_for(request, "host.drain"), timezone.now()
     made = stops.drain_host(actor, host, reason=body.reason, now=now, expiry=body.expiry(), control=control())
     return Status(201, build_override(made))

@@ -1,4 +1,4 @@
-"""What was learned from the record of loops: listed, approved by hash, rejected."""
+"""Tunings learned from the record of loops: listed, approved by hash, and rejected."""
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -19,8 +19,9 @@ MOST_ROWS = 200
 
 
 class TuningApproval(Given):
-    """hash: of the tuning that was seen. Its values end after `minutes`, at `expires_at`, or (`endless`, for
-    administrators) when somebody ends them.
+    """hash: of the tuning as it was read.
+
+    Its values expire after `minutes`, at `expires_at`, or (`endless`, for administrators) never.
     """
 
     hash: str
@@ -34,14 +35,14 @@ class TuningApproval(Given):
 
 
 class TuningRejection(Given):
-    """Why."""
+    """The reason."""
 
     reason: str
 
 
 @router.get("/tunings", response=TuningList, summary="What was learned from the record of loops")
 def list_tunings(request: HttpRequest) -> TuningList:
-    """The newest first, 200 at most."""
+    """Return the tunings, the newest first, at most 200."""
     actor_for(request, "plant.view")
     rows = Tuning.objects.select_related("loop", "decided_by").order_by("-pk")[:MOST_ROWS]
     return {"tunings": [_document(row) for row in rows]}
@@ -49,7 +50,7 @@ def list_tunings(request: HttpRequest) -> TuningList:
 
 @router.post("/tunings/{tuning_id}/approve", response=OverrideList, summary="Put what was learned in force")
 def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> OverrideList:
-    """Its values become overrides of its loop. Refused for another's hash, and where the loop has changed."""
+    """Override its loop with its values. Rejected for another hash, and if the loop has changed."""
     actor, found = actor_for(request, "override.set"), _find_tuning(tuning_id)
     made = tunings.approve(
         actor, found, body.hash, reason=body.reason, now=timezone.now(), expiry=body.expiry()

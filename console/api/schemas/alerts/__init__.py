@@ -1,1 +1,1 @@
-"""Answers about alerts, who is notified of them, and service levels."""
+"""Answers about alerts, receivers, and service levels."""

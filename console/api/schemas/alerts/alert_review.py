@@ -1,4 +1,4 @@
-"""The review of a time."""
+"""The review of a time range."""
 
 from datetime import datetime
 from typing import Annotated
@@ -11,7 +11,7 @@ from console.api.schemas.alerts.alerts import Severity
 
 
 class ReviewedAlert(ApiAnswer):
-    """An alert of the time that is reviewed."""
+    """An alert in the reviewed time range."""
 
     id: int
     rule: str
@@ -33,7 +33,7 @@ class ReviewedAlert(ApiAnswer):
 
 
 class ReviewSummary(ApiAnswer):
-    """The time in figures, and in a sentence."""
+    """The time range in figures, and in a sentence."""
 
     incidents: Annotated[int, Field(description="Alerts that no other explains.")]
     open_seconds: Annotated[
@@ -55,7 +55,7 @@ class ReviewSummary(ApiAnswer):
     sentence: str
 
 
-_Span = TypedDict("_Span", {"from": datetime, "to": datetime})  # "from" is a word of Python
+_Span = TypedDict("_Span", {"from": datetime, "to": datetime})  # "from" is a Python keyword
 
 
 class AlertReview(_Span):

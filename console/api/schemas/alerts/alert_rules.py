@@ -1,4 +1,4 @@
-"""Rules of alerts, and what one would have done."""
+"""Alert rules, and the preview of one."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ class EscalationStep(ApiAnswer):
 
 
 class RuleRow(ApiAnswer):
-    """A rule as people set it."""
+    """An alert rule."""
 
     name: str
     revision: Annotated[int, Field(description="Rises with each change.")]

@@ -1,4 +1,4 @@
-"""An open alert, and all of one."""
+"""An open alert, and all details of an alert."""
 
 from datetime import datetime
 from typing import Annotated, NotRequired, get_args
@@ -15,7 +15,7 @@ State = Annotated[str, one_of(Alert.State.values)]
 
 
 class OpenAlert(ApiAnswer):
-    """An alert as the snapshot has it."""
+    """An alert in the snapshot."""
 
     id: int
     rule: str
@@ -43,7 +43,7 @@ class OpenAlert(ApiAnswer):
 
 
 class AlertRow(OpenAlert):
-    """An alert with what it did."""
+    """An alert with its history."""
 
     impact: str
     worst: Annotated[float | None, Field(description="In the unit of its condition.")]
@@ -59,7 +59,7 @@ class AlertList(ApiAnswer):
 
 
 class AlertHappening(ApiAnswer):
-    """What happened to an alert, or what somebody wrote to it."""
+    """An event of an alert, or a note."""
 
     at: Instant
     kind: Annotated[str, one_of(AlertEvent.Kind.values)]
@@ -68,7 +68,7 @@ class AlertHappening(ApiAnswer):
 
 
 class LoopsTried(ApiAnswer):
-    """What control loops did about the alert."""
+    """Actions of control loops on the alert's subject."""
 
     entries: Annotated[
         list[int], Field(description="The latest actions in the ledger, those since its onset first.")
@@ -83,7 +83,7 @@ class LoopsTried(ApiAnswer):
 
 
 class NoticeRow(ApiAnswer):
-    """How it stands with one receiver of an alert."""
+    """The state of one receiver's notification about an alert."""
 
     receiver: str
     channel: Annotated[str, Field(description="Empty: there is no such receiver any more.")]
@@ -93,7 +93,7 @@ class NoticeRow(ApiAnswer):
 
 
 class NotificationDetail(ApiAnswer):
-    """Who was notified of an alert, and why nobody was."""
+    """The notifications of an alert, and why there are none."""
 
     nobody: bool
     reasons: Annotated[list[str], Field(description="Why nobody was notified; none where somebody was.")]
@@ -101,7 +101,7 @@ class NotificationDetail(ApiAnswer):
 
 
 class AlertDetail(AlertRow):
-    """One alert: what happened to it, who was notified, what was tried, what others reported meanwhile."""
+    """One alert: its history, notifications, actions tried, and external reports of the same time."""
 
     situation: str
     notification: NotificationDetail

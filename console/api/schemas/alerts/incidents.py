@@ -1,4 +1,4 @@
-"""Incidents: what changed before them, their timeline, what is to be done after them."""
+"""Incidents: what changed before them, their timeline, and their follow-ups."""
 
 from datetime import date, datetime
 from typing import Annotated
@@ -10,7 +10,7 @@ from console.api.schemas.alerts.alerts import Severity
 
 
 class ChangeRow(ApiAnswer):
-    """What was changed."""
+    """A change."""
 
     kind: str
     at: datetime
@@ -35,7 +35,7 @@ class ChangeList(ApiAnswer):
 
 
 class IncidentChangeRow(ApiAnswer):
-    """A change before an incident, with how near it is and how often its kind came before."""
+    """A change before an incident, with its distance and how often its kind preceded such incidents."""
 
     kind: str
     at: datetime
@@ -56,7 +56,7 @@ class IncidentChangeRow(ApiAnswer):
 
 
 class IncidentChanges(ApiAnswer):
-    """What changed before an incident, the likeliest cause first."""
+    """Changes before an incident, the most likely cause first."""
 
     alert: int
     onset: datetime
@@ -65,7 +65,7 @@ class IncidentChanges(ApiAnswer):
 
 
 class FollowUpRow(ApiAnswer):
-    """What is to be done after an incident."""
+    """A follow-up of an incident."""
 
     id: int
     alert: int
@@ -81,7 +81,7 @@ class FollowUpList(ApiAnswer):
 
 
 class IncidentEventRow(ApiAnswer):
-    """What was at an instant of an incident."""
+    """An event of an incident's timeline."""
 
     at: datetime
     kind: Annotated[str, one_of(("change", "alert", "loop", "plan", "person", "note"))]
@@ -91,7 +91,7 @@ class IncidentEventRow(ApiAnswer):
 
 
 class IncidentDetail(ApiAnswer):
-    """What is kept of an incident beside its alert."""
+    """An incident, in addition to its alert."""
 
     alert: int
     severity: Annotated[Severity, Field(description="As a person says, else as its rule says.")]

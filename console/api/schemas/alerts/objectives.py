@@ -1,4 +1,4 @@
-"""Service levels, and what burnt them."""
+"""Service levels, and what used their budgets."""
 
 from datetime import datetime
 from typing import Annotated, NotRequired
@@ -13,7 +13,7 @@ PaysFor = Annotated[str, one_of(Objective.PaysFor.values)]
 
 
 class RunningMinute(ApiAnswer):
-    """What was counted of a minute that is not over."""
+    """Counts of the current minute."""
 
     revision: Annotated[int, Field(description="Of the objective.")]
     minute: Annotated[int, Field(description="Since 1970.")]
@@ -25,7 +25,7 @@ class RunningMinute(ApiAnswer):
 
 
 class ObjectiveStatus(ApiAnswer):
-    """How an objective stands, in seconds or events (`unit`)."""
+    """The status of an objective, in seconds or events (`unit`)."""
 
     target: Share
     window_days: float
@@ -53,7 +53,7 @@ class ObjectiveStatus(ApiAnswer):
 
 
 class ObjectiveRow(ApiAnswer):
-    """An objective as it is set, and how it stands."""
+    """An objective and its status."""
 
     name: str
     revision: int
@@ -75,7 +75,7 @@ class ObjectiveList(ApiAnswer):
 
 
 class BurnHour(ApiAnswer):
-    """What was counted in an hour."""
+    """Counts of an hour."""
 
     at: Instant
     bad: float
@@ -83,14 +83,14 @@ class BurnHour(ApiAnswer):
 
 
 class BurnSubject(ApiAnswer):
-    """What was bad at a subject."""
+    """Bad seconds or events of a subject."""
 
     subject: str
     bad: float
 
 
 class BurnIncident(ApiAnswer):
-    """What was bad while an alert lasted."""
+    """Bad seconds or events while an alert was open."""
 
     alert: int
     title: str
@@ -100,7 +100,7 @@ class BurnIncident(ApiAnswer):
 
 
 class ObjectiveDetail(ObjectiveRow):
-    """One objective, and what burnt its budget."""
+    """One objective, and what used its budget."""
 
     hours: list[BurnHour]
     subjects: list[BurnSubject]

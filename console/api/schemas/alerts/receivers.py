@@ -22,7 +22,7 @@ class MessageRow(ApiAnswer):
 
 
 class ReceiverRow(ApiAnswer):
-    """Who is notified; the fields of its channel are absent in the others."""
+    """A receiver; fields of other channels are absent."""
 
     name: str
     channel: Annotated[str, one_of(Receiver.Channel.values)]
@@ -54,7 +54,7 @@ class ReceiverRow(ApiAnswer):
 
 
 class ChatReply(ApiAnswer):
-    """What the chat shows, in the words of its service."""
+    """What the chat displays, in the format of its service."""
 
     text: NotRequired[
         Annotated[str, Field(description="Of Slack, Mattermost, Rocket.Chat, Teams and Telegram.")]
@@ -71,7 +71,7 @@ class ReceiverWithMessages(ReceiverRow):
 
 
 class DeadMansSwitchStatus(ApiAnswer):
-    """Whether the address that is called while Weir works was called."""
+    """Whether the dead man's switch address was called."""
 
     called_at: Annotated[
         datetime | None, Field(description="null: never; none is set, or it was never possible.")

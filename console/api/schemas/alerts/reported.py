@@ -1,4 +1,4 @@
-"""What Alertmanagers of others report."""
+"""Reports of external Alertmanagers."""
 
 from datetime import datetime
 from typing import Annotated, NotRequired
@@ -9,7 +9,7 @@ from console.api.answer.schema import ApiAnswer, Labels
 
 
 class ReportedRow(ApiAnswer):
-    """An alert that somebody else's Alertmanager reported."""
+    """An alert that an external Alertmanager reported."""
 
     source: Annotated[str, Field(description="The token that brought it.")]
     name: str
@@ -35,7 +35,7 @@ class RefusedAlert(ApiAnswer):
 
 
 class ReportTaken(ApiAnswer):
-    """What was taken of a report."""
+    """The stored and the rejected alerts of a report."""
 
     stored: int
     own: Annotated[int, Field(description="That were Weir's own alerts, come back.")]

@@ -1,4 +1,4 @@
-"""Silences, and what one would hide."""
+"""Silences, and the preview of one."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from console.api.answer.schema import ApiAnswer, Instant, one_of
 from console.api.schemas.alerts.alerts import AlertRow
 
-_Comparing = TypedDict("_Comparing", {"is": Annotated[str, one_of(("=", "!=", "~"))]})  # a word of Python
+_Comparing = TypedDict("_Comparing", {"is": Annotated[str, one_of(("=", "!=", "~"))]})  # a Python keyword
 
 
 class LabelMatcher(_Comparing):
