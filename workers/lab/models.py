@@ -1,4 +1,4 @@
-"""What is kept of the lab: experiments and what came out of them, until retention deletes them."""
+"""Stored records of the lab: experiments and their results, until retention deletes them."""
 
 from django.conf import settings as configured
 from django.db import models
@@ -6,12 +6,15 @@ from django.utils import timezone
 
 
 class Experiment(models.Model):
-    """A scenario with its laws, settings and seed: the same once more gives the same.
+    """A scenario with its laws, settings, and seed; running it again gives the same result.
 
-    trace: null, or {"name", "column", "rows", "path"}; its numbers are copied into the experiment's folder,
-    so that nothing has to be kept for its sake. path: of its file, in the data folder; older ones have none.
-    queues: whose values its trace has, so that it is shown to nobody who is limited to others; [] without a
-    trace, null where the queues aren't known.
+    `trace`: null, or {"name", "column", "rows", "path"}; its numbers are copied into the experiment's folder,
+    so that
+    nothing else has to be kept for it. `path`: of its file, in the data folder; older ones have none.
+    `queues`: the
+    queues whose values its trace has, so that users who are limited to others don't see it; [] without a
+    trace, null if
+    the queues aren't known.
     """
 
     owner = models.ForeignKey(
@@ -34,7 +37,9 @@ class Experiment(models.Model):
 
 
 class ExperimentResult(models.Model):
-    """What one law did: {metric: number or null}; its series lie beside the trace, by the law's name."""
+    """The result of one law: {metric: number or null}; its series are next to the trace, under the law's
+    name.
+    """
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="results")
     law = models.CharField(max_length=60)

@@ -1,7 +1,7 @@
 """The series and the trace of an experiment, as NumPy files in the data folder.
 
 experiments/{number}/trace.npy         the numbers of the trace
-experiments/{number}/law={law}.npz     a column a series, and `step_seconds`
+experiments/{number}/law={law}.npz     a column for each series, and `step_seconds`
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ STEP = "step_seconds"
 
 
 def folder_of(number: int) -> str:
-    """Relative to the data folder, like all names here."""
+    """Return the folder relative to the data folder, like all names here."""
     return f"{ROOT}/{number}"
 
 
@@ -42,7 +42,7 @@ def read_trace(data: Path, number: int) -> Floats:
 
 
 def write_series(path: Path, step_seconds: float, series: Mapping[str, Floats]) -> None:
-    """Every series of a law, one value per step."""
+    """Write every series of a law, one value per step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         arrays: dict[str, Any] = {STEP: np.array(step_seconds), **series}
@@ -50,7 +50,7 @@ def write_series(path: Path, step_seconds: float, series: Mapping[str, Floats]) 
 
 
 def read_series(data: Path, number: int, law: str) -> tuple[float, dict[str, Floats]]:
-    """(step in seconds, series by name); nothing when the file is gone."""
+    """Return (step in seconds, series by name); nothing if the file is gone."""
     path = path_inside(data / ROOT, series_file(number, law).removeprefix(f"{ROOT}/"), "law")
     if not path.exists():
         return 0.0, {}

@@ -1,10 +1,13 @@
-"""The process of one simulation: `python -m workers.lab.simulation`, started by the worker that does the
-chunk (`workers.batch.jobs.experiment`), never by itself.
+"""The process of one simulation: `python -m workers.lab.simulation`, started by the worker that runs the
+chunk
+(`workers.batch.jobs.experiment`), never on its own.
 
 Standard input: one JSON line {"scenario", "law", "settings", "seed", "number", "data", "out", "limits"}.
-Standard output: one JSON line {"metrics", "rows"}, {"refused": {"field", "message"}}, {"over": "memory"} or
-{"failed": "..."}. A simulation can't be interrupted, so it has a process that can be ended; it ends too when
-its worker does, and when it uses more than `limits` ({"memory_bytes", "cpu_seconds"}) allow.
+Standard
+output: one JSON line {"metrics", "rows"}, {"refused": {"field", "message"}}, {"over": "memory"}, or
+{"failed": "..."}. A simulation can't be interrupted, so it has a process that can be ended. It also ends when
+its
+worker does, and when it exceeds `limits` ({"memory_bytes", "cpu_seconds"}).
 """
 
 import json
@@ -23,7 +26,7 @@ from workers.lab.series import ROOT, read_trace, write_series
 
 
 def simulate(request: dict[str, Any]) -> dict[str, Any]:
-    """Run it and write its series; the metrics, unknown where they aren't finite."""
+    """Run the simulation and write its series; return the metrics, unknown if they aren't finite."""
     data = Path(request["data"])
     trace = read_trace(data, request["number"]) if request["trace"] else None
     scenario = SCENARIOS[request["scenario"]]
@@ -42,9 +45,9 @@ def answer_of(request: dict[str, Any]) -> dict[str, Any]:
         return simulate(request)
     except BadInput as error:
         return {"refused": {"field": error.field, "message": error.message}}
-    except MemoryError:  # another try would need as much
+    except MemoryError:  # Another try would need as much.
         return {"over": "memory"}
-    except Exception as error:  # whatever it was: the worker decides on another try
+    except Exception as error:  # Any error: the worker decides on another try.
         return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"}
 
 
@@ -53,7 +56,7 @@ def _drop_unknown(value: Any) -> Any:
 
 
 def main() -> None:
-    # What the libraries print must not get between the answers.
+    # Output of the libraries must not get between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.readline())

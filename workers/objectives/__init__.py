@@ -1,1 +1,1 @@
-"""Service levels: what is promised, how much of each minute kept it, and what is left to miss."""
+"""Service levels: what is promised, how much of each minute kept it, and the error budget that is left."""

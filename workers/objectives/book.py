@@ -1,14 +1,19 @@
-"""Counts, each second, what of the objectives was kept, and knows what is left of their budgets.
+"""Counts each second how far the objectives were kept, and tracks what is left of their budgets.
 
-One process counts: the observer that publishes. Each snapshot counts for the time since the one before;
-after a pause of more than `GAP_SECONDS` only for a second, so that a time that nobody watched counts neither
-way. But what a counter says was lost meanwhile is lost (`workers.objectives.figures`).
+One process counts: the observer that publishes. Each snapshot counts for the time since the one before. After
+a
+pause of more than `GAP_SECONDS` it counts only for a second, so that time without an observer counts neither
+way.
+But events that a counter reports as lost meanwhile are lost (`workers.objectives.figures`).
 
-Lost events are counted in bursts, as batches end; what is lost beyond what is offered in that second counts
-in the next ones, up to what is offered in `CARRIED_SECONDS`; where there are none, since the process ends or
-the objective is changed, in the running minute. A minute is written when it is over, and when the process
-ends; of a killed one the next goes on from what its last snapshot says of the running minute. A
-minute is written whole, so that writing it twice is once.
+Lost events are counted in bursts, as batches end. Losses beyond what is offered in that second count in the
+next
+ones, up to what is offered in `CARRIED_SECONDS`; if there are none, since the process ends or the objective
+is
+changed, they count in the running minute. A minute is written when it is over, and when the process ends.
+After a
+process was killed, the next one continues from the running minute of its last snapshot. A minute is written
+whole, so writing it twice has the effect of writing it once.
 """
 
 import logging
@@ -31,14 +36,14 @@ logger = logging.getLogger(__name__)
 GAP_SECONDS, MINUTE_SECONDS, MINUTES_PER_DAY = 5.0, 60, 1_440
 TRIM_MINUTES = 60
 CARRIED_SECONDS = 600.0
-REPORTED_DAYS = 9  # a report of seven days may come a day late
-MOST_SUBJECTS = 10  # of those that burnt most in a minute
+REPORTED_DAYS = 9  # A report of seven days may be a day late.
+MOST_SUBJECTS = 10  # those that burnt most in a minute
 DIGITS = 3
 
 
 @dataclass
 class ObjectiveTally:
-    """What was counted for an objective. burnt: of the minutes that are not written yet, {subject: bad}."""
+    """The counts of an objective. `burnt`: of the minutes that are not written yet, {subject: bad}."""
 
     objective: Objective
     measure: Measure
@@ -50,7 +55,7 @@ class ObjectiveTally:
 
     @classmethod
     def load(cls, objective: Objective, minute: int) -> "ObjectiveTally":
-        """With the minutes that were written. Raises BadInput where its expressions can't be read."""
+        """Create a tally with the written minutes. Raises `BadInput` if its expressions can't be read."""
         window = objective.window_days * MINUTES_PER_DAY
         counts = MinuteCounts(window, minute)
         written = objective.minutes.filter(minute__gt=minute - window, minute__lte=minute)
@@ -59,8 +64,9 @@ class ObjectiveTally:
         return cls(objective, measure_of(objective), counts, minute=minute)
 
     def resume(self, running: RunningMinute) -> None:
-        """Count what another had counted of a minute that it did not come to write, or only a part of it. One
-        that lies ahead, as the clock was set back, would move the window.
+        """Add what another process counted of a minute that it did not write, or only in part.
+
+        A minute in the future, as the clock was set back, would move the window and is skipped.
         """
         is_ours = running.revision == self.objective.revision and running.minute <= self.minute
         bad, total = self.counts.of(running.minute)
@@ -83,7 +89,7 @@ class ObjectiveTally:
             return
         bad, total = self.carried + self.now[0] * seconds, self.now[1] * seconds
         self.carried = max(0.0, bad - total)
-        if self.now[1] > 0:  # a quiet second says nothing of what may be offered soon
+        if self.now[1] > 0:  # A quiet second doesn't say what may be offered soon.
             self.carried = min(self.carried, self.now[1] * CARRIED_SECONDS)
         burnt = self.unwritten.setdefault(minute, {}) if total > 0 else {}
         self.counts.add(minute, min(bad, total), total)
@@ -92,14 +98,14 @@ class ObjectiveTally:
                 burnt[name] = burnt.get(name, 0.0) + lost * seconds
 
     def settle(self, minute: int) -> None:
-        """Count in this minute what is carried over: nobody will count it in the next ones."""
+        """Count what is carried over in this minute: the next ones will not be counted."""
         if self.carried > 0:
             self.unwritten.setdefault(minute, {})
             self.counts.add(minute, self.carried, 0.0)
             self.carried = 0.0
 
     def status(self) -> ObjectiveStatus:
-        """As the snapshot has it."""
+        """Return the status as the snapshot has it."""
         row, whole = self.objective, self.counts.whole()
         share = left_share(whole, row.target)
         return ObjectiveStatus(
@@ -130,7 +136,7 @@ class ObjectiveTally:
         )
 
     def rows(self, before: int) -> list[ObjectiveMinute]:
-        """The minutes before this one that are not written."""
+        """Return the minutes before this one that are not written."""
         rows = []
         for minute, burnt in self.unwritten.items():
             bad, total = self.counts.of(minute)
@@ -144,7 +150,7 @@ class ObjectiveTally:
         return rows
 
     def forget(self, before: int) -> None:
-        """What was written."""
+        """Forget what was written."""
         self.unwritten = {minute: burnt for minute, burnt in self.unwritten.items() if minute >= before}
 
 
@@ -158,23 +164,26 @@ def _round_rate(rate: float | None) -> float | None:
 
 
 class ObjectiveBook:
-    """Of every objective; `step` once a second by the one process that counts."""
+    """The counts of every objective; the one process that counts calls `step` once a second."""
 
     def __init__(self) -> None:
         self._tallies: dict[int, ObjectiveTally] = {}
         self._refused: dict[int, tuple[int, str]] = {}  # objective → (revision, why it can't be read)
-        self._before = NOTHING_SEEN  # what was counted last
+        self._before = NOTHING_SEEN  # counted last
         self._minute: int | None = None
-        self._written: int | None = None  # the minute in which those before it were written
+        self._written: int | None = None  # the minute in which the earlier ones were written
         self._fails = False
 
     def step(self, snapshot: Snapshot, published: Snapshot | None = None) -> dict[str, ObjectiveStatus]:
-        """Count this snapshot; name → how the objective stands. published: the one before, by whomever: who
-        takes over goes on from there. Raises what the database raises.
+        """Count this snapshot; return name → status of the objective.
+
+        `published`: the previous snapshot, from any process: a process that takes over continues from there.
+        Raises what
+        the database raises.
         """
         at = snapshot.at or 0.0
         if self._minute is not None and at // MINUTE_SECONDS < self._minute - 1:
-            # The clock was set back, or ahead for once: what is counted now would lie behind the windows.
+            # The clock was set back, or was ahead once: what is counted now would lie behind the windows.
             self.close()
             self.rest()
             published = None
@@ -193,14 +202,14 @@ class ObjectiveBook:
         return {objective.name: self._status(objective) for objective in objectives}
 
     def _resume(self, before: Snapshot) -> None:
-        """Go on from the last snapshot of who was killed; one that ended has written all it knew."""
+        """Continue from the last snapshot of a killed process; one that ended has written all it knew."""
         for tally in self._tallies.values():
             status = before.objectives.get(tally.objective.name)
             if status is not None and status.running is not None:
                 tally.resume(status.running)
 
     def keep(self) -> None:
-        """Write the minutes that are over; called once what is live is out, which must not wait for it."""
+        """Write the minutes that are over. Call it after publishing, which must not wait for it."""
         if self._minute is None or self._minute == self._written:
             return
         self._write(self._minute)
@@ -209,7 +218,9 @@ class ObjectiveBook:
         self._written = self._minute
 
     def rest(self) -> None:
-        """Another counts: what this one knows is of the past, and is read again when it counts again."""
+        """Stop counting while another process counts: this state is outdated, and is read again before
+        counting resumes.
+        """
         self._tallies, self._before, self._minute, self._written = {}, NOTHING_SEEN, None, None
 
     def close(self) -> None:
@@ -233,7 +244,7 @@ class ObjectiveBook:
         )
 
     def _follow(self, objectives: list[Objective], minute: int) -> None:
-        """A tally for each objective as it is now."""
+        """Keep one tally for each present objective."""
         known = {objective.pk for objective in objectives}
         self._tallies = {key: tally for key, tally in self._tallies.items() if key in known}
         for objective in objectives:
@@ -253,7 +264,7 @@ class ObjectiveBook:
                 self._refused[objective.pk] = (objective.revision, str(error))
 
     def _write(self, before: int, tallies: list[ObjectiveTally] | None = None) -> None:
-        """Write the minutes before this one; what can't be written now is with the next minute."""
+        """Write the minutes before this one; what can't be written now is written with the next minute."""
         chosen = list(self._tallies.values()) if tallies is None else tallies
         try:
             ObjectiveMinute.objects.bulk_create(
@@ -272,7 +283,7 @@ class ObjectiveBook:
             tally.forget(before)
 
     def _trim(self, minute: int) -> None:
-        """Forget what neither a window nor a weekly report reaches."""
+        """Delete what neither a window nor a weekly report reaches."""
         for tally in self._tallies.values():
             days = max(tally.objective.window_days, REPORTED_DAYS)
             tally.objective.minutes.filter(minute__lte=minute - days * MINUTES_PER_DAY).delete()

@@ -1,4 +1,4 @@
-"""Objectives as people set them: read, checked, kept. Errors name their field; nothing was changed then."""
+"""Objectives as people define them: read, checked, kept. Errors name their field; nothing changed then."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,19 +15,20 @@ from workers.objectives.models import Objective
 MOST_OBJECTIVES = 50
 LEAST_TARGET, MOST_TARGET = 0.5, 0.99999
 LEAST_DAYS, MOST_DAYS = 3, 90
-# What is counted: a change of one of these begins anew, since minutes of another promise say nothing of it.
+# What is counted: a change of one of these restarts the count, since minutes of another promise don't apply
+# to it.
 COUNTED = ("kind", "subject", "condition", "lost", "of")
 FIELDS = (*COUNTED, "target", "window_days", "pays_for")
 
 
 def document(objective: Objective) -> dict[str, Any]:
-    """The objective as it is read again."""
+    """Return the objective as `define` reads it."""
     fields = {name: getattr(objective, name) for name in FIELDS}
     return {"name": objective.name, "revision": objective.revision, **fields}
 
 
 def measure_of(objective: Objective) -> Measure:
-    """Raises BadInput where a newer or older version wrote what this one can't read."""
+    """Return the objective's measure. Raises `BadInput` if another version wrote what this one can't read."""
     return measure(objective.kind, objective.condition, objective.lost, objective.of)
 
 
@@ -35,9 +36,9 @@ def measure_of(objective: Objective) -> Measure:
 def define(
     name: Any, fields: Mapping[str, Any], by: User | None, now: datetime, revision: int | None = None
 ) -> Objective:
-    """Make an objective, or change the one of that name; fields that are left out stay, or are as by default.
+    """Create an objective, or change the one of that name; omitted fields stay, or have their defaults.
 
-    `revision`: the one that the change was made from; None overwrites. Raises BadInput.
+    `revision`: the revision that was edited; None overwrites. Raises `BadInput`.
     """
     checks.name().validate(name, "name", end=".")
     objective = Objective.objects.select_for_update().filter(name=name).first()
@@ -58,12 +59,12 @@ def define(
 
 
 def is_another(before: Objective, now: Objective) -> bool:
-    """Whether an objective counts something else than it did."""
+    """Return whether an objective counts something else than before."""
     return any(getattr(before, field) != getattr(now, field) for field in COUNTED)
 
 
 def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """All fields of an objective, the given ones in the place of those before. Raises BadInput."""
+    """Return all fields of an objective, the given ones in place of those before. Raises `BadInput`."""
     checks.refuse_unknown(fields, FIELDS, "", message="is not known; an objective has {known}.")
     given = {"kind": "plant", "window_days": 30, **(before or {}), **fields}
     kind = _choice(Objective.Kind.values, given["kind"], "kind")
@@ -106,7 +107,7 @@ def _days(value: Any) -> int:
 
 
 def _pays_for(value: Any, kind: str, found: Measure) -> str:
-    """What a loop spends has to be counted in what the loop spends: shed events, seconds of waiting."""
+    """Check that what a loop spends is counted in the loop's unit: shed events, seconds of waiting."""
     pays = _choice(Objective.PaysFor.values, value, "pays_for") if value else ""
     names = found.lost.columns if found.lost is not None else frozenset()
     if pays == Objective.PaysFor.SHEDDING and ("shed_per_second" not in names or found.unit != EVENTS):
@@ -119,5 +120,5 @@ def _pays_for(value: Any, kind: str, found: Measure) -> str:
 
 
 def remove(objective: Objective) -> None:
-    """With all that was counted for it."""
+    """Remove an objective with all that was counted for it."""
     objective.delete()

@@ -1,21 +1,22 @@
-"""The figures that an expression of an objective may name, of each kind of subject, now; None where unknown.
+"""The figures that an objective's expression may name, for each kind of subject, now; None if unknown.
 
-They are those of the plant's history (`workers.history.metrics`), and besides:
+They are those of the plant's history (`workers.history.metrics`), and:
 
-| figure | of | |
+| figure | subject | |
 |---|---|---|
-| `offered_per_second` | all | events/s that patterns could use, once for each of them |
+| `offered_per_second` | all | events/s that patterns could use, once for each pattern |
 | `shed_per_second` | all | of these, what was shed |
 | `dead_per_second` | queue | events/s that became dead letters |
 | `throttled_share` | queue | share of the time that producers over HTTP are asked to wait |
-| `late_per_second` | application | events/s that came after their window had passed |
+| `late_per_second` | application | events/s that arrived after their window had passed |
 
-What is shed or late is counted exactly: by how much its counter has grown since the snapshot before, whatever
-the rate of ten seconds says. An application that was not there before, or whose counter fell, has its rate.
+Shed and late events are counted exactly: by how much their counter has grown since the previous snapshot,
+regardless of the 10-second rate. A new application, or one whose counter fell, has its rate.
 
-A pipeline that does not report has no figures: what it last said is not how it is. But `latency_p95_seconds`
-is known as long as anything waits: while nothing is handled it is at least what the oldest event has waited,
-so that an outage is no good time. With nothing waiting, either, it is unknown.
+A pipeline that does not report has no figures: its last report is outdated. But `latency_p95_seconds` is
+known
+while anything waits: while nothing is handled it is at least the wait of the oldest event, so that an outage
+doesn't count as good time. If nothing waits either, it is unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,8 +40,11 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class PlantFigures:
-    """The figures of all subjects in a snapshot. before: the snapshot counted before it; seconds: between
-    both that are counted. Each kind is read when it is first asked for, and once.
+    """The figures of all subjects in a snapshot.
+
+    `before`: the snapshot counted before it; `seconds`: the counted seconds between the two. Each kind is
+    computed
+    when it is first requested, and once.
     """
 
     snapshot: Snapshot
@@ -48,7 +52,7 @@ class PlantFigures:
     seconds: float = 1.0
 
     def compute_figures(self, kind: str, subject: str) -> Mapping[str, Figures]:
-        """Name → figures, of the one subject or of each of its kind; none where it is not there."""
+        """Return name → figures, of the one subject or of each of its kind; empty if it doesn't exist."""
         found: Mapping[str, Figures] = getattr(self, f"_{kind}s")
         if kind == "plant" or not subject:
             return found
@@ -103,7 +107,9 @@ class PlantFigures:
         }
 
     def _sum_shedding(self, names: Iterable[str]) -> Figures:
-        """Of these applications together; of none, nothing is offered and nothing shed."""
+        """Return the figures of these applications together; without any, nothing is offered and nothing
+        shed.
+        """
         rows = {name: self.snapshot.pipeline.applications[name] for name in names}
         if rows and self._is_silent:
             return dict.fromkeys(SHEDDING)
@@ -115,7 +121,7 @@ class PlantFigures:
         return dict(zip(SHEDDING, (offered, shed), strict=True))
 
     def _compute_counter_rate(self, application: str, counter: str, rate_per_second: float) -> float:
-        """By how much a counter has grown, per second that is counted; the rate where that is not known."""
+        """Return by how much a counter has grown, per counted second; the rate if that is not known."""
         rows = [each.pipeline.applications.get(application) for each in (self.before, self.snapshot)]
         before, now = (None if row is None else int(getattr(row, counter)) for row in rows)
         if before is None or now is None or now < before or self.seconds <= 0:
@@ -124,7 +130,9 @@ class PlantFigures:
 
 
 def _latency(handled_seconds: float | None, queues: Iterable[QueueStatus]) -> float | None:
-    """Of what is handled; where nothing is, so long has the oldest event of these queues waited."""
+    """Return the latency of handled events; if none are handled, the wait of the oldest event of these
+    queues.
+    """
     if handled_seconds is not None:
         return handled_seconds
     return max((row.wait_seconds for row in queues if row.wait_seconds), default=None)

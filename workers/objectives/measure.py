@@ -1,9 +1,9 @@
-"""How an objective is measured: its expressions, read and checked, and what they count in a second.
+"""The measure of an objective: its expressions, read and checked, and what they count in a second.
 
 The language is that of the conditions of patterns (`workers.pipeline.patterns.predicate`), so
-`latency_p95_seconds <= 15 and wait_seconds <= 30` reads alike here and there. What an unknown figure decides
-is unknown, and counts neither way; `wait_seconds <= 30` that is false makes the whole of it false, whatever
-the other says.
+`latency_p95_seconds <= 15 and wait_seconds <= 30` means the same here and there. A result that depends on an
+unknown figure is unknown, and counts neither way; a false `wait_seconds <= 30` makes the whole of it false,
+regardless of the other part.
 """
 
 import math
@@ -17,13 +17,15 @@ from workers.objectives.figures import NAMES, Figures
 from workers.pipeline.patterns.predicate import Predicate, Quantity, parse, parse_quantity
 
 SECONDS, EVENTS = "s", "events"
-Rates = tuple[float, float] | None  # (bad, counted) per second; None while that is not known
+Rates = tuple[float, float] | None  # (bad, counted) per second; None while unknown
 
 
 @dataclass(frozen=True)
 class Measure:
-    """condition: true in a good second; None where `lost` says what is bad. of: what counts, per second;
-    None: the second itself."""
+    """A measure. `condition`: true in a good second; None if `lost` says what is bad. `of`: what counts, per
+    second; None:
+    the second itself.
+    """
 
     condition: Predicate | None
     lost: Quantity | None
@@ -31,17 +33,17 @@ class Measure:
 
     @property
     def unit(self) -> str:
-        """What is counted: seconds, unless a figure says how much there is of something else."""
+        """Return what is counted: seconds, unless a figure says how much there is of something else."""
         return EVENTS if self.of is not None and self.of.columns else SECONDS
 
     @property
     def names(self) -> frozenset[str]:
-        """The figures that it reads."""
+        """Return the figures that it reads."""
         read = (self.condition, self.lost, self.of)
         return frozenset[str]().union(*(expression.columns for expression in read if expression is not None))
 
     def rates(self, subjects: Sequence[Figures]) -> list[Rates]:
-        """Of each subject; all at once, since there may be many."""
+        """Return the rates of each subject; all at once, since there may be many."""
         count = len(subjects)
         columns = {
             name: pa.array([figures[name] for figures in subjects], pa.float64()) for name in self.names
@@ -59,14 +61,14 @@ class Measure:
 
 
 def _drop_unknown(bad: float | None, total: float | None) -> Rates:
-    """A share of nothing is no number, and says as little as what is not known."""
+    """Return None for a share of nothing, which is no number and counts as unknown."""
     if bad is None or total is None or not (math.isfinite(bad) and math.isfinite(total)) or total < 0:
         return None
     return max(bad, 0.0), total
 
 
 def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
-    """Raises BadInput naming condition, lost or of."""
+    """Build a measure. Raises `BadInput` naming condition, lost, or of."""
     if bool(condition.strip()) == bool(lost.strip()):
         raise BadInput("condition", "takes what holds in a good second, or lost what is bad; one of both.")
     if lost.strip() and not of.strip():

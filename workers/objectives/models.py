@@ -1,4 +1,4 @@
-"""What is kept of service levels: objectives as people set them, and what was counted in each minute."""
+"""Stored records of service levels: objectives as people define them, and the counts of each minute."""
 
 from django.conf import settings
 from django.db import models
@@ -9,7 +9,8 @@ class Objective(models.Model):
     """A promise about a queue, an application, each of either, or the plant.
 
     Either `condition` says when a second is good (and `of` what it counts for; "" for a second), or `lost`
-    says how much is bad of `of`, per second. All are expressions over the figures of the subject
+    says how
+    much of `of` is bad, per second. All are expressions over the figures of the subject
     (`workers.objectives.figures`), read and checked by `workers.objectives.measure`.
     """
 
@@ -29,7 +30,7 @@ class Objective(models.Model):
     condition = models.CharField(max_length=2_000, default="", blank=True)
     lost = models.CharField(max_length=2_000, default="", blank=True)
     of = models.CharField(max_length=2_000, default="", blank=True)
-    target = models.FloatField()  # the share that is promised
+    target = models.FloatField()  # the promised share
     window_days = models.PositiveSmallIntegerField(default=30)
     pays_for = models.CharField(max_length=8, choices=PaysFor.choices, default="", blank=True)
     revision = models.PositiveIntegerField(default=1)
@@ -43,7 +44,7 @@ class Objective(models.Model):
 
 
 class ObjectiveMinute(models.Model):
-    """What was counted in a minute (since 1970). burnt: of an objective about several, {subject: bad}."""
+    """The counts of a minute (since 1970). `burnt`: of an objective about several, {subject: bad}."""
 
     objective = models.ForeignKey(Objective, on_delete=models.CASCADE, related_name="minutes")
     minute = models.PositiveBigIntegerField()

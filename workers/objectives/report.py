@@ -1,4 +1,4 @@
-"""What burnt an error budget: at which hours, at which subjects, and during which incidents."""
+"""What burnt an error budget: in which hours, at which subjects, and during which incidents."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MOST_ROWS = 10
 
 @dataclass(frozen=True)
 class HourCount:
-    """What was counted in an hour that begins `at` (s since 1970)."""
+    """The counts of an hour that starts `at` (s since 1970)."""
 
     at: float
     bad: float
@@ -25,7 +25,7 @@ class HourCount:
 
 @dataclass(frozen=True)
 class SubjectBurn:
-    """How much of what was bad was so at a subject."""
+    """The part of the bad amount at one subject."""
 
     subject: str
     bad: float
@@ -33,7 +33,7 @@ class SubjectBurn:
 
 @dataclass(frozen=True)
 class IncidentSpan:
-    """An alert and its time, in s since 1970; until None: it is open."""
+    """An alert and its time range, in s since 1970; `until` None: it is open."""
 
     alert: int
     title: str
@@ -43,7 +43,7 @@ class IncidentSpan:
 
 @dataclass(frozen=True)
 class IncidentBurn:
-    """How much was bad while an incident lasted. Incidents that overlap both count what was bad in both."""
+    """The bad amount during an incident. Overlapping incidents both count it."""
 
     incident: IncidentSpan
     bad: float
@@ -51,7 +51,7 @@ class IncidentBurn:
 
 @dataclass(frozen=True)
 class BurnReport:
-    """hours: those in which anything was counted, the oldest first; the others: the worst first."""
+    """What burnt a budget. `hours`: those with any count, the oldest first; the others: the worst first."""
 
     bad: float
     total: float
@@ -61,7 +61,7 @@ class BurnReport:
 
 
 def report(objective: Objective, now_seconds: float, incidents: Iterable[IncidentSpan]) -> BurnReport:
-    """Of the objective's window up to now, as far as its minutes are written."""
+    """Return the report of the objective's window up to now, as far as its minutes are written."""
     last = int(now_seconds // MINUTE_SECONDS)
     rows = objective.minutes.filter(
         minute__gt=last - objective.window_days * MINUTES_PER_DAY, minute__lte=last
@@ -96,7 +96,7 @@ def report(objective: Objective, now_seconds: float, incidents: Iterable[Inciden
 def _group_by_subject(
     objective: Objective, burnt: Iterable[dict[str, float]], whole: float
 ) -> list[SubjectBurn]:
-    """An objective about one subject was missed there alone."""
+    """Group by subject; an objective about one subject was missed there alone."""
     if objective.subject or objective.kind == Objective.Kind.PLANT:
         return [SubjectBurn(objective.subject or "the plant", whole)] if whole > 0 else []
     sums: dict[str, float] = {}
@@ -110,7 +110,7 @@ def _group_by_subject(
 def _count_during_incident(
     minutes: npt.NDArray[np.int64], bad: Floats, incident: IncidentSpan, now_seconds: float
 ) -> float:
-    """A minute counts to an incident that touches it."""
+    """Count the bad amount of the minutes that an incident touches."""
     until = now_seconds if incident.until is None else incident.until
     first, last = incident.since // MINUTE_SECONDS, until // MINUTE_SECONDS
     return float(bad[(minutes >= first) & (minutes <= last)].sum())

@@ -1,1 +1,1 @@
-"""What is sent to an OpenTelemetry collector, where one is set: spans of what is done, and metrics."""
+"""Export to an OpenTelemetry collector, if one is set: spans of what is done, and metrics."""

@@ -1,10 +1,11 @@
-"""The OpenTelemetry collector: what spans and metrics are sent to, by OTLP over HTTP.
+"""The OpenTelemetry collector: the destination of spans and metrics, over OTLP/HTTP.
 
-Where it stands is said in the environment (OTEL_EXPORTER_OTLP_ENDPOINT), by the administrator of the host and
-by no page; so it may stand on this very host, as the mail server may. As with addresses that people type
-(`workers.host.egress`), redirects are not followed and proxies of the environment are not asked.
+The administrator of the host sets its address in the environment (OTEL_EXPORTER_OTLP_ENDPOINT), and no page
+does;
+so it may be on this host, like the mail server. As with addresses that people enter (`workers.host.egress`),
+redirects are not followed and proxies of the environment are not used.
 
-Nothing waits for it: `workers.observability.unsent` holds what is to be sent.
+Nothing waits for it: `workers.observability.unsent` keeps what is to be sent.
 """
 
 import atexit
@@ -31,13 +32,13 @@ from queues import environment as variables
 from workers.observability.unsent import Unsent
 
 SEND_SECONDS = 5.0
-END_SECONDS = 1.0  # what a process that ends waits for a collector at most
-# `Unsent` says, once a minute, what these would say at every try.
+END_SECONDS = 1.0  # maximum time that an ending process waits for a collector
+# `Unsent` logs once a minute what these would log at every try.
 logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
 
 
 def session() -> requests.Session:
-    """Follows no redirect, and asks neither a proxy nor .netrc."""
+    """Return a session that follows no redirect, and uses neither a proxy nor .netrc."""
     made = requests.Session()
     made.trust_env = False
     made.max_redirects = 0
@@ -45,7 +46,7 @@ def session() -> requests.Session:
 
 
 def resource() -> Resource:
-    """Which process this is, as its log lines say; and what OTEL_RESOURCE_ATTRIBUTES adds."""
+    """Return the resource that identifies this process as its log lines do, with OTEL_RESOURCE_ATTRIBUTES."""
     return Resource.create(
         {
             "service.name": variables.OTLP_SERVICE.text(),
@@ -58,12 +59,12 @@ def resource() -> Resource:
 
 
 def metrics_sender() -> "MetricsSender":
-    """One for this process."""
+    """Return this process's sender."""
     return MetricsSender(OTLPMetricExporter(session=session(), timeout=SEND_SECONDS))
 
 
 class MetricsSender:
-    """Callable: sends, and answers whether it was taken."""
+    """A callable that sends, and returns whether it was accepted."""
 
     def __init__(self, exporter: OTLPMetricExporter) -> None:
         self._exporter = exporter
@@ -73,7 +74,7 @@ class MetricsSender:
 
 
 class _IntoUnsent(SpanProcessor):
-    """Each span that is sampled, when it ends."""
+    """Puts each sampled span into `Unsent` when it ends."""
 
     def __init__(self, unsent: Unsent[ReadableSpan]) -> None:
         self._unsent = unsent
@@ -84,7 +85,7 @@ class _IntoUnsent(SpanProcessor):
 
 
 class Collector:
-    """Spans of this process, and where they wait to be sent."""
+    """Spans of this process, and the buffer where they wait to be sent."""
 
     def __init__(self, unsent: Unsent[ReadableSpan]) -> None:
         self.unsent = unsent
@@ -95,7 +96,9 @@ class Collector:
 
     @classmethod
     def open(cls) -> "Collector":
-        """As the environment says. What waits when the process ends is sent, within END_SECONDS."""
+        """Open the collector that the environment sets. Waiting spans are sent when the process ends, within
+        END_SECONDS.
+        """
         exporter = OTLPSpanExporter(session=session(), timeout=SEND_SECONDS)
 
         def send(spans: Sequence[ReadableSpan]) -> bool:
@@ -109,7 +112,7 @@ class Collector:
     def span(
         self, name: str, attributes: Mapping[str, str], parent: Mapping[str, Any] | None
     ) -> Iterator[str]:
-        """Answers the trace's id. What is raised within is the span's status, by its type alone."""
+        """Record a span; yield the trace's id. An exception within sets its status, by type alone."""
         context = None if parent is None else self._format.extract(_texts(parent))
         with self._tracer.start_as_current_span(
             name,
@@ -135,7 +138,7 @@ class Collector:
 
 
 def _texts(parent: Mapping[str, Any]) -> dict[str, str]:
-    """Its header names in lower case, and only what W3C's Trace Context reads."""
+    """Return the headers with names in lower case, and only those that W3C Trace Context reads."""
     headers = {name.lower(): value for name, value in parent.items()}
     return {
         name: headers[name] for name in ("traceparent", "tracestate") if isinstance(headers.get(name), str)

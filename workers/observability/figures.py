@@ -1,4 +1,4 @@
-"""The figures of /metrics, also sent to a collector: the same families, turned into OpenTelemetry's."""
+"""The figures of /metrics for a collector: the same families, converted to OpenTelemetry's."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -36,7 +36,7 @@ class FiguresSender:
         self.unsent: Unsent[Snapshot] = Unsent("sets of metrics", self._send_snapshots, most=1, batch=1)
 
     def add(self, snapshot: Snapshot) -> None:
-        """Of each second's snapshot those that are due; a clock that was set back does not stop them."""
+        """Add each second's snapshot if it is due; a clock that was set back does not stop this."""
         at_seconds = snapshot.at or 0.0
         if abs(at_seconds - self._sent_at_seconds) < EVERY_SECONDS:
             return
@@ -51,7 +51,7 @@ class FiguresSender:
 
 
 def metrics_data(families: Iterable[Metric], at_seconds: float, of: Resource) -> MetricsData:
-    """Each family by the name that /metrics gives its samples."""
+    """Return each family under the name that /metrics gives its samples."""
     metrics = [_metric(family, round(at_seconds * NANOSECONDS)) for family in families if family.samples]
     scope = ScopeMetrics(scope=SCOPE, metrics=metrics, schema_url="")
     return MetricsData([ResourceMetrics(resource=of, scope_metrics=[scope], schema_url="")])

@@ -1,12 +1,13 @@
 """Spans of what a process does, with the ids of its log lines (`queues.logs`), for a collector.
 
     with span("tick", loop=loop.name):       # log lines within name the loop, and so does the span
-        note({"weir.decision": entry.pk})    # what turned out meanwhile
+        note({"weir.decision": entry.pk})    # what is known later
 
-Without OTEL_EXPORTER_OTLP_ENDPOINT a span is the log's ids and nothing else: OpenTelemetry is not imported.
+Without OTEL_EXPORTER_OTLP_ENDPOINT a span only sets the log's ids: OpenTelemetry is not imported.
 
-A span holds ids, names of ours and counts. Never an event, an error's text (it may quote one) or an address
-that was asked for: an attribute leaves the plant.
+A span contains ids, our own names, and counts. It never contains an event, an error's text (it may quote
+one), or a
+requested address: attributes leave the plant.
 """
 
 import os
@@ -26,14 +27,16 @@ TRACE = "trace"
 
 
 def is_enabled() -> bool:
-    """Whether spans are sent."""
+    """Return whether spans are sent."""
     return variables.OTLP_ENDPOINT.is_set()
 
 
 @lru_cache(maxsize=1)
 def _collector_of(pid: int) -> "Collector":
-    """Of this very process: one that was forked shares neither threads nor connections with its parent."""
-    # Who sets no collector does not pay for what speaks to one.
+    """Return the collector of this very process: a forked one shares neither threads nor connections with its
+    parent.
+    """
+    # Without a collector, its client library is not imported.
     from workers.observability.collector import Collector
 
     return Collector.open()
@@ -41,7 +44,10 @@ def _collector_of(pid: int) -> "Collector":
 
 @contextmanager
 def span(name: str, parent: Mapping[str, Any] | None = None, /, **ids: object) -> Iterator[None]:
-    """Also `logs.about(**ids)`. parent: what `carry` has put into a message, or the headers of a request."""
+    """Record a span, and set `logs.about(**ids)`. `parent`: what `carry` has put into a message, or the
+    headers of a
+    request.
+    """
     with logs.add_context(**ids):
         if not is_enabled():
             yield
@@ -53,12 +59,12 @@ def span(name: str, parent: Mapping[str, Any] | None = None, /, **ids: object) -
 
 
 def note(attributes: Mapping[str, str | int | float | bool], name: str = "") -> None:
-    """Of the span that one is in; name: a better one than it began with."""
+    """Add attributes to the current span; `name`: a better one than it started with."""
     if is_enabled():
         _collector_of(os.getpid()).note(attributes, name)
 
 
 def carry(headers: MutableMapping[str, Any]) -> None:
-    """Into a message, for the span of who takes it."""
+    """Add the current span to a message's headers, for the span of its consumer."""
     if is_enabled():
         _collector_of(os.getpid()).carry(headers)

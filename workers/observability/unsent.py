@@ -1,4 +1,4 @@
-"""What waits to be sent to a collector: bounded, sent by a thread of its own, and counted where it is not."""
+"""What waits to be sent to a collector: bounded, sent by its own thread, and counted if it is dropped."""
 
 import logging
 import threading
@@ -17,10 +17,11 @@ logger = logging.getLogger("weir.observability")
 
 
 class Unsent(Generic[T]):
-    """`put` never waits: beyond `most` the oldest gives way. What gave way or was not taken is `dropped`, and
-    logged once a minute.
+    """A bounded buffer whose `put` never waits: beyond `most`, the oldest entries are dropped.
 
-    send: answers whether a batch was taken; whatever it raises counts as not taken.
+    Entries that were dropped or not accepted count as `dropped`, logged once a minute. `send` returns whether
+    a batch
+    was accepted; if it raises, the batch counts as not accepted.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Unsent(Generic[T]):
                 self._changed.notify()
 
     def end(self, seconds: float) -> None:
-        """Send what waits, for so long at most; what is left then is lost with the process."""
+        """Send what waits, for this long at most; the rest is lost with the process."""
         with self._changed:
             self._ended = True
             self._changed.notify()
@@ -71,7 +72,7 @@ class Unsent(Generic[T]):
                 self._complain()
 
     def _next(self) -> list[T]:
-        """The oldest that wait, once there is a batch of them or it is time; none when it has ended."""
+        """Return the oldest entries once there is a batch of them or it is time; none after the end."""
         with self._changed:
             while not self._ended:
                 due = self._changed.wait_for(self._is_due, self._every_seconds)

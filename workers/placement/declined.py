@@ -1,8 +1,10 @@
-"""What node scaling has proposed and nobody has approved: people who have seen it are not asked again.
+"""What node scaling has proposed and nobody has approved: people are not asked the same again.
 
-A proposal counts as declined while it waits, and after it was rejected, expired or void, until the plant has
-changed: its nodes, who of them is there, the points, or the load by more than `LOAD_CHANGE` of what is in use
-and a quarter of what it was.
+A proposal counts as declined while it waits, and after it was rejected, expired, or void, until the plant has
+changed:
+its nodes, which of them are present, the points, or the load by more than `LOAD_CHANGE` of what is in use and
+a quarter
+of what it was.
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,7 @@ Observation = Mapping[str, Any]
 
 
 def list_declined(loop: Loop, observation: Observation) -> dict[str, Any]:
-    """{"declined": {act: True}} of a loop that advises; one that acts by itself asks nobody."""
+    """Return {"declined": {act: True}} of an advising loop; a loop that acts automatically asks nobody."""
     found = {act: True for act in ACTS if _is_declined(loop.law, act, observation)}
     return {"declined": found}
 
@@ -32,7 +34,7 @@ def _is_declined(law: str, kind: str, observation: Observation) -> bool:
 
 
 def has_changed(before: Observation, now: Observation) -> bool:
-    """Whether a plant that node scaling observed differs so that another answer may be given."""
+    """Return whether the plant that node scaling observed differs so that another answer may be given."""
     if _shape(before) != _shape(now):
         return True
     loads = sorted(sum(float(queue["rate"]) for queue in plant["queues"]) for plant in (before, now))
@@ -41,7 +43,7 @@ def has_changed(before: Observation, now: Observation) -> bool:
 
 
 def _shape(observation: Observation) -> Any:
-    """What of a plant does not follow its load: nodes that are there, and points."""
+    """Return what of a plant does not depend on its load: present nodes, and points."""
     nodes = sorted(
         (node["name"], node["capacity"], node["drained"], node["state"] == OFFLINE)
         for node in observation["nodes"]

@@ -1,7 +1,7 @@
-"""Containers without points: they are consumed where they are, and go when they are empty.
+"""Containers without points: they are consumed where they are, and removed when they are empty.
 
-Three things are seen to, each harmless when done twice: events that came after their container was gone get
-it back; blocks whose transfer was broken off are brought to their end; what is empty and settled is retired.
+Three tasks, each harmless when repeated: events that arrived after their container was removed get it back;
+interrupted transfers of blocks are completed; empty and settled containers are retired.
 """
 
 import logging
@@ -25,14 +25,14 @@ from workers.placement.transfer import MOST_MOVED, PASS_SECONDS, Deadline
 from workers.steering import overrides
 
 logger = logging.getLogger(__name__)
-# A publisher may hold a topology for a second and wait for a flush for half of one; this is well beyond.
+# A publisher may keep a topology for a second and wait half a second for a flush; this is well beyond.
 SETTLE_SECONDS = 10.0
 SETTLE_BYTES = 4 * 2**20
 LEASE_SECONDS = 15.0
 
 
 def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
-    """See to all draining containers of the plant as the snapshot shows it."""
+    """Process all draining containers of the plant as the snapshot shows it."""
     topology = projection.read_database()
     thresholds = overrides.node_thresholds(now)
     if strays := list(_strays(topology, snapshot)):
@@ -41,17 +41,18 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
     lease = Lease(control, SETTLING, LEASE_SECONDS)
     with lease as fence:
         if fence is not None and not is_copied(control):
-            with lease.keep_renewed():  # each container may wait for a node that does not answer
+            with lease.keep_renewed():  # Each container may wait for a node that does not answer.
                 settle(topology, snapshot)
     if empty := list(_empty(topology, _list_settled_containers(now))):
         projection.retire_containers(control, empty, thresholds)
 
 
 def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float] = time.monotonic) -> int:
-    """Bring blocks that were marked for a transfer nobody goes on with to where they belong; answers how
-    many. All containers share `PASS_SECONDS`, and each gets at least one block further.
+    """Move blocks that were marked for an abandoned transfer to where they belong; return how many.
 
-    Those marked for a node that is no more are let go: they are handled where they are.
+    All containers share `PASS_SECONDS`, and each advances by at least one block. Blocks marked for a node
+    that no longer
+    exists are released: they are handled where they are.
     """
     going_on = set(Plan.objects.filter(state=Plan.State.RUNNING).values_list("empties", flat=True))
     deadline = Deadline.start(PASS_SECONDS, monotonic)
@@ -88,15 +89,16 @@ def _list_marked_nodes(topology: Topology, snapshot: Snapshot) -> Iterator[tuple
 
 
 def _list_settled_containers(now: datetime) -> list[tuple[str, str]]:
-    """(queue, node) of containers that have had no points for long enough."""
+    """Return (queue, node) of containers that have had no points for long enough."""
     since = now - timedelta(seconds=SETTLE_SECONDS)
     rows = Container.objects.filter(points=0, draining_since__lte=since)
     return list(rows.values_list("queue__name", "node__name"))
 
 
 def _empty(topology: Topology, containers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Asked of the node itself: a heartbeat is a second old. One that does not answer holds what it holds,
-    and is waited for once.
+    """Return the empty ones of these containers, by asking the nodes: a heartbeat is a second old.
+
+    A node that does not answer counts as not empty, and is waited for once.
     """
     away = list_away_nodes()
     for queue, node in containers:

@@ -1,10 +1,12 @@
-"""Plans being carried out: a step at a time, each whole or not at all, under a lease and its fencing number.
+"""Execution of plans: a step at a time, each completely or not at all, under a lease and its fencing number.
 
     begin → the points of one queue after the other → (drain, release) what waits is transferred → done
 
-A tick may die anywhere and the next goes on: points and the plan's progress change in one transaction, and a
+A tick may die anywhere and the next one continues: points and the plan's progress change in one transaction,
+and a
 transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is advanced
-by a later tick, refuses the write of an older one.
+by a later
+tick, refuses the write of an older one.
 """
 
 import logging
@@ -37,32 +39,33 @@ from workers.steering import overrides
 
 logger = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
-SILENT_SECONDS = 60.0  # for so long a node that is emptied may be away
-# After a pause no more than this is made up for: a throttle that bursts is none.
+SILENT_SECONDS = 60.0  # how long a node that is emptied may be away
+# After a pause no more than this is made up for: a throttle must not burst.
 MOST_ELAPSED_SECONDS = 2.0
 TIMEOUT_SECONDS = 1.0
 
 
 class PlanOvertaken(WeirError):  # noqa: N818
-    """The plan was stopped, or a later tick is at it: this one leaves no trace."""
+    """The plan was stopped, or a later tick advances it: this tick leaves no trace."""
 
 
 def advance_all(control: redis.Redis, now: datetime) -> list[Plan]:
-    """One step of every approved or running plan, the oldest first; an error in one stops no other."""
+    """Advance every approved or running plan by one step, oldest first; an error in one stops no other."""
     return [advance(plan, control, now) for plan in plans.list_running_plans().order_by("created_at", "pk")]
 
 
 def advance(
     plan: Plan, control: redis.Redis, now: datetime, monotonic: Callable[[], float] = time.monotonic
 ) -> Plan:
-    """One step of a plan, as far as a second allows; nothing while another tick is at it. A transfer takes
-    up to `PASS_SECONDS` by `monotonic`, and one more answer of a node or two.
+    """Advance a plan by one step, as far as a second allows; do nothing while another tick advances it.
+
+    A transfer takes up to `PASS_SECONDS` by `monotonic`, and one or two more answers of a node.
     """
     lease = Lease(control, f"plan:{plan.pk}", LEASE_SECONDS, at_least=plan.fence)
     with lease as fence:
         if fence is not None:
             try:
-                # Of a node with many queues that is far away, each answer takes its time also after the pass.
+                # For a distant node with many queues, each answer takes its time after the pass, too.
                 with (
                     span("advance plan", plan=plan.pk),
                     lease.keep_renewed() if plan.empties else nullcontext(),
@@ -71,7 +74,7 @@ def advance(
             except PlanOvertaken:
                 logger.warning("Plan %s was stopped or is advanced by another.", plan.pk)
             except WeirError as error:
-                # Nothing is undone: the next tick goes on from here.
+                # Nothing is undone: the next tick continues from here.
                 logger.warning("Plan %s waits: %s", plan.pk, error)
                 Plan.objects.filter(pk=plan.pk, fence=fence).update(note=f"Waits: {error}")
     return Plan.objects.get(pk=plan.pk)
@@ -100,7 +103,9 @@ class _Step:
         self._end(plan, Plan.State.DONE, "")
 
     def _begin(self) -> Plan | None:
-        """Take the plan: ours is the greatest number. The first time, open or close the node it is about."""
+        """Claim the plan: ours is the greatest number. At the first time, open or close the node that it is
+        about.
+        """
         with transaction.atomic():
             going_on = (Plan.State.APPROVED, Plan.State.RUNNING)
             rows = Plan.objects.filter(pk=self.number, fence__lt=self.fence, state__in=going_on)
@@ -122,7 +127,7 @@ class _Step:
             projection.project(self.control, overrides.node_thresholds(self.now))
 
     def _move_points(self, plan: Plan) -> bool:
-        """Make the moves of the next few queues; False when there are more to make, or it has failed."""
+        """Make the moves of the next few queues; return False if there are more to make, or it has failed."""
         pending = [
             queue for queue in moves.group_by_queue(moves.read(plan.moves)) if _is(plan, queue, "pending")
         ]
@@ -136,7 +141,7 @@ class _Step:
         return len(pending) <= STEPS_PER_SECOND
 
     def _move_queue(self, plan: Plan, queue: str) -> None:
-        """All moves of one queue: its points, the projection and the progress together, or nothing."""
+        """Make all moves of one queue: its points, the projection, and the progress together, or nothing."""
         made = moves.group_by_queue(moves.read(plan.moves))[queue]
         before = {queue: plan.base[queue]}
         state = "moved" if plan.empties else "done"
@@ -153,15 +158,17 @@ class _Step:
                 moves.apply_moves(before, made),
                 overrides.node_thresholds(self.now),
                 self.now,
-                # With the nodes that are left a queue may have to do with fewer containers than it should.
+                # With the remaining nodes, a queue may have fewer containers than it should.
                 may_be_short=plan.kind == Plan.Kind.RESTORE,
             )
         plan.progress = progress
 
     def _explain_given_back(self, plan: Plan) -> str:
-        """Why the node can't be emptied any more: it was only to rest, and got points again, as it does when
-        another one is lost; or a queue was made there that the plan does not know. Loops that move points
-        wait for the plan.
+        """Return why the node can't be emptied any more.
+
+        Either it was only to rest, and got points again, as it does if another node is lost; or a queue was
+        created there that
+        the plan does not know. Loops that move points wait for the plan.
         """
         queues = projection.read_database().list_queues_with_points_on(plan.empties)
         if not queues:
@@ -172,8 +179,9 @@ class _Step:
         return f"{held}, which came after the plan was made: take the node back, and drain it anew."
 
     def _silent(self, plan: Plan) -> str:
-        """Why it is not emptied now: nothing can be taken from a node that is OFFLINE, and loops that move
-        points wait for the plan.
+        """Return why it is not emptied now: nothing can be taken from an OFFLINE node, and loops that move
+        points wait for the
+        plan.
         """
         since = self.now - timedelta(seconds=SILENT_SECONDS)
         if not Node.objects.filter(name=plan.empties, offline_since__lte=since).exists():
@@ -181,7 +189,7 @@ class _Step:
         return f"{plan.empties} is OFFLINE: what waits on it stays there. Empty it again when it is back."
 
     def _empty(self, plan: Plan) -> bool:
-        """Transfer what waits on the node, within the throttle; True when nothing is left on it."""
+        """Transfer what waits on the node, within the throttle; return True if nothing is left on it."""
         if is_copied(self.control):
             self._write(plan, note="Transfers wait: a backup is being made.", advanced_at=self.now)
             return False
@@ -218,7 +226,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class Emptying:
-    """What a pass transferred, the blocks that are left, and what is waited for ("": it is empty)."""
+    """What a pass transferred, the blocks that are left, and what it waits for ("": it is empty)."""
 
     done: Transferred
     left_blocks: int
@@ -230,7 +238,7 @@ def empty_container(
 ) -> Emptying:
     """Transfer what waits in a container without points, and its dead letters, until the deadline.
 
-    What the pipeline reads stays until it has read it: only its checkpoint knows how far it is. It reads no
+    Events of the pipeline stay until it has read them: only its checkpoint knows how far it is. It reads no
     dead letters.
     """
     spec, done = topology.queue(queue), Transferred()
@@ -253,12 +261,14 @@ def empty_container(
 
 
 def list_away_nodes() -> set[str]:
-    """Nodes that recovery has noted as OFFLINE."""
+    """Return nodes that recovery has recorded as OFFLINE."""
     return set(Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True))
 
 
 def route_from(topology: Topology, queue: str, node: str) -> Route:
-    """The way of a queue's blocks off a node: by its points on the others, as far as these are heard."""
+    """Return the route of a queue's blocks off a node: by its points on the other nodes, as far as these
+    report.
+    """
     silent = list_away_nodes()
     others = [name for name in topology.nodes if name != node and name not in silent]
     points = topology.queue(queue).points
@@ -271,7 +281,7 @@ def route_from(topology: Topology, queue: str, node: str) -> Route:
 
 
 def segment_on(topology: Topology, queue: str, node: str) -> Segment:
-    """A queue's segment on a node."""
+    """Return a queue's segment on a node."""
     return Segment(connection(topology.node(node).url, TIMEOUT_SECONDS), queue)
 
 
@@ -279,7 +289,7 @@ def _count_left(queue: str, node: str, kind: str, left: Any) -> str:
     blocks = left["length_blocks"]
     if blocks and kind == "pipeline":
         return f"The pipeline has {blocks} blocks of {queue} on {node} to read."
-    # Marked ones are pending, too: a pass that was over has left them.
+    # Marked ones are pending, too: a pass that ended has left them.
     if blocks > left["pending_blocks"] - left["leaving_blocks"]:
         return f"{blocks} blocks of {queue} wait on {node} to be transferred."
     if blocks:
@@ -288,7 +298,7 @@ def _count_left(queue: str, node: str, kind: str, left: Any) -> str:
 
 
 def _note_transfer(plan: Plan, progress: list[dict[str, Any]], queue: str, emptying: Emptying) -> None:
-    """Write what was transferred to the queue's moves: to the one with the same target, else to its first."""
+    """Add the transferred amount to the queue's moves: to the one with the same target, else to its first."""
     places = [place for place, move in enumerate(plan.moves) if move["queue"] == queue]
     if not places:
         return
@@ -312,7 +322,7 @@ def _is(plan: Plan, queue: str, state: str) -> bool:
 
 
 def _refuse_closed(made: list[moves.Move]) -> None:
-    """What was approved may have been closed or lost since: nothing goes there."""
+    """Refuse moves to nodes that were closed or lost since the approval."""
     for node in Node.objects.filter(name__in=[move.target for move in made]).order_by("name"):
         if node.drained or node.cordoned or node.offline_since is not None:
             why = "drained" if node.drained else "cordoned" if node.cordoned else OFFLINE

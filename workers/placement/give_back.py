@@ -1,8 +1,9 @@
-"""A node that was lost and has come back gets its points again.
+"""Giving points back to a node that was lost and has returned.
 
-Recovery took them without asking anybody, so it gives them back likewise: once the node was heard for
+Recovery took them without an approval, so it also gives them back without one: once the node has reported for
 `RETURN_SECONDS`, by a plan that is the inverse of the restoring one, as far as the points are still where
-they went. When it came back stands on the control server, so that any process may do it.
+they went.
+The time of its return is on the control server, so that any process can do it.
 """
 
 from datetime import UTC, datetime
@@ -31,24 +32,25 @@ BY = "recovery"
 
 
 def note_return(control: redis.Redis, node: str, now: datetime) -> None:
-    """The node is heard again since now."""
+    """Record that the node reports again since now."""
     control.hset(keys.RETURNED, node, str(now.timestamp()))
 
 
 def note_loss(control: redis.Redis, node: str) -> None:
-    """The node is lost: it gets nothing back before it returns again."""
+    """Record that the node is lost: it gets nothing back before it returns again."""
     control.hdel(keys.RETURNED, node)
 
 
 def is_due(control: redis.Redis, now: datetime) -> bool:
-    """Whether a node came back long enough ago."""
+    """Return whether a node came back long enough ago."""
     returned = cast(Fields, control.hgetall(keys.RETURNED)).values()
     return any(abs(now.timestamp() - float(at)) >= RETURN_SECONDS for at in returned)
 
 
 def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
-    """The plan for a node that is back for long enough, approved; None where there is none. Each return is
-    answered once.
+    """Return the approved plan for a node that has been back for long enough; None if there is none.
+
+    Each return is answered once.
     """
     for name, at in cast(Fields, control.hgetall(keys.RETURNED)).items():
         node = name.decode()
@@ -58,7 +60,7 @@ def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan |
         if abs(now.timestamp() - float(at)) < RETURN_SECONDS or plans.list_running_plans().exists():
             continue
         plan = None if _is_answered(node, float(at), now) else _approve_plan(node, snapshot, now)
-        # Behind the plan: whoever dies in between leaves a return that is answered.
+        # After the plan: a process that dies in between leaves a return that is answered.
         note_loss(control, node)
         if plan is not None:
             return plan
@@ -66,7 +68,7 @@ def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan |
 
 
 def _is_steered(now: datetime) -> bool:
-    """Whether node scaling is in auto, by itself or by an override."""
+    """Return whether node scaling is in auto, by its own mode or by an override."""
     loops = Loop.objects.filter(law=LAW.name)
     return any(
         overrides.mode_of(loop, overrides.list_for_loop(loop, now), now) == Loop.Mode.AUTO for loop in loops
@@ -74,8 +76,11 @@ def _is_steered(now: datetime) -> bool:
 
 
 def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
-    """Whether nothing is to be given: node scaling sees to it, recovery has made a plan since the node's
-    return, or what was taken was given back before.
+    """Return whether nothing is to be given back.
+
+    That is true if node scaling takes care of it, recovery has made a plan since the node's return, or what
+    was taken was
+    given back before.
     """
     if _is_steered(now):
         return True
@@ -88,7 +93,7 @@ def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
 
 
 def _approve_plan(node: str, snapshot: Snapshot, now: datetime) -> Plan | None:
-    """The plan, whole or not at all; None where what was taken has moved on."""
+    """Return the plan, complete or not at all; None if what was taken has moved on."""
     why = f"{node} is back for {RETURN_SECONDS:g} s."
     try:
         with transaction.atomic():
@@ -99,8 +104,9 @@ def _approve_plan(node: str, snapshot: Snapshot, now: datetime) -> Plan | None:
 
 
 def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
-    """A plan that gives a node what recovery took from it, to be approved. Raises `BadInput` where nothing
-    was taken, the points have moved on, or the node takes none.
+    """Return a plan that gives a node what recovery took from it, to be approved.
+
+    Raises `BadInput` if nothing was taken, the points have moved on, or the node takes none.
     """
     taken = last_restored(node)
     inverse = [] if taken is None else _inverse(node, taken, projection.read_database())
@@ -110,14 +116,14 @@ def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: date
 
 
 def last_restored(node: str) -> Plan | None:
-    """The newest plan by which recovery took points from a node."""
+    """Return the newest plan by which recovery took points from a node."""
     return next(
         (row for row in list_restoring_plans() if any(move["from"] == node for move in row.moves)), None
     )
 
 
 def list_restoring_plans() -> QuerySet[Plan]:
-    """The plans of recovery that a node may get its points back from, the newest first."""
+    """Return the plans of recovery that a node may get its points back from, the newest first."""
     rows = Plan.objects.filter(
         kind=Plan.Kind.RESTORE, state__in=(*plans.ENDED_WITH_MOVES, Plan.State.ROLLED_BACK)
     )
@@ -125,12 +131,12 @@ def list_restoring_plans() -> QuerySet[Plan]:
 
 
 def offers(node: str, points: int) -> bool:
-    """Whether a node that holds no points could get some back."""
+    """Return whether a node without points could get some back."""
     return not points and last_restored(node) is not None
 
 
 def _inverse(node: str, taken: Plan, topology: Topology) -> list[Move]:
-    """The moves back, of the points that are still where they went."""
+    """Return the moves back, of the points that are still where they went."""
     inverse_moves: list[Move] = []
     for move in moves.read(taken.moves):
         if move.source != node or move.queue not in topology.queues:

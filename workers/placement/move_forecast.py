@@ -1,4 +1,6 @@
-"""What moves will do: utilisation and state per node before and after, bytes to transfer, seconds. Pure."""
+"""The expected effect of moves: utilization and state per node before and after, bytes to transfer, seconds.
+Pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,15 +14,15 @@ from workers.documents.snapshot import Snapshot
 from workers.placement import moves
 from workers.placement.moves import Move
 
-# A move that has not begun.
+# A move that has not started.
 NOTHING_YET = {"state": "pending", "points_moved": 0, "blocks": 0, "blocks_total": 0, "events": 0, "bytes": 0}
-# The moves of so many queues are made a second: one after the other, so that it can be stopped in between.
+# This many queues are moved per second: one after the other, so that it can be stopped in between.
 STEPS_PER_SECOND = 4
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """{node: {"utilisation", "state", "points"}} before and after, and what it costs."""
+    """A forecast: {node: {"utilisation", "state", "points"}} before and after, and what it costs."""
 
     before: dict[str, dict[str, Any]]
     after: dict[str, dict[str, Any]]
@@ -35,10 +37,11 @@ def build_forecast(
     empties: str = "",
     bytes_per_second: int = 16 * 2**20,
 ) -> Forecast:
-    """The forecast of moves on the plant as the snapshot shows it.
+    """Return the forecast of moves on the plant as the snapshot shows it.
 
     A container's load follows its points: load after = load per point of its queue * points, in events/s,
-    over the node's capacity. What is not known stays null.
+    over the node's
+    capacity. Unknown values stay null.
     """
     before = {name: _now(name, topology, snapshot) for name in topology.nodes}
     held = moves.apply_moves(moves.division(topology), planned)
@@ -57,7 +60,7 @@ def build_forecast(
 
 
 def replace_node(topology: Topology, node: str, **changes: Any) -> Topology:
-    """The topology with a node changed."""
+    """Return the topology with a node changed."""
     return replace(topology, nodes={**topology.nodes, node: replace(topology.nodes[node], **changes)})
 
 
@@ -68,7 +71,7 @@ def _now(name: str, topology: Topology, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _load_change(found: Sequence[Move], topology: Topology, snapshot: Snapshot) -> dict[str, float]:
-    """Per node, what the moves add to its utilisation [share of its capacity]."""
+    """Return, per node, what the moves add to its utilization [share of its capacity]."""
     change: dict[str, float] = {}
     for queue, rows in moves.group_by_queue(found).items():
         per_point = compute_load_per_point(queue, topology, snapshot)
@@ -80,7 +83,9 @@ def _load_change(found: Sequence[Move], topology: Topology, snapshot: Snapshot) 
 
 
 def compute_load_per_point(queue: str, topology: Topology, snapshot: Snapshot) -> float:
-    """Load of one point of a queue [events/s]: what its live containers cause, over the points they hold."""
+    """Return the load of one point of a queue [events/s]: the load of its live containers over the points
+    they have.
+    """
     rows = snapshot.queues.get(queue, QueueStatus()).containers
     loads = {node: row.load for node, row in rows.items() if row.load is not None}
     heard = {node: points for node, points in topology.queue(queue).live_points.items() if node in loads}
@@ -97,7 +102,7 @@ def _state(utilisation: float, points: int, spec: Any) -> str:
 
 
 def _count_waiting_bytes(snapshot: Snapshot, topology: Topology, node: str) -> int:
-    """What is to be transferred: only jobs queues' events are; the pipeline reads its own."""
+    """Return the bytes to transfer: of events of jobs queues alone, as the pipeline reads its own."""
     total = 0
     for name, queue in snapshot.queues.items():
         if name in topology.queues and topology.queues[name].kind == "jobs":

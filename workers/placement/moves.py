@@ -1,4 +1,4 @@
-"""Moves of points as values: read, checked, applied, inverted, and found between two divisions. Pure.
+"""Moves of points as values: read, checked, applied, inverted, and computed between two divisions. Pure.
 
 A division is {queue: {node: points}}, the live points of each queue; they sum to 1000.
 """
@@ -20,7 +20,7 @@ Division = Mapping[str, Points]
 
 @dataclass(frozen=True)
 class Move:
-    """`points` of a queue from one node to another."""
+    """`points` of a queue that move from one node to another."""
 
     queue: str
     source: str
@@ -28,7 +28,7 @@ class Move:
     points: int
 
     def to_json(self) -> dict[str, Any]:
-        """As the contract words it."""
+        """Return the move as JSON, as the contract defines it."""
         return {"queue": self.queue, "from": self.source, "to": self.target, "points": self.points}
 
     @property
@@ -37,26 +37,26 @@ class Move:
 
 
 def read(rows: Iterable[Mapping[str, Any]]) -> list[Move]:
-    """Moves from the contract's words."""
+    """Return moves from the JSON of the contract."""
     return [Move(row["queue"], row["from"], row["to"], row["points"]) for row in rows]
 
 
 def digest(moves: Sequence[Move], revision: int) -> str:
-    """SHA-256 over canonical JSON of the moves and the revision they were computed from."""
+    """Return the SHA-256 of canonical JSON of the moves and the revision they were computed from."""
     document = {"moves": [move.to_json() for move in moves], "revision": revision}
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def division(topology: Topology, queues: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
-    """The live points of queues (all by default). Raises `UnknownQueue`."""
+    """Return the live points of queues (all by default). Raises `UnknownQueue`."""
     names = topology.queues if queues is None else sorted(set(queues))
     return {name: topology.queue(name).live_points for name in names}
 
 
 def apply_moves(before: Division, moves: Sequence[Move]) -> dict[str, dict[str, int]]:
-    """The division once the moves of its queues are made; nodes without points are left out.
+    """Return the division after the moves of its queues; nodes without points are left out.
 
-    A queue's moves happen together, so only what is left in the end has to be 0 or more.
+    A queue's moves happen together, so only the final points have to be 0 or more.
     """
     result = {queue: dict(points) for queue, points in before.items()}
     for move in moves:
@@ -67,7 +67,7 @@ def apply_moves(before: Division, moves: Sequence[Move]) -> dict[str, dict[str, 
 
 
 def group_by_queue(moves: Sequence[Move]) -> dict[str, list[Move]]:
-    """The moves per queue, in order of their first."""
+    """Return the moves per queue, in order of their first."""
     grouped: dict[str, list[Move]] = {}
     for move in moves:
         grouped.setdefault(move.queue, []).append(move)
@@ -75,7 +75,7 @@ def group_by_queue(moves: Sequence[Move]) -> dict[str, list[Move]]:
 
 
 def compute_moves(queue: str, before: Points, after: Points) -> list[Move]:
-    """The moves with the fewest points from one division to another: from too much to too little."""
+    """Return the moves with the fewest points from one division to another: from surplus to deficit."""
     nodes = [*before, *(node for node in after if node not in before)]
     spare = {node: before.get(node, 0) - after.get(node, 0) for node in nodes}
     moves = []
@@ -90,17 +90,18 @@ def compute_moves(queue: str, before: Points, after: Points) -> list[Move]:
 
 
 def check(moves: Sequence[Move], topology: Topology, offline: Collection[str] = ()) -> None:
-    """Raise `BadInput` naming the first field that is wrong.
+    """Raise `BadInput` naming the first invalid field.
 
-    That is: a queue or node that is unknown, a target that takes no points (drained, cordoned, OFFLINE), more
-    points than the source holds, too few containers left.
+    Invalid are: an unknown queue or node, a target that takes no points (drained, cordoned, OFFLINE), more
+    points than the
+    source has, too few remaining containers.
     """
     if not moves:
         raise BadInput("moves", "takes at least one; nothing would be moved.")
     for place, move in enumerate(moves):
         _check_move(move, topology, set(offline), f"moves[{place}]")
     before = division(topology, (move.queue for move in moves))
-    # A queue that is short of live containers already may not lose another one, but its points may move.
+    # A queue that already lacks live containers may not lose another one, but its points may move.
     for queue, held in apply_moves(before, moves).items():
         live = sum(node not in offline for node in before[queue])
         _check_left(queue, held, min(topology.queue(queue).minimum_containers, live))
@@ -130,7 +131,7 @@ def _find_named(find: Any, name: str, field: str) -> Any:
 
 
 def explain_closed(node: NodeSpec, offline: Iterable[str] = ()) -> str | None:
-    """Why a node takes no points, or None when it does."""
+    """Return why a node takes no points, or None if it does."""
     if node.name in offline:
         return "is OFFLINE"
     if node.drained:

@@ -1,6 +1,6 @@
-"""Nodes taken out of use and back, by hand: cordoned (nothing new), returned after a drain.
+"""Manual cordons of nodes (nothing new), and returns after a drain.
 
-Every function raises `BadInput` naming the field and changes nothing when it refuses.
+Every function raises `BadInput` naming the field and changes nothing if it refuses.
 """
 
 from datetime import datetime
@@ -18,9 +18,9 @@ from workers.steering import overrides
 
 
 def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
-    """Let a node take no new points (on) or take them again (off); it keeps what it has. Projected.
+    """Make a node take no new points (on) or take them again (off); it keeps its points. Projected.
 
-    Raises `BadInput` for an unknown node, or when it is so already.
+    Raises `BadInput` for an unknown node, or if it is in that state already.
     """
     overrides.read_reason(reason)
     with transaction.atomic():
@@ -31,7 +31,7 @@ def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis
 
 
 def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
-    """End a node's drain: a plan may give it points again. Raises `BadInput` when it is not drained."""
+    """End a node's drain: a plan may give it points again. Raises `BadInput` if it is not drained."""
     overrides.read_reason(reason)
     with transaction.atomic():
         projection.read_database().node(node)

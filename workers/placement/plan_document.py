@@ -10,12 +10,12 @@ from workers.placement.plans import ENDED_WITH_MOVES, has_moved
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """A plan as plain JSON."""
+    """Return a plan as plain JSON."""
     return plain(whole(plan))
 
 
 def whole(plan: Plan) -> PlanDocument:
-    """A plan with all that is kept of it (docs/understand/how/placement.md)."""
+    """Return a plan with all its stored details (docs/understand/how/placement.md)."""
     return PlanDocument(
         **copy_shared_values(summary(plan), PlanStatus),
         short_hash=plan.hash[:8],
@@ -39,12 +39,12 @@ def whole(plan: Plan) -> PlanDocument:
 
 
 def can_roll_back(plan: Plan) -> bool:
-    """Whether it has ended and moved something."""
+    """Return whether it has ended and moved something."""
     return plan.state in ENDED_WITH_MOVES and any(map(has_moved, plan.progress))
 
 
 def summary(plan: Plan) -> PlanStatus:
-    """A plan as the snapshot carries it each second."""
+    """Return a plan as the snapshot carries it each second."""
     steps = zip(plan.moves, plan.progress, strict=True)
     return PlanStatus(
         id=plan.pk,
@@ -62,7 +62,7 @@ def summary(plan: Plan) -> PlanStatus:
 
 
 def progress_share(plan: Plan) -> float:
-    """How far it is, 0 to 1: moved points count half where events are transferred too, else all."""
+    """Return its progress, 0 to 1: moved points count half if events are transferred, too, else fully."""
     if plan.state == Plan.State.DONE:
         return 1.0
     if not plan.progress:

@@ -3,11 +3,13 @@
 
     proposed → approved → running → done → rolled-back
              ↘ rejected          ↘ stopped, failed
-             ↘ void (expired, or the plant has drifted away from what it was computed for)
+             ↘ void (expired, or the plant has drifted away from the state it was computed for)
 
-Whoever approves has seen a hash: SHA-256 over the moves and the revision they were computed from. Nothing
-else is ever executed under it. Every function here that refuses raises `BadInput` naming the field and
-changes nothing. `user` is None where a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
+An approver has seen a hash: SHA-256 over the moves and the revision they were computed from. Nothing else is
+ever
+executed under it. Every function here that refuses raises `BadInput` naming the field and changes nothing.
+`user` is
+None if a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
 """
 
 from collections.abc import Mapping
@@ -43,11 +45,13 @@ def approve(
     now: datetime,
     needed: int = 1,
 ) -> Plan:
-    """Approve a plan as shown: it runs within about a second, once `needed` persons have.
+    """Approve a plan as shown: it runs within about a second, once `needed` persons have approved.
 
-    Of two the second is neither the first nor who proposed it. The first begins the plan's time anew.
-    Raises `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void),
-    expired, the points of its queues changed, or a node was drained, cordoned or lost meanwhile.
+    Of two, the second is neither the first nor the proposer. The first approval restarts the plan's time.
+    Raises
+    `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void), expired,
+    the points of
+    its queues changed, or a node was drained, cordoned, or lost meanwhile.
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
@@ -65,7 +69,7 @@ def approve(
 
 
 def reject(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
-    """Turn a proposed plan down, for good. Raises `BadInput` when it is not proposed any more."""
+    """Reject a proposed plan, permanently. Raises `BadInput` if it is not proposed any more."""
     why = overrides.read_reason(reason)
     with transaction.atomic():
         row = lock_plan(plan)
@@ -75,10 +79,10 @@ def reject(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
 
 
 def stop(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
-    """Stop an approved or running plan: what has moved stays moved, nothing more is begun.
+    """Stop an approved or running plan: what has moved stays moved, nothing more is started.
 
-    A node that was being drained stays drained until `return_to_use`. Raises `BadInput` unless it is
-    approved or running.
+    A node that was being drained stays drained until `return_to_use`. Raises `BadInput` unless it is approved
+    or running.
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
@@ -89,7 +93,7 @@ def stop(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
 
 
 def open_plans(now: datetime | None = None) -> list[Plan]:
-    """Plans that wait for approval (not expired at `now`), are approved or run, the oldest first."""
+    """Return plans that wait for approval (not expired at `now`), are approved, or run, the oldest first."""
     rows = Plan.objects.filter(state__in=OPEN).order_by("created_at", "pk")
     if now is not None:
         rows = rows.exclude(state=Plan.State.PROPOSED, expires_at__lte=now)
@@ -97,8 +101,9 @@ def open_plans(now: datetime | None = None) -> list[Plan]:
 
 
 def void_due(now: datetime) -> int:
-    """Note on proposals that nobody approved in time, or that are no longer valid for the plant, that they
-    are void; answers how many."""
+    """Mark proposals as void that nobody approved in time, or that are no longer valid for the plant; return
+    how many.
+    """
     gone = 0
     for row in Plan.objects.filter(state=Plan.State.PROPOSED):
         why = "Nobody approved it in time." if row.expires_at <= now else drift(row)
@@ -112,7 +117,7 @@ def void_due(now: datetime) -> int:
 
 
 def drift(plan: Plan) -> str | None:
-    """How the plant has changed since the plan was computed so that it no longer holds, or None."""
+    """Return how the plant has changed since the plan was computed so that it is no longer valid, or None."""
     topology = projection.read_database()
     for queue, points in plan.base.items():
         if queue not in topology.queues or topology.queues[queue].live_points != points:
@@ -124,19 +129,19 @@ def drift(plan: Plan) -> str | None:
 
 
 def offline_nodes(snapshot: Snapshot) -> set[str]:
-    """Nodes that are OFFLINE in the snapshot, or have never been heard."""
+    """Return nodes that are OFFLINE in the snapshot, or have never reported."""
     return {name for name, node in snapshot.nodes.items() if node.state in SILENT}
 
 
 def _targets(plan: Plan, topology: Topology) -> list[str]:
-    """Where its points go, but for the node that its own beginning opens again."""
+    """Return where its points go, except for the node that it reopens itself at the start."""
     reopened = plan.undoes.empties if plan.undoes else ""
     names = {move["to"] for move in plan.moves}
     return sorted(name for name in names if name != reopened and name in topology.nodes)
 
 
 def lock_plan(plan: Plan | int) -> Plan:
-    """Its row, which nobody else changes until the transaction ends. Raises `BadInput` if there is none."""
+    """Return its row, locked until the transaction ends. Raises `BadInput` if there is none."""
     number = plan.pk if isinstance(plan, Plan) else plan
     row = Plan.objects.select_for_update().filter(pk=number).first()
     if row is None:
@@ -161,8 +166,9 @@ def _check_another(plan: Plan, user: User) -> None:
 
 
 def another_refusal(plan: Plan, user: User) -> str:
-    """Why an approval of this person can't be the next one, else "": two approvals are two persons', and the
-    second is not who wanted the plan.
+    """Return why this person's approval can't be the next one, else "".
+
+    Two approvals are from two persons, and the second is not from the proposer.
     """
     name = name_of(user)
     if any(approval["by"] == name for approval in plan.approvals):
@@ -173,7 +179,7 @@ def another_refusal(plan: Plan, user: User) -> str:
 
 
 def patience() -> timedelta:
-    """How long a proposal waits for an approval."""
+    """Return how long a proposal waits for an approval."""
     return timedelta(seconds=plant_settings.value("plan.expires_seconds"))
 
 
@@ -187,7 +193,7 @@ def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
 
 
 def record_approval(plan: Plan, by: str, reason: str, now: datetime) -> Plan:
-    """The plan with its last approval: it is executed from now on."""
+    """Return the plan with its last approval: it is executed from now on."""
     plan.approvals = [*plan.approvals, _approval(by, reason, now)]
     plan.state, plan.note = Plan.State.APPROVED, ""
     plan.save(update_fields=["approvals", "state", "note"])
@@ -199,7 +205,7 @@ def _approval(by: str, reason: str, now: datetime) -> dict[str, Any]:
 
 
 def end(plan: Plan, state: str, note: str, now: datetime) -> Plan:
-    """The plan in a state that it does not leave."""
+    """Return the plan in a final state."""
     plan.state, plan.note, plan.ended_at = state, note, now
     plan.save(update_fields=["state", "note", "ended_at"])
     return plan
@@ -210,10 +216,10 @@ def name_of(user: User) -> str:
 
 
 def has_moved(step: Mapping[str, Any]) -> bool:
-    """Whether a move of `Plan.progress` has taken any points."""
+    """Return whether a move of `Plan.progress` has taken any points."""
     return bool(step["points_moved"] > 0)
 
 
 def list_running_plans() -> QuerySet[Plan]:
-    """Plans that are being executed, or are about to be."""
+    """Return plans that are being executed, or are about to be."""
     return Plan.objects.filter(Q(state=Plan.State.APPROVED) | Q(state=Plan.State.RUNNING))

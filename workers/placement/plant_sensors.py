@@ -1,4 +1,6 @@
-"""What the laws that place containers observe of the whole plant, and what their effects are judged by."""
+"""Observations of the whole plant for the laws that place containers, and the readings that judge their
+effects.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,14 +21,18 @@ DEFAULT_BUSY = next(float(parameter.default) for parameter in PARAMETERS if para
 def observe_rebalancing(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{nodes [{name, capacity, drained, state}], queues [{name, rate, containers, minimum_containers}]}.
+    """Return {nodes [{name, capacity, drained, state}], queues [{name, rate, containers,
+    minimum_containers}]}.
 
-    capacity [events/s] = declared capacity * busy / the law's default for busy: each node's own threshold,
-    and what it is overridden by, then holds where the law applies its one. rate [events/s] of a queue = Σ
-    over its containers of load * declared capacity: events that cost more than others count as more of them.
-    Rates are smoothed over decisions (half the newest, half before), anew where other nodes count than did.
-    A cordoned node is shown to the law as OFFLINE, with the load it keeps left out: that neither gives nor
-    gets.
+    capacity [events/s] = declared capacity * busy / the law's default for busy: each node's own threshold, or
+    its override,
+    then applies where the law applies its single one. rate [events/s] of a queue = Σ over its containers of
+    load *
+    declared capacity: events that cost more than others count as more of them. Rates are smoothed over
+    decisions (half the
+    newest, half before), and start again if other nodes count than before. A cordoned node is shown to the
+    law as OFFLINE,
+    without the load it keeps, so that it neither gives nor gets.
     """
     nodes = snapshot.nodes
     closed = {name for name, node in nodes.items() if node.cordoned and not node.drained}
@@ -55,8 +61,9 @@ def observe_rebalancing(
 def node_scaling(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """What `rebalancing` sees; the load to come over that of now: 1, as nothing foretells it yet; and whether
-    people have paused a queue, so that less comes than there is.
+    """Return what `observe_rebalancing` sees, the ratio of the future load to the present one (1, as it is
+    not forecast yet),
+    and whether people have paused a queue, so that less arrives than there is.
     """
     sensed = observe_rebalancing(target, snapshot, before, now_seconds)
     held_back = any(queue.pauses for queue in snapshot.queues.values())
@@ -68,14 +75,14 @@ def _law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:
     state = OFFLINE if closed or node.state is None else node.state
     capacity = node.capacity_events_per_second * node.busy / DEFAULT_BUSY
     row = {"name": name, "capacity": capacity, "drained": node.drained, "state": state}
-    # What is cordoned keeps its points: only a node that is not heard is lost.
+    # A cordoned node keeps its points: only a node that does not report is lost.
     return {**row, "cordoned": True} if closed and node.state not in SILENT else row
 
 
 def _list_counted_containers(
     queue: QueueStatus, nodes: Mapping[str, NodeStatus], closed: set[str]
 ) -> dict[str, ContainerStatus]:
-    """Its containers with points, on nodes that are heard."""
+    """Return its containers with points, on nodes that report."""
     return {
         name: row
         for name, row in queue.containers.items()
@@ -84,7 +91,7 @@ def _list_counted_containers(
 
 
 def _queue_rate(containers: Mapping[str, ContainerStatus], nodes: Mapping[str, NodeStatus]) -> float:
-    """What these cause on their nodes, in events/s."""
+    """Return the load of these containers on their nodes, in events/s."""
     rate: float = sum(
         (row.load or 0.0) * nodes[name].capacity_events_per_second for name, row in containers.items()
     )
@@ -92,14 +99,14 @@ def _queue_rate(containers: Mapping[str, ContainerStatus], nodes: Mapping[str, N
 
 
 def _smooth_rate(before: Counters | None, queue: str, points: Counters, newest: float) -> float:
-    """With the rate before, where it is of as many points: a node that is cordoned takes its share along."""
+    """Smooth the rate with the previous one if that is of as many points: a cordon removes its share."""
     known, key = before or {}, f"points/{queue}"
     old = known.get(f"rate/{queue}") if known.get(key, points[key]) == points[key] else None
     return round(smooth(newest, old, SMOOTHING), 3)
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """What an effect on the whole plant is judged by: the worst node that is heard, and its state."""
+    """Return what judges an effect on the whole plant: the worst reporting node, and its state."""
     heard = [node for node in snapshot.nodes.values() if node.state not in SILENT]
     if not heard:
         return None
@@ -108,9 +115,10 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
 
 
 def check_measurement(snapshot: Snapshot, now_seconds: float) -> Measured:
-    """The age of the plant's oldest measurement that counts; and why no move can be decided on it, if so.
+    """Return the age of the plant's oldest measurement that counts; and why no move can be decided on it, if
+    so.
 
-    A node that is OFFLINE is known to be: that is no reason to wait. One that has missed two beats is in
+    An OFFLINE node is known to be offline: that is no reason to wait. A node that has missed two beats is in
     doubt.
     """
     at_seconds = snapshot.at
@@ -141,7 +149,7 @@ def _has_points(node: str, snapshot: Snapshot) -> bool:
 
 
 def _find_unmeasured(queue: QueueStatus, nodes: Mapping[str, NodeStatus]) -> str | None:
-    """A node whose container of the queue has points and no known load, though it is heard."""
+    """Return a node whose container of the queue has points and no known load, though it reports."""
     for name, row in queue.containers.items():
         if row.points and row.load is None and nodes.get(name, NodeStatus()).state != OFFLINE:
             return name

@@ -1,6 +1,8 @@
-"""How plans come about: wished by a person or a loop, computed by the law, checked against the plant as it
-is, written as proposals. Every function here that refuses raises `BadInput` naming the field and changes
-nothing.
+"""How plans are made: requested by a person or a loop, computed by the law, checked against the present
+plant, written as
+proposals.
+
+Every function here that refuses raises `BadInput` naming the field and changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,9 +32,9 @@ GOALS = {"below-busy": Plan.Kind.REBALANCE, "band": Plan.Kind.BAND}
 
 
 def propose_rebalance(goal: str, user: User, *, snapshot: Snapshot, now: datetime, reason: str = "") -> Plan:
-    """A plan for a goal of the rebalancing law: "below-busy", or "band" ("balance now").
+    """Propose a plan for a goal of the rebalancing law: "below-busy", or "band" ("balance now").
 
-    Raises `BadInput` for another goal, on measurements that can't be used, and when there is nothing to move.
+    Raises `BadInput` for another goal, on measurements that can't be used, and if there is nothing to move.
     """
     if goal not in GOALS:
         raise BadInput("goal", f"takes {' or '.join(GOALS)}, not {goal!r}.")
@@ -45,10 +47,12 @@ def propose_rebalance(goal: str, user: User, *, snapshot: Snapshot, now: datetim
 
 
 def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
-    """A plan that empties a node: its points go to the others, what waits on it is transferred or consumed.
+    """Propose a plan that empties a node: its points go to the others, what waits on it is transferred or
+    consumed.
 
-    Once it runs the node is drained and takes nothing until `return_to_use`. Raises `BadInput` for an
-    unknown, drained or OFFLINE node, and when the others can't take its containers (the reason says why).
+    Once it runs, the node is drained and takes nothing until `return_to_use`. Raises `BadInput` for an
+    unknown, drained, or
+    OFFLINE node, and if the others can't take its containers (the reason says why).
     """
     why = overrides.read_reason(reason)
     topology = projection.read_database()
@@ -70,10 +74,12 @@ def propose_hand(
     now: datetime,
     reason: str = "",
 ) -> Plan:
-    """A plan from a person's own division of a queue's 1000 points. Nodes with 0 may be named or left out.
+    """Propose a plan from a person's own division of a queue's 1000 points. Nodes with 0 may be named or left
+    out.
 
-    Raises `BadInput`: points that don't sum to 1000, unknown, drained, cordoned or OFFLINE nodes, too few
-    containers, or no change at all.
+    Raises `BadInput`: points that don't sum to 1000, unknown, drained, cordoned, or OFFLINE nodes, too few
+    containers, or no
+    change at all.
     """
     topology = projection.read_database()
     before = topology.queue(queue).live_points
@@ -91,10 +97,11 @@ def propose_hand(
 
 
 def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
-    """A new plan, to be approved, with the inverse of what an ended plan has moved.
+    """Propose a new plan, to be approved, with the inverse of what an ended plan has moved.
 
-    Raises `BadInput` when nothing was moved, it was rolled back already, or it is not possible any more
-    (points moved on, a node is gone, drained or OFFLINE).
+    Raises `BadInput` if nothing was moved, it was rolled back already, or it is not possible any more (points
+    moved on, a
+    node is gone, drained, or OFFLINE).
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
@@ -112,7 +119,7 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
             raise BadInput("plan", "has moved no points; there is nothing to roll back.")
         planned_moves = [move.inverse for move in reversed(made)]
         title = f"Roll back: {row.title}"
-        # A node that this plan drained takes its points back: it is in use again when the roll-back begins.
+        # A node that this plan drained takes its points back: it is in use again when the roll-back starts.
         return _propose(
             Plan.Kind.ROLL_BACK,
             planned_moves,
@@ -136,18 +143,22 @@ def propose_inverse(
     now: datetime,
     node: str,
 ) -> Plan:
-    """A plan that gives a node back what a plan of recovery took from it (`workers.placement.give_back`)."""
+    """Propose a plan that gives a node back what a plan of recovery took from it
+    (`workers.placement.give_back`).
+    """
     points = sum(move.points for move in proposed)
     title = f"Give {node} its points again: {points:,} points"
     return _propose(Plan.Kind.ROLL_BACK, proposed, user, reason, snapshot, now, title=title, undoes=taken)
 
 
 def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, approved: bool) -> Plan | None:
-    """The plan of a loop's decision: approved by the loop itself (auto), or proposed (advise).
+    """Return the plan of a loop's decision: approved by the loop itself (auto), or proposed (advise).
 
-    The same entry gives the same plan, however often it is asked. Proposals of the same loop that nobody
-    answered are void with a newer one; one with the same moves stays as it is, and nothing is made. Nor is
-    another proposed before the loop's cool-down is over: people take time to read it.
+    The same entry gives the same plan, however often it is requested. Unanswered proposals of the same loop
+    become void
+    with a newer one; one with the same moves stays as it is, and nothing is made. No other plan is proposed
+    before the
+    loop's cool-down is over: people take time to read it.
     """
     if (made := Plan.objects.filter(entry=entry).first()) is not None:
         return made
@@ -156,7 +167,7 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
     wish = _plan_decision(entry, snapshot, now)
     planned_moves = wish.moves
     with transaction.atomic():
-        # Locked, as whoever approves does: what a person has just approved is not proposed any more.
+        # Locked, as in an approval: what a person has just approved is not proposed any more.
         proposed = Plan.objects.select_for_update().filter(state=Plan.State.PROPOSED)
         waiting = proposed.filter(law=entry.loop.law, owner=None)
         if not approved and any(row.moves == [move.to_json() for move in planned_moves] for row in waiting):
@@ -178,22 +189,22 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
 
 
 def _cools_down(entry: LedgerEntry, now: datetime) -> bool:
-    """Whether the loop has proposed a plan since the cool-down of its guard began."""
+    """Return whether the loop has proposed a plan since the cool-down of its guard started."""
     cooldown = timedelta(seconds=(entry.parameters.get("guard") or {}).get("cooldown_seconds", 0.0))
-    # The distance: a clock set back must not cool down for as long as it was set back.
+    # The absolute distance: a clock that was set back must not extend the cool-down by that time.
     near = {"created_at__gt": now - cooldown, "created_at__lt": now + cooldown}
     return Plan.objects.filter(law=entry.loop.law, owner=None, **near).exists()
 
 
 def restore(proposed: Sequence[Move], reason: str, snapshot: Snapshot, now: datetime) -> Plan:
-    """The plan of recovery, approved by itself: points that were lost with a node go to live ones."""
+    """Return recovery's plan, automatically approved: points that were lost with a node go to live ones."""
     with transaction.atomic():
         plan = _propose(Plan.Kind.RESTORE, proposed, None, reason, snapshot, now)
         return plans.record_approval(plan, "recovery", reason, now)
 
 
 def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> dict[str, Any]:
-    """What the rebalancing law says now, with the parameters that its loop works with, and its memory."""
+    """Return what the rebalancing law decides now, with its loop's parameters and memory."""
     loop = Loop.objects.filter(law=REBALANCING).first()
     sensed = plant_sensors.observe_rebalancing({}, snapshot, None, now.timestamp())
     if sensed.measured.invalid is not None:
@@ -216,7 +227,7 @@ def _list_active_overrides(loop: Loop | None, now: datetime) -> list[Any]:
 
 
 def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime) -> list[Move]:
-    """The moves that take every point off a node, as the law chooses them."""
+    """Return the moves that take every point off a node, as the law chooses them."""
     if not topology.has_points(node):
         return []
     drained = replace_fields(snapshot.nodes[node], drained=True)
@@ -247,7 +258,7 @@ def _propose(
     undoes: Plan | None = None,
     reopens: str = "",
 ) -> Plan:
-    """Write a proposal, checked against the plant as it is."""
+    """Write a proposal, checked against the present plant."""
     topology = projection.read_database()
     offline = plans.offline_nodes(snapshot)
     if found or not empties:
@@ -277,7 +288,7 @@ def _propose(
 
 
 def _reopen_node(topology: Topology, node: str) -> Topology:
-    """The topology as it will be once a drained node is in use again."""
+    """Return the topology as it will be once a drained node is in use again."""
     if not node or node not in topology.nodes:
         return topology
     return move_forecast.replace_node(topology, node, drained=False)
@@ -300,7 +311,7 @@ def _title(kind: str, found: Sequence[Move], empties: str) -> str:
 
 @dataclass(frozen=True)
 class _Wish:
-    """What a decision comes down to: a kind of plan, its moves, and the node to be emptied."""
+    """What a decision results in: a kind of plan, its moves, and the node to be emptied."""
 
     kind: str
     moves: list[Move]
@@ -308,10 +319,10 @@ class _Wish:
 
 
 def _plan_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
-    """A loop's decision as moves; node scaling decides one thing at a time.
+    """Return a loop's decision as moves; node scaling decides one thing at a time.
 
-    Nodes to be used get their share by the law of the band, among them and those in use; one to be released
-    is emptied.
+    Nodes to be used get their share by the law of the band, among them and those in use; a node to be
+    released is emptied.
     """
     action = entry.action
     if "moves" in action:
@@ -326,7 +337,7 @@ def _plan_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wi
 
 
 def _plan_spreading(nodes: Sequence[str], snapshot: Snapshot, now: datetime) -> list[Move]:
-    """The moves that give idle nodes their share; other idle nodes stay idle."""
+    """Return the moves that give idle nodes their share; other idle nodes stay idle."""
     others = {
         name: replace_fields(row, cordoned=True)
         for name, row in snapshot.nodes.items()

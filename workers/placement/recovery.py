@@ -1,16 +1,20 @@
-"""When a node is lost: its points are restored on live nodes, and queues get their minimum of containers
-again.
+"""Recovery from a lost node: its points are restored on live nodes, and queues get their minimum of
+containers again.
 
-Publishers have routed around it within a second by themselves; this is about the plan for longer. A node that
-is OFFLINE for RESTORE_SECONDS loses its points to the queue's other holders, in proportion to theirs; a queue
-that has fewer live containers than its minimum gets new ones on the least loaded nodes, with equal parts of
-what was lost (Houtman, 3.5.1.6). The lost container stays, draining: when its node returns, its data is
-consumed first, and new points come to it only by a plan: one of recovery's own, a minute later
-(`workers.placement.give_back`), or a person's.
+Publishers have routed around it within a second; this changes the plan for longer. A node that is OFFLINE for
+RESTORE_SECONDS loses its points to the queue's other nodes, in proportion to theirs. A queue that has fewer
+live
+containers than its minimum gets new ones on the least loaded nodes, with equal parts of what was lost
+(Houtman,
+3.5.1.6). The lost container stays, draining: when its node returns, its data is consumed first, and it gets
+new points
+only by a plan: one of recovery's own, a minute later (`workers.placement.give_back`), or a person's.
 
-One process does this at a time (a lease), and its number fences every write in the database; beyond that, a
-container is unique, and points move only from what they were computed from. So two recoveries that see
-different nodes (a split brain) never make a container twice.
+One process does this at a time (a lease), and its number fences every write in the database. In addition, a
+container
+is unique, and points move only from what they were computed from. So two recoveries that see different nodes
+(a split
+brain) never make a container twice.
 """
 
 import logging
@@ -42,7 +46,8 @@ LEASE_SECONDS = 8.0
 
 
 def recover(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
-    """Note who is lost, and restore what was lost for long enough; gives the plan, if one was made.
+    """Record which nodes are lost, and restore what has been lost for long enough; return the plan, if one
+    was made.
 
     Nothing is done on a snapshot that is too old to trust.
     """
@@ -67,7 +72,7 @@ def _give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan 
 
 
 def _is_due(snapshot: Snapshot, now: datetime) -> bool:
-    """Whether there is anything to write: most seconds there is not, and then nothing is."""
+    """Return whether there is anything to write: in most seconds there is not, and nothing is written."""
     since = now - timedelta(seconds=RESTORE_SECONDS)
     for node in Node.objects.all():
         row = snapshot.nodes.get(node.name)
@@ -80,7 +85,7 @@ def _is_due(snapshot: Snapshot, now: datetime) -> bool:
 
 
 def _is_short(snapshot: Snapshot) -> bool:
-    """Whether a queue has fewer containers than its minimum while a node could take one."""
+    """Return whether a queue has fewer containers than its minimum while a node could take one."""
     nodes = [
         name
         for name, row in snapshot.nodes.items()
@@ -94,7 +99,7 @@ def _is_short(snapshot: Snapshot) -> bool:
 
 
 def note_offline(snapshot: Snapshot, now: datetime, fence: int, control: redis.Redis) -> bool:
-    """Write down since when nodes are OFFLINE, and who has returned; False if a later recovery was there."""
+    """Record since when nodes are OFFLINE, and which returned; return False if a later recovery ran."""
     with transaction.atomic():
         if not _claim(fence):
             return False
@@ -115,8 +120,11 @@ def note_offline(snapshot: Snapshot, now: datetime, fence: int, control: redis.R
 
 
 def _claim(fence: int) -> bool:
-    """Make the number ours; False where it, or a greater one, was there. Two control servers that both take
-    themselves for the primary may give the same number to two recoveries: the database gives it to one.
+    """Claim the number; return False if it, or a greater one, was there.
+
+    Two control servers that both consider themselves the primary may give the same number to two recoveries:
+    the database
+    gives it to one.
     """
     if _greatest() >= fence:
         return False
@@ -125,7 +133,7 @@ def _claim(fence: int) -> bool:
 
 
 def _greatest() -> int:
-    """The number of the last recovery. Nobody else writes before this transaction ends."""
+    """Return the number of the last recovery. No other process writes before this transaction ends."""
     row, _ = TopologyRevision.objects.select_for_update().get_or_create(pk=1)
     return int(row.recovery_fence)
 
@@ -137,12 +145,12 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         plans.list_running_plans().filter(kind=Plan.Kind.RESTORE) if lost else plans.list_running_plans()
     )
     if running.exists():
-        return None  # a plan on its way may bring what is short; what is lost waits for nobody else's
+        return None  # A plan in progress may fix what is short; what is lost waits for no other plan.
     with transaction.atomic():
         if _greatest() != fence:
             return None
         topology = projection.read_database()
-        # A node that is just returning, and is not heard for certain yet, gets nothing either.
+        # A node that is just returning, and does not report for certain yet, gets nothing either.
         silent = Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True)
         closed = plans.offline_nodes(snapshot) | set(silent)
         rates = {name: TOTAL * compute_load_per_point(name, topology, snapshot) for name in topology.queues}
@@ -160,11 +168,12 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
 def plan_restoring(
     topology: Topology, lost: Collection[str], live: Collection[str], rates: Mapping[str, float]
 ) -> list[Move]:
-    """The moves that take every point off lost nodes, as `controllers.rebalancing.node_scaling` restores
-    them.
+    """Return the moves that take every point off lost nodes, as `controllers.rebalancing.node_scaling`
+    restores them.
 
-    `rates` [events/s] by queue say who is least loaded. A queue that nobody can take (no live node takes
-    points) keeps its points where they are.
+    `rates` [events/s] by queue say which node is least loaded. A queue that no node can take (no live node
+    takes points) keeps
+    its points where they are.
     """
     allocation = from_observation(
         {

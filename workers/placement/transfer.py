@@ -1,8 +1,10 @@
-"""Waiting blocks from one node to others: each arrives once, over any crash of anybody.
+"""Transfer of waiting blocks from one node to others: each arrives once, through any crash of any process.
 
 `depart` on the source marks a block with its one target, `receive` on the target takes it unless it was
-taken, `confirm` on the source removes it (docs/understand/how/placement.md). Each step may be repeated at any
-time, by anybody: a pass that died is finished by the next, and two passes at once do the work of one.
+taken, `confirm`
+on the source removes it (docs/understand/how/placement.md). Each step may be repeated at any time, by any
+process: the
+next pass finishes one that died, and two passes at once do the work of one.
 """
 
 import math
@@ -17,15 +19,17 @@ from queues.segments.segment import Departing, Segment
 
 CHUNK_BLOCKS = 64
 CHUNK_LETTERS = 64
-# Each is a round trip, however small it is: a pass must be over long before the lease of its plan is.
+# Each is a round trip, however small it is: a pass must end long before the lease of its plan.
 MOST_MOVED = 4_000
-# Likewise where a round trip is long: what else is due in the process waits meanwhile.
+# The same applies if a round trip is long: other due work of the process waits meanwhile.
 PASS_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a pass ends, in seconds of a monotonic clock. What has not arrived by then is the next one's."""
+    """When a pass ends, in seconds of a monotonic clock. What has not arrived by then is left to the next
+    pass.
+    """
 
     at_seconds: float
     monotonic: Callable[[], float] = time.monotonic
@@ -44,7 +48,7 @@ NEVER = Deadline(math.inf)
 
 @dataclass(frozen=True)
 class Transferred:
-    """What a pass has moved; `last_error` says why not more, where a target did not take what it should."""
+    """What a pass has moved; `last_error` says why not more, if a target did not take what it should."""
 
     blocks: int = 0
     events: int = 0
@@ -54,7 +58,7 @@ class Transferred:
     last_error: str | None = None
 
     def and_letters(self, moved: "Transferred") -> "Transferred":
-        """The dead letters that were moved behind these blocks, too."""
+        """Return the dead letters that were moved behind these blocks, too."""
         return replace(
             self, letters=moved.letters, bytes=self.bytes + moved.bytes, last_error=moved.last_error
         )
@@ -62,7 +66,9 @@ class Transferred:
 
 @dataclass(frozen=True)
 class Route:
-    """From a queue's segment on `node` to its segments on other nodes, by weight (0: only what is marked)."""
+    """A route from a queue's segment on `node` to its segments on other nodes, by weight (0: only what is
+    marked).
+    """
 
     node: str
     source: Segment
@@ -70,11 +76,13 @@ class Route:
     weights: Mapping[str, int]
 
     def run(self, budget_bytes: int, most: int = MOST_MOVED, deadline: Deadline = NEVER) -> Transferred:
-        """Transfer blocks until about `budget_bytes` or `most` are moved, none is left that nobody is at, or
-        the deadline is over; one is moved also then, so that every pass gets on.
+        """Transfer blocks until about `budget_bytes` or `most` are moved, no unclaimed one is left, or the
+        deadline is over.
 
-        A target that does not answer or is full is left out for the rest of the pass; its blocks stay marked.
-        Raises `NodeUnavailable` when the source does not answer.
+        After the deadline, too, one block is moved, so that every pass makes progress. A target that does not
+        answer or is full
+        is skipped for the rest of the pass; its blocks stay marked. Raises `NodeUnavailable` if the source
+        does not answer.
         """
         done = Transferred()
         weights = dict(self.weights)
@@ -94,9 +102,10 @@ class Route:
 
     def letters(self, budget_bytes: int, most: int = MOST_MOVED, deadline: Deadline = NEVER) -> Transferred:
         """Move dead letters until about `budget_bytes` or `most` are moved, none is left, or the deadline is
-        over (as for `run`), to the target of the greatest weight that has room.
+        over (as for `run`),
+        to the target of the greatest weight that has room.
 
-        One that does not answer may have taken a letter: the letter waits for it, and goes to no other.
+        A target that does not answer may have taken a letter: the letter waits for it, and goes to no other.
         """
         done = Transferred()
         source = DeadLetters(self.source)
@@ -128,7 +137,7 @@ class Route:
         budget_bytes: int,
         deadline: Deadline,
     ) -> tuple[list[str], int, WeirError | None]:
-        """The ids of what arrived, its bytes, and why not more."""
+        """Return the ids of what arrived, its bytes, and why not more."""
         arrived: list[str] = []
         size = 0
         for dead_id, content in rows:
@@ -145,7 +154,7 @@ class Route:
     def _deliver(
         self, rows: Sequence[Departing], deadline: Deadline
     ) -> tuple[list[Departing], dict[str, str]]:
-        """What arrived (now or before), and the targets that failed with their error."""
+        """Return what arrived (now or before), and the targets that failed with their error."""
         arrived: list[Departing] = []
         failed: dict[str, str] = {}
         for block in rows:

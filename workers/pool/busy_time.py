@@ -1,21 +1,23 @@
-"""How many slots of a pool were at work on average: what is read at an instant misses workers that are short.
+"""How many slots of a pool were busy on average: instantaneous readings miss short workers.
 
-Workers of half a second that begin on each full second, seen a second apart, seem never to be at work, or
-always. Their begins and ends say how long they were.
+Workers of half a second that start on each full second, read a second apart, seem never to be busy, or
+always.
+Their starts and ends give the true duration.
 """
 
 from collections.abc import Collection
 
 
 class BusyTime:
-    """Begins and ends in, means out; instants are of one monotonic clock. What is known late counts once it
-    is known: over time nothing is lost, and nothing counts twice.
+    """Mean busy slots from starts and ends; instants are from one monotonic clock.
+
+    Late information counts once it is known: over time nothing is lost, and nothing counts twice.
     """
 
     def __init__(self, at_seconds: float) -> None:
         self._asked_at = at_seconds
-        self._seconds = 0.0  # of all slots, since it was asked
-        self._counted_until: dict[int, float] = {}  # slots at work
+        self._seconds = 0.0  # of all slots, since the last call
+        self._counted_until: dict[int, float] = {}  # busy slots
 
     def begin(self, slot: int, at_seconds: float) -> None:
         self._counted_until[slot] = at_seconds
@@ -25,8 +27,9 @@ class BusyTime:
             self._seconds += at_seconds - since
 
     def mean(self, until_seconds: float, slots: Collection[int]) -> float | None:
-        """Since it was asked before: (time at work) / (time), a number of slots; None where no time has
-        passed. Of a slot that is none of these any more no end will come.
+        """Return (busy time) / (time) since the last call, a number of slots; None if no time has passed.
+
+        A slot that no longer exists reports no end.
         """
         passed = until_seconds - self._asked_at
         if passed <= 0:

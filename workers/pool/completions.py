@@ -1,9 +1,8 @@
-"""What the short-lived workers of a host report to it: when they begin, what they complete, when they end.
+"""What the short-lived workers of a host report to it: when they start, what they complete, when they end.
 
-`weir:done:{host}`: a stream with an entry for each begin (`b`), each round of handled blocks (`d`: JSON
+`weir:done:{host}`: a stream with an entry for each start (`b`), each round of handled blocks (`d`: JSON
 [[instant, events], …], complete up to `u`), and each end (`e`), of process `p`. Instants are of the host's
-monotonic clock (s). The host reads it each second (`workers.pool.hosts`), and nobody else; it is cut to
-MOST_ENTRIES.
+monotonic clock (s). Only the host reads it, each second (`workers.pool.hosts`); it is cut to MOST_ENTRIES.
 """
 
 import os
@@ -25,7 +24,7 @@ Completion = tuple[float, int]  # instant, events
 
 @dataclass(frozen=True, slots=True)
 class CompletionReporter:
-    """A worker's line to its host; without a host (no pool runs it) nobody is notified."""
+    """A worker's reports to its host; without a host (no pool runs it) they are dropped."""
 
     host: str
     slot: int
@@ -33,22 +32,22 @@ class CompletionReporter:
 
     @classmethod
     def open(cls, host: str | None) -> "CompletionReporter":
-        """The line of the process that asks."""
+        """Return the reporter of the calling process."""
         return cls(host or "", os.getpid())
 
     def began(self, pipe: Any) -> None:
-        """Said with the worker's begin, in its pipeline."""
+        """Report the worker's start, in its pipeline."""
         self._report(pipe, {"b": self.monotonic()})
         if self.host:
             pipe.expire(keys.DONE.build(self.host), RETAINED_SECONDS)
 
     def record_completions(self, client: Any, done: Sequence[Completion]) -> None:
-        """Said after each round of blocks, so that nobody waits for the end of a long worker."""
+        """Report after each round of blocks, so that the host need not wait for the end of a long worker."""
         if done:
             self._report(client, {"d": orjson.dumps(done), "u": self.monotonic()})
 
     def record_end(self, pipe: Any) -> None:
-        """Said with the worker's end, in its pipeline."""
+        """Report the worker's end, in its pipeline."""
         self._report(pipe, {"e": self.monotonic()})
 
     def _report(self, client: Any, fields: Mapping[str, Any]) -> None:
@@ -58,7 +57,7 @@ class CompletionReporter:
 
 
 def note_time(busy: BusyTime, fields: Mapping[bytes, bytes]) -> None:
-    """Add a stream's entry to the time at work: a begin, or an end."""
+    """Add a stream's entry to the busy time: a start, or an end."""
     if b"b" in fields:
         busy.begin(int(fields[b"p"]), float(fields[b"b"]))
     elif b"e" in fields:

@@ -1,24 +1,32 @@
-"""Times between completions on a worker host, counted only while its pool had work enough (Tang, 3.4.2).
+"""Times between completions on a worker host, counted only while its pool had enough work (Tang, 3.4.2).
 
-A slot (a process of the pool) is *occupied* from the begin to the end of a short-lived worker; a gap of up
-to `BRIDGE_SECONDS` until its next one is what dispatching takes, and belongs to it. The pool is *full* while
-as many slots are occupied as it has, less those that something else than consumers holds. Where it is not
-full, events were short, not threads: that time counts for nothing, nor do completions in it (Figure 6: the
-throughput is n over the sum of the busy times).
+A slot (a process of the pool) is *occupied* from the start to the end of a short-lived worker; a gap of up to
+`BRIDGE_SECONDS` until its next one is dispatching time, and belongs to it. The pool is *full* while as many
+slots
+are occupied as it has, less those that other tasks than consumers occupy. If it is not full, events were
+scarce, not
+threads: that time and its completions don't count (Figure 6: the throughput is n over the sum of the busy
+times).
 
-Completions come in lumps of a call's events. A sample is therefore a batch mean: the time of consecutive
-completions over their events, cut when they have as many events as come in about `GROUP_SECONDS`, and are
-`GROUP_COMPLETIONS` or have taken `MOST_GROUP_SECONDS`. Groups of like size make neither the mean nor its
-variance depend on how large blocks are; and as departures of a pool are more regular than chance, a few
-large groups say more than many small ones of the same time. A group is of whole rounds, as many completions
-for each slot: slots whose calls take about as long work in rounds, and how many completions a part of one has
-depends on where it is cut. With four slots and calls of 5 s a sixteenth of the time says as much.
+Completions arrive in lumps of a call's events. A sample is therefore a batch mean: the time of consecutive
+completions over their events, cut when they have as many events as arrive in about `GROUP_SECONDS`, and are
+`GROUP_COMPLETIONS` or have taken `MOST_GROUP_SECONDS`. Groups of similar size make neither the mean nor its
+variance
+depend on the size of blocks. As departures of a pool are more regular than chance, a few large groups say
+more than
+many small ones of the same time. A group consists of whole rounds, with equally many completions for each
+slot:
+slots whose calls take about as long work in rounds, and how many completions a part of a round has depends on
+where
+it is cut. With four slots and calls of 5 s, a sixteenth of the time says as much.
 
 A pool that has just changed its size warms up: new processes load what they need with their first worker, and
-what is under way was begun by another number. Counted is from `WARM_UP_SECONDS` after it was first full.
+work in progress was started by another number. Counting starts `WARM_UP_SECONDS` after the pool was first
+full.
 
-All instants are of the host's monotonic clock, which its processes share. What happened is known up to the
-begin of the longest call under way: further is nothing settled.
+All instants are of the host's monotonic clock, which its processes share. Events are known up to the start of
+the
+longest call in progress; nothing after it is settled.
 """
 
 import bisect
@@ -28,7 +36,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BRIDGE_SECONDS = 0.25
-ARRIVAL_SECONDS = 0.25  # how long a note of a worker may be under way
+ARRIVAL_SECONDS = 0.25  # how long a worker's note may be in transit
 GROUP_SECONDS, MOST_GROUP_SECONDS, GROUP_COMPLETIONS = 0.125, 1.0, 10
 RETAINED_SAMPLES = 64
 MOST_PENDING = 20_000
@@ -38,7 +46,7 @@ DONE, ENDED, BEGAN = range(3)  # in the order in which a slot's notes of one ins
 
 @dataclass(frozen=True, slots=True, order=True)
 class WorkerNote:
-    """What a worker in slot `slot` (its process) says: it began, completed so many events, ended."""
+    """A note of a worker in slot `slot` (its process): it started, completed this many events, or ended."""
 
     at_seconds: float
     slot: int
@@ -47,7 +55,7 @@ class WorkerNote:
 
 
 class Departures:
-    """Notes in, samples out. `size` is the pool's number of slots."""
+    """Departures: notes in, samples out. `size` is the pool's number of slots."""
 
     def __init__(self, size: int, at_seconds: float) -> None:
         self.seq, self.full_seconds = 0, 0.0
@@ -55,14 +63,14 @@ class Departures:
         self._size, self._since, self._at = size, at_seconds, at_seconds
         self._pending: list[WorkerNote] = []
         self._occupied: set[int] = set()
-        self._known_until: dict[int, float] = {}  # of slots at work
-        self._begins: dict[int, deque[float]] = defaultdict(deque)  # pending ones of each slot, in order
+        self._known_until: dict[int, float] = {}  # of busy slots
+        self._begins: dict[int, deque[float]] = defaultdict(deque)  # pending notes of each slot, in order
         self._warm = False
         self._begin_group()
-        self._enough_events: int | None = None  # until the first group has shown how many come
+        self._enough_events: int | None = None  # until the first group has shown how many arrive
 
     def resize(self, size: int, at_seconds: float) -> None:
-        """From now on the pool has so many slots: what was measured was of another configuration."""
+        """Set the number of slots from now on: earlier measurements were of another configuration."""
         if size == self._size:
             return
         self._size, self._since, self._warm = size, at_seconds, False
@@ -70,7 +78,7 @@ class Departures:
         self._begin_group()
 
     def add(self, notes: Iterable[WorkerNote], known_until: float, slot: int) -> None:
-        """Notes of one slot, complete up to an instant."""
+        """Add notes of one slot, complete up to an instant."""
         for note in notes:
             bisect.insort(self._pending, note)
             if note.kind == BEGAN:
@@ -81,11 +89,13 @@ class Departures:
             self._known_until[slot] = known_until
 
     def settle(self, now_seconds: float, slots: Collection[int], others: int = 0) -> None:
-        """Go on to what is known for certain. `slots` are the processes there are, `others` how many of them
-        something else than a consumer holds."""
+        """Advance to what is known for certain. `slots` are the existing processes, `others` the number of
+        them that
+        another task than a consumer occupies.
+        """
         self._forget(slots)
         horizon = now_seconds - BRIDGE_SECONDS - ARRIVAL_SECONDS
-        if len(self._pending) < MOST_PENDING:  # more aren't kept for a call that takes so long
+        if len(self._pending) < MOST_PENDING:  # A call that takes this long keeps no more of them.
             horizon = min([horizon, *self._known_until.values()])
         place = 0
         while place < len(self._pending) and self._pending[place].at_seconds <= horizon:
@@ -98,7 +108,7 @@ class Departures:
         self._advance(horizon, others)
 
     def to_json(self) -> dict[str, Any]:
-        """For the host's report: the samples of this size, numbered, and the full time so far (s)."""
+        """Return, for the host's report, the samples of this size, numbered, and the full time so far (s)."""
         total = sum(self.recent)
         return {
             "seq": self.seq,
@@ -108,7 +118,7 @@ class Departures:
         }
 
     def _forget(self, slots: Collection[int]) -> None:
-        """Slots whose process is gone (killed in the middle) hold nothing up."""
+        """Forget slots whose process is gone (killed in progress), so that they don't delay anything."""
         gone = (self._known_until.keys() | self._begins.keys() | self._occupied) - set(slots)
         if not gone:
             return

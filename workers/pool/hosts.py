@@ -1,13 +1,19 @@
-"""Each Celery worker host reports to the control server once a second what it is and how busy it is.
+"""Reports of Celery worker hosts: each reports to the control server once a second what it is and how busy it
+is.
 
-`weir:hosts`: host → `workers.documents.hosts.ReportedHost`.
-`slots` are the pool's real processes, not what it was started with: a pool may be grown and shrunk while it
-runs, and the host follows the order that stands for it (`workers.pool.orders`). `done` is what its workers
-completed while all slots had work (`workers.pool.departures`), `at_work` how many slots were at work on
-average in the second before (`workers.pool.busy_time`). A host that is to be drained takes no new work
-(`workers.pool.intake`); `reserved` are the tasks that it has still to finish. `ahead_seconds` is how
-far its clock was ahead of the control server's at the report before. The report runs on the worker's
-own timer: no thread more, one small exchange a second.
+`weir:hosts`: host → `workers.documents.hosts.ReportedHost`. `slots` are the pool's real processes, not its
+initial
+size: a pool may grow and shrink while it runs, and the host follows the order in force
+(`workers.pool.orders`).
+`done` is what its workers completed while all slots had work (`workers.pool.departures`), `at_work` how many
+slots
+were busy on average in the second before (`workers.pool.busy_time`). A host that is to be drained takes no
+new work
+(`workers.pool.intake`); `reserved` are the tasks that it still has to finish. `ahead_seconds` is how far its
+clock
+was ahead of the control server's at the previous report. The report runs on the worker's own timer: no
+additional
+thread, one small exchange a second.
 """
 
 import logging
@@ -29,7 +35,7 @@ from workers.pool.departures import Departures
 from workers.pool.intake import WorkIntake
 from workers.pool.pool import Order, Pool
 
-CONSUME = "workers.tasks.consume"  # the task that a consumer works in
+CONSUME = "workers.tasks.consume"  # the task that a consumer runs in
 INTERVAL_SECONDS = 1.0
 WRITE_TIMEOUT_SECONDS = 0.5
 FORGOTTEN_SECONDS = 86_400.0
@@ -37,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_report_time(stored: bytes | str) -> float:
-    """Seconds since 1970; 0 of a row that says nothing."""
+    """Return the report's time in seconds since 1970; 0 for an invalid row."""
     try:
         return decode_document(ReportedHost, stored, "host").at
     except BadDocument:
@@ -45,7 +51,7 @@ def read_report_time(stored: bytes | str) -> float:
 
 
 class HostReport(bootsteps.StartStopStep):
-    """Starts with the worker's pool and timer, and takes its line off the list when the worker stops."""
+    """The host's report: starts with the worker's pool and timer, removes its row when the worker stops."""
 
     requires = ("celery.worker.components:Pool", "celery.worker.components:Timer")
 
@@ -66,7 +72,9 @@ class HostReport(bootsteps.StartStopStep):
         self._entry = parent.timer.call_repeatedly(INTERVAL_SECONDS, self._report, (parent,))
 
     def _forget_the_silent(self) -> None:
-        """Hosts that were killed take no leave, and in a cluster each has a name of its own."""
+        """Remove hosts that were killed: they don't remove themselves, and in a cluster each has a name of
+        its own.
+        """
         seconds, _ = self._control.time()
         for name, stored in self._control.hgetall(keys.HOSTS).items():
             if seconds - read_report_time(stored) > FORGOTTEN_SECONDS:
@@ -93,7 +101,7 @@ class HostReport(bootsteps.StartStopStep):
     def _exchange(
         self, hostname: str, document: ReportedHost
     ) -> tuple[bytes | None, bytes | None, list[Any]]:
-        """The report there; the order, the drain and what the workers noted back."""
+        """Send the report; receive the order, the drain, and the workers' notes."""
         with self._control.pipeline(transaction=False) as pipe:
             pipe.hset(keys.HOSTS, hostname, encode_document(document))
             pipe.get(keys.POOL.build(hostname))
@@ -108,7 +116,7 @@ class HostReport(bootsteps.StartStopStep):
         self._intake.follow(drain is not None)
         for entry_id, fields in entries:
             self._read_to = entry_id.decode()
-            if int(fields[b"p"]) in self._pool.slots:  # a host of this name before it left notes, too
+            if int(fields[b"p"]) in self._pool.slots:  # A previous host of this name left notes, too.
                 completions.note(self._departures, fields)
                 completions.note_time(self._busy, fields)
         self._at_work = self._busy.mean(time.monotonic(), self._pool.slots)
@@ -117,7 +125,7 @@ class HostReport(bootsteps.StartStopStep):
         self._pool.bring_to(order.threads if order is not None and ours else self._pool.started_with)
 
     def _attempt(self, exchange: Any) -> Any:
-        """A control server that is away is logged once, and must not stop the worker."""
+        """Run an exchange; log once that a control server is unavailable, which must not stop the worker."""
         try:
             answer = exchange()
             self._silent = False
@@ -130,7 +138,7 @@ class HostReport(bootsteps.StartStopStep):
 
 
 def report(hostname: str, its_pool: Pool, departures: Departures, now: float) -> ReportedHost:
-    """A host as it is now."""
+    """Return a host's report as of now."""
     return ReportedHost(
         role=role_of(hostname),
         slots=its_pool.size,
@@ -146,12 +154,12 @@ def report(hostname: str, its_pool: Pool, departures: Departures, now: float) ->
 
 
 def others() -> int:
-    """Slots that something else than a consumer holds, such as a batch task."""
+    """Return the slots that another task than a consumer occupies, such as a batch task."""
     return sum(request.name != CONSUME for request in tuple(state.active_requests))
 
 
 def slots_at_work(consumers: float | None, other_tasks: int, size: int) -> float | None:
-    """The mean of consumers, and the others that are at work now: 0 to the pool's size; None while no time
+    """Return the mean of consumers, and the others that are busy now: 0 to the pool's size; None if no time
     has passed.
     """
     if consumers is None:
@@ -160,7 +168,7 @@ def slots_at_work(consumers: float | None, other_tasks: int, size: int) -> float
 
 
 def install(sender: Any = None, **unused: Any) -> None:
-    """Add the step to whichever Celery application starts a worker in this process."""
+    """Add the step to any Celery application that starts a worker in this process."""
     signals.celeryd_init.connect(_add_step, weak=False, dispatch_uid="weir-host-report")
 
 

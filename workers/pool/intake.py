@@ -1,7 +1,8 @@
-"""From where a worker host takes work: nowhere while it is drained (`weir:drain:{host}`).
+"""The queues that a worker host takes work from: none while it is drained (`weir:drain:{host}`).
 
-The key ends by itself, so a host whose console is gone goes back to work. What was handed to the host before
-is finished: no work is cut off.
+The key expires, so a host whose console is gone goes back to work. Work that the host had received is
+finished: none
+is interrupted.
 """
 
 import logging
@@ -19,7 +20,7 @@ class WorkIntake:
         self.is_drained = False
 
     def follow(self, drained: bool) -> None:
-        """Take no new work, or take it again. Asking twice changes nothing."""
+        """Stop taking new work, or take it again. A repeated call changes nothing."""
         if drained == self.is_drained:
             return
         self.is_drained = drained
@@ -39,7 +40,7 @@ class WorkIntake:
 
     def _return(self) -> None:
         consumer, queues = self._controller.consumer, self._controller.app.amqp.queues
-        # Also for a connection that is made anew: it consumes from the selected ones.
+        # Also for a new connection: it consumes from the selected ones.
         queues.select(self._names)
         for name in self._names:
             consumer.call_soon(consumer.add_task_queue, name)

@@ -1,9 +1,12 @@
-"""How many processes a worker host is to have: asked for on the control server, followed by the host.
+"""The number of processes that a worker host is to have: ordered on the control server, followed by the host.
 
-`weir:pool:{host}`: JSON {"threads", "pid"}, for ORDER_SECONDS unless its loop says again that it stands
-(`keep`). So it is harmless to ask twice, a host that misses a message misses nothing, and a pool whose loop
-is gone, or only advises now, goes back to the size it was started with. An order is for one life of a host:
-one that is started again begins with its own size, and is asked again.
+`weir:pool:{host}`: JSON {"threads", "pid"}, valid for ORDER_SECONDS unless its loop confirms it (`keep`). A
+repeated
+order is therefore harmless, a host that misses a message misses nothing, and a pool whose loop is gone, or
+only
+advises now, goes back to its initial size. An order is for one life of a host: a restarted one starts with
+its own
+size, and gets a new order.
 """
 
 import orjson
@@ -19,8 +22,11 @@ MOST_THREADS = 1_000
 
 
 def order(control: redis.Redis, host: str, threads: int) -> None:
-    """Ask a host for so many processes. Raises BadInput for a number out of range, a host that does not
-    report, or one whose pool has no processes."""
+    """Order a number of processes from a host.
+
+    Raises `BadInput` for a number out of range, a host that does not report, or one whose pool has no
+    processes.
+    """
     if not 1 <= threads <= MOST_THREADS:
         raise BadInput("threads", f"takes a whole number from 1 to {MOST_THREADS}, not {threads}.")
     stored = control.hget(keys.HOSTS, host)
@@ -35,5 +41,5 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
 
 
 def keep(control: redis.Redis, host: str) -> None:
-    """The order stands for longer, if there is one."""
+    """Extend the order, if there is one."""
     control.expire(keys.POOL.build(host), ORDER_SECONDS)

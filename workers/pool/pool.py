@@ -1,8 +1,10 @@
-"""The pool of a worker host, made larger and smaller while it works.
+"""The pool of a worker host, which grows and shrinks while it works.
 
-Celery grows a pool of processes (prefork) at once. Its `shrink` takes only processes that do nothing, of
-which a pool under load has none. So a pool gets smaller by a word to leave (`leave`), put behind the work
-that was handed to the pool before: whichever process is free next takes it, and ends. No work is cut off.
+Celery grows a pool of processes (prefork) at once. Its `shrink` takes only idle processes, of which a busy
+pool has
+none. A pool therefore shrinks by a message to leave (`leave`), queued behind the work that the pool received
+before:
+the next free process takes it, and ends. No work is interrupted.
 """
 
 import logging
@@ -16,19 +18,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """As many processes as `threads`, for the life of the process `pid`."""
+    """An order of `threads` processes, for the life of the process `pid`."""
 
     threads: int
     pid: int
 
     @classmethod
     def read(cls, stored: bytes | None) -> "Order | None":
-        """What is stored, or None."""
+        """Return the stored order, or None."""
         return None if stored is None else cls(**orjson.loads(stored))
 
 
 def leave() -> None:
-    """Run in a process of the pool: it ends well, and is not replaced."""
+    """Run in a process of the pool: end cleanly, without being replaced."""
     raise SystemExit(0)
 
 
@@ -38,33 +40,35 @@ class Pool:
     def __init__(self, controller: Any) -> None:
         self._controller = controller
         self.started_with = self.size
-        self.last_error = ""  # why it could not be made as large as was asked
+        self.last_error = ""  # why it could not reach the requested size
 
     @property
     def _processes(self) -> Any:
-        """Billiard's pool; None for pools of threads."""
+        """Return Billiard's pool; None for pools of threads."""
         processes = getattr(self._controller.pool, "_pool", None)
         return processes if hasattr(processes, "_pool") else None
 
     @property
     def resizable(self) -> bool:
-        """Whether it has processes that can be more and fewer."""
+        """Return whether it has processes whose number can change."""
         return self._processes is not None and not getattr(self._controller, "autoscaler", None)
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """The processes there are, by their pid, also those that have still to leave."""
+        """Return the existing processes by their pid, including those that still have to leave."""
         pool = self._processes
         return () if pool is None else tuple(process.pid for process in pool._pool)
 
     @property
     def size(self) -> int:
-        """How many tasks can run at once now; what `inspect` calls max-concurrency stays as it was."""
+        """Return how many tasks can run at once now; what `inspect` calls max-concurrency stays the initial
+        value.
+        """
         pool = self._controller.pool
         return len(self.slots) if self._processes is not None else int(getattr(pool, "num_processes", 1) or 1)
 
     def bring_to(self, threads: int) -> None:
-        """Have it grow or shrink to so many processes, at least one. What hinders it is its `last_error`."""
+        """Grow or shrink to this many processes, at least one. Its `last_error` says what prevents it."""
         if not self.resizable:
             return
         missing = max(1, threads) - self._processes._processes
@@ -87,7 +91,7 @@ class Pool:
     def _shrink(self, count: int) -> None:
         pool = self._processes
         for _ in range(count):
-            # As Pool.shrink does, but for the process: that one goes by itself.
+            # As Pool.shrink does, except that the process leaves when it is free.
             pool._processes -= 1
             if pool._putlock:
                 pool._putlock.shrink()

@@ -1,4 +1,4 @@
-"""What worker hosts report of themselves (`weir:hosts`), for other processes."""
+"""Reports of worker hosts (`weir:hosts`), for other processes."""
 
 from typing import cast
 
@@ -9,12 +9,13 @@ from queues.redis_types import Fields
 from queues.stored_document import decode_document
 from workers.documents.hosts import ReportedHost
 
-AT_WORK_SECONDS = 30.0  # a host reports each second; one that has not for longer has ended
+AT_WORK_SECONDS = 30.0  # A host reports each second; one that has not for longer has ended.
 
 
 def host_reports(control: redis.Redis) -> dict[str, ReportedHost]:
-    """By the host's name, in its order; also of hosts that were killed within the last day. Raises
-    BadDocument.
+    """Return reports by the host's name, sorted; including hosts that were killed within the last day.
+
+    Raises `BadDocument`.
     """
     stored = cast(Fields, control.hgetall(keys.HOSTS))
     return {
@@ -24,5 +25,7 @@ def host_reports(control: redis.Redis) -> dict[str, ReportedHost]:
 
 
 def is_at_work(report: ReportedHost, now_seconds: float) -> bool:
-    """now_seconds: since 1970, by the control server's clock or one like it."""
+    """Return whether the host is running. `now_seconds`: since 1970, by the control server's clock or an
+    equivalent one.
+    """
     return abs(report.at - (report.ahead_seconds or 0.0) - now_seconds) < AT_WORK_SECONDS

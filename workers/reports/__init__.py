@@ -1,1 +1,1 @@
-"""Reports: a week of the plant on a page and by mail; what was promised, what happened, who changed what."""
+"""Reports: a week of the plant on a page and by mail; promises, incidents, and who changed what."""

@@ -1,7 +1,8 @@
-"""Reports on their way: once a week, at the hour of the settings, to each receiver that asks for them.
+"""Delivery of reports: once a week, at the hour of the settings, to each receiver that subscribes to them.
 
-A report is a message as any other: tried again with back-off, and seen on the page of receivers. Its key
-follows from the week and the receiver, so it is made once, however many clocks there are.
+A report is a message like any other: it is tried again with back-off, and listed on the page of receivers.
+Its
+key follows from the week and the receiver, so it is made once, regardless of the number of clocks.
 """
 
 import hashlib
@@ -15,25 +16,25 @@ from workers.reports import text
 from workers.reports.week import LENGTH, week
 from workers.steering import plant_settings
 
-LATE = timedelta(days=1)  # a report that nobody could make then, for nothing ran, is made up for so long
+LATE = timedelta(days=1)  # A report that could not be made on time, as nothing ran, is made up for this long.
 
 
 def due_at(now: datetime, weekday: int, hour: int) -> datetime:
-    """The last time at or before now that it was this hour of this weekday (1: Monday), UTC."""
+    """Return the last time at or before now that it was this hour of this weekday (1: Monday), UTC."""
     day = now.astimezone(UTC).replace(hour=hour, minute=0, second=0, microsecond=0)
     day -= timedelta(days=(day.isoweekday() - weekday) % LENGTH.days)
     return day if day <= now else day - LENGTH
 
 
 def send_due(now: datetime) -> int:
-    """Owe this week's report to whoever has not got it; how many messages were made."""
+    """Queue this week's report for each receiver that has not got it; return how many messages were made."""
     weekday, hour = (plant_settings.value(name) for name in ("report.weekday", "report.hour"))
     until = due_at(now, weekday, hour)
     asking = Receiver.objects.filter(gets_reports=True, enabled=True, channel__in=READ_BY_PEOPLE)
     owed = [receiver for receiver in asking if not Message.objects.filter(key=_key(receiver, until)).exists()]
     owed = [
         receiver for receiver in owed if receiver.created_at <= until
-    ]  # who came later waits for the next
+    ]  # A receiver that was added later waits for the next one.
     if not owed or now - until > LATE:
         return 0
     report = week(until)
@@ -53,7 +54,7 @@ def _build_message(receiver: Receiver, until: datetime, content: dict[str, objec
             Message.objects.create(
                 key=_key(receiver, until), receiver=receiver, content=content, created_at=now, due_at=now
             )
-    except IntegrityError:  # another clock was quicker
+    except IntegrityError:  # Another clock was faster.
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""A report as plain text, for mail and chat: what matters first, the rest on its page."""
+"""A report as plain text, for mail and chat: the most important first, the rest on its page."""
 
 from collections.abc import Iterator
 
@@ -13,12 +13,12 @@ PATH = "/reports/"
 
 
 def title(report: WeekReport) -> str:
-    """Of the message."""
+    """Return the title of the message."""
     return f"Weir, week up to {report.until:%Y-%m-%d}: {report.figures.sentence}"[:200]
 
 
 def text(report: WeekReport) -> str:
-    """All of it, a section after the other; an empty one says so."""
+    """Return the whole report, section by section; an empty section says so."""
     sections = [
         ("Service levels", _promises(report), "No objective is set."),
         ("Incidents", _incidents(report), "None."),
@@ -29,7 +29,7 @@ def text(report: WeekReport) -> str:
     said = one_line(report.figures.sentence)
     parts = [f"{report.since:%Y-%m-%d %H:%M} to {report.until:%Y-%m-%d %H:%M} UTC. {said}"]
     for name, lines, otherwise in sections:
-        # Each row is one line: no reason or title looks like another row, or like a link of ours.
+        # Each row is one line: no reason or title looks like another row, or like one of our links.
         parts.append("\n".join([name, *(list(map(one_line, lines)) or [otherwise])]))
     parts.append(
         f"With links, and to print: {settings.WEIR_PUBLIC_URL}{PATH}?until={report.until:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,6 +1,6 @@
 """A report's content: service levels, incidents, what loops did, what people overrode and why, proposals.
 
-All of it is read from what is kept anyway; the same week gives the same report, as long as its rows are kept.
+It is read from records that are stored anyway; the same week gives the same report while its rows are stored.
 """
 
 from collections import Counter
@@ -22,9 +22,13 @@ MOST_ROWS = 20
 
 @dataclass(frozen=True)
 class PromiseOutcome:
-    """An objective in the week. good_share: what was good of all, None where nobody counted; burnt: how much
-    of the error budget of a whole window the week used up; known_from: where what is kept of it begins only
-    after the week did; None: the week is known whole.
+    """An objective in the week.
+
+    `good_share`: the good share of the total, None if nothing was counted. `burnt`: the share of a whole
+    window's
+    error budget that the week used up. `known_from`: set if its stored record starts only during the week;
+    None: the
+    whole week is known.
     """
 
     name: str
@@ -40,7 +44,7 @@ class PromiseOutcome:
 
 @dataclass(frozen=True)
 class LoopWeek:
-    """What a loop did: decisions with an action, by what came of them. advice: of modes that only advise."""
+    """A loop's week: decisions with an action, by outcome. `advice`: those of modes that only advise."""
 
     loop: int
     name: str
@@ -52,13 +56,13 @@ class LoopWeek:
 
     @property
     def unjudged(self) -> int:
-        """Of which nobody can say it: what was not expected to have an effect, or could not be measured."""
+        """Return how many can't be judged: those not expected to have an effect, or not measurable."""
         return self.actions - self.effective - self.harmful - self.ineffective
 
 
 @dataclass(frozen=True)
 class WeekOverride:
-    """What somebody set in place of what was decided, and why."""
+    """What a person set in place of a decision, and why."""
 
     number: int
     what: str
@@ -71,7 +75,7 @@ class WeekOverride:
 
 @dataclass(frozen=True)
 class WeekProposal:
-    """What was proposed, and what became of it. expected: its effect in words, "" where none is known."""
+    """A proposal, and what became of it. `expected`: its effect in words, "" if none is known."""
 
     what: str
     expected: str
@@ -81,7 +85,7 @@ class WeekProposal:
 
 @dataclass(frozen=True, kw_only=True)
 class WeekReport:
-    """A week up to `until`. more_…: how many rows were left out."""
+    """A week up to `until`. `more_…`: how many rows were left out."""
 
     since: datetime
     until: datetime
@@ -97,7 +101,7 @@ class WeekReport:
 
 
 def week(until: datetime) -> WeekReport:
-    """The report of the seven days up to `until`."""
+    """Return the report of the seven days up to `until`."""
     since = until - LENGTH
     rows = sorted(review.rows(since, until), key=_worst_first)
     incidents = [row for row in rows if row.alert.under_id is None]
@@ -131,19 +135,23 @@ def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseO
     if week.total <= 0:
         return found
     budget = window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
-    good_share = max(0.0, 1 - week.bad / week.total)  # what was shed unwatched may exceed what was offered
+    # What was shed without an observer may exceed what was offered.
+    good_share = max(0.0, 1 - week.bad / week.total)
     return replace(found, good_share=good_share, burnt=week.bad / budget if budget else None)
 
 
 def _find_known_start(objective: Objective, first: int) -> datetime | None:
-    """Where its oldest minute is newer than this one: what was before is not kept, or was never counted."""
+    """Return where its record starts, if its oldest minute is newer than this one: earlier minutes were not
+    stored or
+    never counted.
+    """
     oldest = objective.minutes.aggregate(Min("minute"))["minute__min"]
     is_later = oldest is not None and oldest > first
     return datetime.fromtimestamp(oldest * MINUTE_SECONDS, UTC) if is_later else None
 
 
 def _loops(since: datetime, until: datetime) -> list[LoopWeek]:
-    """Those that decided on an action, the busiest first."""
+    """Return the loops that decided on an action, the busiest first."""
     entries = LedgerEntry.objects.filter(at__gte=since, at__lt=until, acted=True)
     counts = entries.order_by().values_list("loop", "mode", "verdict").annotate(Count("pk"))
     verdicts: dict[int, Counter[str]] = {}
@@ -171,7 +179,7 @@ def _loop(pk: int, name: str, verdicts: Counter[str], advice: int) -> LoopWeek:
 
 
 def _overrides(since: datetime, until: datetime) -> list[WeekOverride]:
-    """Those that were in force in the week, the newest first."""
+    """Return the overrides in force during the week, the newest first."""
     rows = Override.objects.filter(created_at__lt=until).select_related("owner", "loop", "node")
     rows = rows.filter(Q(expires_at=None) | Q(expires_at__gt=since)).exclude(ended_at__lte=since)
     return [
@@ -193,7 +201,7 @@ def _value(value: object) -> str:
 
 
 def _proposals(since: datetime, until: datetime) -> list[WeekProposal]:
-    """Of parameters that the record speaks for, and of plans; the newest first."""
+    """Return proposals of parameters that the record supports, and of plans; the newest first."""
     tunings = Tuning.objects.filter(created_at__gte=since, created_at__lt=until).select_related("loop")
     plans = Plan.objects.filter(created_at__gte=since, created_at__lt=until)
     proposals = [

@@ -1,1 +1,1 @@
-"""What people set: overrides with their scope and end, and the plant's settings."""
+"""What people set: overrides with their scope and expiry, and the plant's settings."""

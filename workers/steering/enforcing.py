@@ -1,5 +1,6 @@
-"""Where a pause of a queue and the drain of a worker host are followed: keys on the control server that end
-by themselves. The database says what is in force; `reconcile` writes again what a control server has lost.
+"""Enforcement of a queue's pause and a worker host's drain: expiring keys on the control server.
+
+The database says what is in force; `reconcile` restores keys that a control server has lost.
 """
 
 from datetime import datetime
@@ -16,9 +17,9 @@ from workers.steering.scope import is_drain, is_pause
 
 
 def enforce(control: redis.Redis, override: Override, now: datetime) -> None:
-    """Write one that is in force, take away one that has ended. Raises `redis.RedisError`.
+    """Write the key of an override in force, or delete that of an ended one. Raises `redis.RedisError`.
 
-    Again behind the commit: who reconciles before it puts back what the database says until then.
+    Call it again after the commit: a reconciliation before it restores what the database says until then.
     """
     _write(control, override, now)
     transaction.on_commit(partial(_write, control, override, now), robust=True)
@@ -26,7 +27,7 @@ def enforce(control: redis.Redis, override: Override, now: datetime) -> None:
 
 def _write(control: redis.Redis, override: Override, now: datetime) -> None:
     end = override.expires_at if override.ended_at is None else now
-    assert end is not None  # neither runs without an end
+    assert end is not None  # Neither runs without an end.
     if is_drain(override):
         _drain(control, override.host, end, now)
     else:
@@ -43,10 +44,11 @@ def _drain(control: redis.Redis, host: str, until: datetime, now: datetime) -> N
 
 
 def reconcile(control: redis.Redis, now: datetime) -> int:
-    """Put the keys right: those of overrides in force are there, and no others; how many were wrong.
+    """Restore the keys of overrides in force and delete all others; return how many were wrong.
 
-    A process that dies between its write and its commit leaves a key that nobody sees, and a control server
-    that lost its last second forgets one that everybody sees.
+    A process that dies between its write and its commit leaves a key without a record, and a control server
+    that lost
+    its last second lacks the key of a visible override.
     """
     queues = Queue.objects.values_list("name", flat=True)
     hosts = [name.decode() for name in cast(list[bytes], control.hkeys(keys.HOSTS))]
@@ -64,7 +66,7 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
 
 
 def key_of(override: Override) -> str:
-    """The key that says so."""
+    """Return the key of an override."""
     if is_drain(override):
         return keys.DRAIN.build(override.host)
     return keys.PAUSE.build(override.queue, override.name)

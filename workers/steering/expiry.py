@@ -1,4 +1,6 @@
-"""When an override reverts by itself: after minutes, at a time, or (for who may) when somebody ends it."""
+"""When an override reverts automatically: after minutes, at a time, or (for users who may) when a person ends
+it.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,14 +13,14 @@ from workers.steering import plant_settings
 
 @dataclass(frozen=True)
 class Expiry:
-    """Exactly one is given: `minutes` from now, `expires_at` with its zone, or `endless`."""
+    """An expiry. Exactly one is given: `minutes` from now, `expires_at` with its zone, or `endless`."""
 
     minutes: Any = None
     expires_at: datetime | None = None
     endless: bool = False
 
     def compute(self, now: datetime) -> datetime | None:
-        """The end; None when there is none. Raises `BadInput` naming minutes or expires_at."""
+        """Return the end; None if there is none. Raises `BadInput` naming minutes or expires_at."""
         given = (self.minutes is not None) + (self.expires_at is not None) + self.endless
         if given != 1:
             raise BadInput("expires_at", "takes an expiry: give minutes or a time, one of the two.")
@@ -35,7 +37,7 @@ class Expiry:
 
 
 def parse_minutes(minutes: Any, most: timedelta) -> timedelta:
-    """A period of minutes above 0 up to `most`. Raises `BadInput` naming minutes."""
+    """Return a period of minutes above 0 up to `most`. Raises `BadInput` naming minutes."""
     limit = most.total_seconds() / 60
     if not checks.is_number(minutes, 0, limit) or minutes <= 0:
         span = f"{limit:.0f} ({most.days} days)"
@@ -46,17 +48,17 @@ def parse_minutes(minutes: Any, most: timedelta) -> timedelta:
 
 
 def time_words(at: datetime, since: datetime) -> str:
-    """A time in UTC, with its day where that is not the day of `since`: 14:30:00 UTC."""
+    """Return a time in UTC, with its day if that is not the day of `since`: 14:30:00 UTC."""
     utc = at.astimezone(UTC)
     day = "" if utc.date() == since.astimezone(UTC).date() else f"{utc:%Y-%m-%d} "
     return f"{day}{utc:%H:%M:%S} UTC"
 
 
 def notice_period() -> timedelta:
-    """How long before its end an override says so, where it runs long enough."""
+    """Return how long before its end an override gives notice, if it runs long enough."""
     return timedelta(seconds=plant_settings.value("override.notice_seconds"))
 
 
 def notice_at(created_at: datetime, expires_at: datetime | None, period: timedelta) -> datetime | None:
-    """From when on it is said that it is about to revert; None where it does not."""
+    """Return when the notice of the end starts; None if there is none."""
     return None if expires_at is None else expires_at - min(period, (expires_at - created_at) / 2)

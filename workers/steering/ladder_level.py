@@ -1,5 +1,6 @@
-"""How far the remedy ladder of a queue has gone, as the snapshot shows it: what is in force, and not what it
-advises, would do on hold, or decided in another mode than its present one.
+"""How far the remedy ladder of a queue has gone, as the snapshot shows it: what is in force, not what it
+advises,
+would do on hold, or decided in another mode than its present one.
 """
 
 from controllers.shedding.ladder import LAW, LEVELS, allows
@@ -11,8 +12,9 @@ SHED = LEVELS.index("shed") + 1
 
 
 def level_in_force(queue: str, snapshot: Snapshot) -> int | None:
-    """The highest level that the ladder, or a person in its place, has enabled; None while that is not known,
-    since its last tick had no valid measurement. Without a ladder that acts no level is.
+    """Return the highest level that the ladder, or a person in its place, has enabled; None while that is not
+    known,
+    since its last tick had no valid measurement. Without an acting ladder, no level is enabled.
     """
     loop = _ladder(queue, snapshot)
     if loop is None or not loop.was_decided_in(*Loop.ACTING):
@@ -22,7 +24,9 @@ def level_in_force(queue: str, snapshot: Snapshot) -> int | None:
 
 
 def compute_closed_share(queue: str, snapshot: Snapshot) -> float:
-    """The share of the time that producers over HTTP are to wait; by a hand that throttles, all of it."""
+    """Return the share of the time that producers over HTTP are to wait; all of it if a person throttles
+    manually.
+    """
     loop = _ladder(queue, snapshot)
     if loop is None or not allows(level_in_force(queue, snapshot) or 0, "throttle"):
         return 0.0
@@ -30,7 +34,7 @@ def compute_closed_share(queue: str, snapshot: Snapshot) -> float:
 
 
 def may_shed(queues: list[str], snapshot: Snapshot) -> bool | None:
-    """Whether the ladder of each of these queues has enabled shedding; None while that is not known."""
+    """Return whether the ladder of each of these queues has enabled shedding; None while unknown."""
     levels = [level_in_force(queue, snapshot) for queue in queues]
     if any(level is not None and level < SHED for level in levels):
         return False

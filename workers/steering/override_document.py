@@ -1,4 +1,4 @@
-"""An override as a document: what the snapshot and the API say of it."""
+"""An override as a document for the snapshot and the API."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -12,18 +12,18 @@ from workers.steering.scope import Scope
 
 
 def statuses(rows: Iterable[Override]) -> list[OverrideStatus]:
-    """Overrides as the snapshot has them; the setting is read once for all."""
+    """Return overrides as the snapshot has them; the setting is read once for all."""
     period = notice_period()
     return [status(row, period) for row in rows]
 
 
 def document(override: Override) -> dict[str, Any]:
-    """The same as plain JSON."""
+    """Return the same as plain JSON."""
     return plain(status(override))
 
 
 def status(override: Override, period: timedelta | None = None) -> OverrideStatus:
-    """An override as the snapshot has it."""
+    """Return an override as the snapshot has it."""
     notice = notice_at(
         override.created_at, override.expires_at, notice_period() if period is None else period
     )

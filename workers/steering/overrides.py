@@ -1,8 +1,11 @@
-"""A person's value in place of a parameter, a guard's setting, an actuator, a mode or a node's threshold; and
-what a person has stopped for a time: a queue's intake or consumption, the work of a worker host.
+"""Overrides: a person's value in place of a parameter, a guard setting, an actuator, a mode, or a node's
+threshold;
+and temporary stops of a queue's intake or consumption, or of the work of a worker host.
 
-Every override has an owner, a reason and an expiry. It reverts by itself: in force is only what has neither
-ended nor reached `expires_at`, so no job has to run for it; `expire_due` merely notes the end, and notifies
+Every override has an owner, a reason, and an expiry. It reverts automatically: only overrides that have
+neither ended
+nor reached `expires_at` are in force, so no job has to run for it; `expire_due` merely records the end, and
+notifies
 the agents.
 
 | scope | names | values |
@@ -15,9 +18,11 @@ the agents.
 | a queue itself | `intake`, `consumption` | paused |
 | a worker host | `work` | draining |
 
-Of two that are on the same loop under the same name the newer holds, and says what it stands before; when it
-ends first, the older holds again. Checked are each value's range and, with all that is in force beside it,
-`Law.check` for every loop in the scope, where a law also refuses what would make it unstable.
+Of two on the same loop under the same name, the newer one is in force, and says which one it replaces; if it
+ends
+first, the older one is in force again. Each value's range is checked and, with all that is in force beside
+it,
+`Law.check` for every loop in the scope: there a law also refuses what would make it unstable.
 """
 
 import json
@@ -51,21 +56,23 @@ DRAINED, AT_WORK = "draining", "at work"
 
 
 def list_active(now: datetime) -> QuerySet[Override]:
-    """The overrides that hold now. What was set holds, and what has ended is over, also where the clock was
-    set back since.
+    """Return the overrides in force now.
+
+    An override that was set is in force, and one that has ended is over, also if the clock was set back
+    since.
     """
     return Override.objects.filter(_filter_unexpired(now), ended_at__isnull=True)
 
 
 def list_active_at(at: datetime) -> QuerySet[Override]:
-    """Those that held at an instant, for pages that show the past."""
+    """Return those in force at an instant, for pages that show the past."""
     return Override.objects.filter(_filter_unexpired(at), created_at__lte=at).filter(
         Q(ended_at__isnull=True) | Q(ended_at__gt=at)
     )
 
 
 def soonest_first(rows: QuerySet[Override]) -> QuerySet[Override]:
-    """In the order in which they revert; those without an end last."""
+    """Return overrides in the order in which they revert; those without an end last."""
     return rows.order_by(F("expires_at").asc(nulls_last=True), "pk")
 
 
@@ -74,12 +81,12 @@ def _filter_unexpired(now: datetime) -> Q:
 
 
 def group_by_loop(loops: Iterable[Loop], now: datetime) -> dict[int, list[Override]]:
-    """{loop's id: the overrides in force on it, the oldest first}, wide ones included; one query."""
+    """Return {loop's id: the overrides in force on it, oldest first}, wide ones included, with one query."""
     return spread(loops, list_active(now).select_related("loop", "node", "owner"))
 
 
 def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Override]]:
-    """The same, of all that are in force, which have been read already."""
+    """Return the same from all overrides in force, which have been read already."""
     oldest_first = sorted(rows, key=lambda row: (row.created_at, row.pk))
     held = [(Scope.build(row), row) for row in oldest_first if not is_itself(row)]
     return {
@@ -88,21 +95,25 @@ def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Ov
 
 
 def _reaches(scope: Scope, name: str, value: Any, loop: Loop) -> bool:
-    """Whether an override is on the loop. One on many loops lets none act that is let act by itself."""
+    """Return whether an override is on the loop.
+
+    A wide one doesn't put a loop on auto that has to be enabled individually.
+    """
     lets_many_act = scope.is_wide and name == "mode" and value in Loop.ACTING
     return scope.covers(loop) and not (lets_many_act and ownership.acts_by_itself(loop))
 
 
 def list_for_loop(loop: Loop, now: datetime) -> list[Override]:
-    """The overrides in force on a loop, the oldest first, wide ones included."""
+    """Return the overrides in force on a loop, the oldest first, wide ones included."""
     return group_by_loop([loop], now)[loop.pk]
 
 
 def conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
-    """Why none of the overrides of parameters and guard counts, without its full stop; "" where they do.
+    """Return why the overrides of parameters and guard don't apply, without the full stop; "" if they do.
 
-    Those that agreed may contradict each other once one of them has ended, and a loop's own value may change:
-    then the loop works with its own values, rather than with what its law refuses.
+    Overrides that agreed may contradict each other once one of them has ended, and a loop's own value may
+    change: then
+    the loop runs with its own values rather than with values that its law refuses.
     """
     law, rows = catalog.law(loop.law), list(in_force)
     if not rows:
@@ -116,19 +127,19 @@ def conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
 
 
 def select_effective(loop: Loop, in_force: list[Override], now: datetime) -> list[Override]:
-    """Those of the overrides in force that the loop works with: where they conflict, mode and actuator."""
+    """Return the overrides in force that the loop applies: if they conflict, only mode and actuator."""
     if not conflict(loop, in_force, now):
         return in_force
     return [each for each in in_force if each.name in ("mode", catalog.law(loop.law).actuator)]
 
 
 def list_effective(loop: Loop, now: datetime) -> list[Override]:
-    """The same, of those in force on a loop now."""
+    """Return the same, of those in force on a loop now."""
     return select_effective(loop, list_for_loop(loop, now), now)
 
 
 def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
-    """Parameters with the values of the overrides in force in their place; the later of two wins."""
+    """Return parameters with the values of the overrides in force in their place; the later of two wins."""
     values = dict(parameters)
     for override in sorted(overrides, key=lambda each: (each.created_at, each.pk)):
         if override.name in values and holds(override, now):
@@ -137,22 +148,24 @@ def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now:
 
 
 def holds(override: Override, now: datetime) -> bool:
-    """Whether it is in force: at `expires_at` it is not any more."""
+    """Return whether it is in force; from `expires_at` on it is not."""
     return override.ended_at is None and (override.expires_at is None or now < override.expires_at)
 
 
 def value_of(name: str, overrides: Iterable[Override], now: datetime) -> Any:
-    """The value in force under a name, or None."""
+    """Return the value in force under a name, or None."""
     return effective({name: None}, overrides, now)[name]
 
 
 def mode_of(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
-    """The mode in which a loop works: its own, or that of an override in its place."""
+    """Return the loop's mode: its own, or that of an override in its place."""
     return str(value_of("mode", in_force, now) or loop.mode)
 
 
 def node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
-    """{node: {"busy", "toobusy"}} as they hold now: the node's own, or the overrides'. For the projection."""
+    """Return {node: {"busy", "toobusy"}} as in force now: the node's own, or the overrides'. For the
+    projection.
+    """
     thresholds = {node.name: _thresholds(node) for node in Node.objects.all()}
     by_age = list_active(now).filter(node__isnull=False, name__in=THRESHOLDS).order_by("created_at")
     for override in by_age.select_related("node"):
@@ -182,11 +195,13 @@ def set_override(
 ) -> Override:
     """Put a value in force until it expires; one under the same name on the same scope ends.
 
-    Give `minutes`, `expires_at` or `endless`. `beside` are values that come into force with it: they must be
-    valid all together, not one after the other (gains are stable as a set). With `control`, what is on a
-    node, a queue or a host itself is in force there within a second. `by` is who sets it, where that is not
-    the owner. Raises `BadInput` naming the field (scope, name, value, reason, minutes, expires_at); nothing
-    is changed then.
+    Give `minutes`, `expires_at`, or `endless`. `beside` are values that come into force with it: they must be
+    valid
+    together, not one after the other (gains are stable as a set). With `control`, an override on a node, a
+    queue, or a
+    host itself is in force there within a second. `by` is who sets it, if that is not the owner. Raises
+    `BadInput` naming
+    the field (scope, name, value, reason, minutes, expires_at); nothing is changed then.
     """
     scope = Scope(loop, law, queue, node, host)
     if not scope.is_sound:
@@ -194,7 +209,7 @@ def set_override(
     reason = read_reason(reason)
     until = Expiry(minutes, expires_at, endless).compute(now)
     with transaction.atomic():
-        # Of two at once the second is checked beside the first, and says what it replaces.
+        # Of two at once, the second is checked beside the first, and says what it replaces.
         lock_until_commit(LOCK)
         itself = scope.is_itself(name)
         if itself and endless and node is None:
@@ -219,13 +234,13 @@ def set_override(
             created_at=now,
             expires_at=until,
         )
-        # Inside the transaction: when those it is for can't be reached, nothing has changed.
+        # Inside the transaction: if the targets can't be reached, nothing has changed.
         _enforce(override, now, control)
     return override
 
 
 def _list_overlapping(scope: Scope, name: str, now: datetime) -> list[Override]:
-    """The overrides of the same name on other scopes that share a loop with this one."""
+    """Return the overrides of the same name on other scopes that share a loop with this one."""
     loops = list(Loop.objects.all())
     rows = list_active(now).filter(name=name).select_related("loop", "node", "owner")
     found = [(Scope.build(row), row) for row in rows if not is_itself(row)]
@@ -233,7 +248,7 @@ def _list_overlapping(scope: Scope, name: str, now: datetime) -> list[Override]:
 
 
 def _describe_replaced(row: Override) -> dict[str, Any]:
-    """An older override, as the newer one names it."""
+    """Describe an older override, as the newer one names it."""
     return {
         "id": row.pk,
         "scope": str(Scope.build(row)),
@@ -252,11 +267,11 @@ def extend(
     expires_at: datetime | None = None,
     control: redis.Redis | None = None,
 ) -> Override:
-    """Let it run until later, counted from now. Raises `BadInput` (field override when over)."""
+    """Extend an override, counted from now. Raises `BadInput` (field override if it is over)."""
     until = Expiry(minutes, expires_at).compute(now)
     if override.expires_at is None:
         raise BadInput("override", "has no end that could be later; end it, or set it again with one.")
-    # One conditional write: an override that somebody ended just now does not come back to life.
+    # One conditional write: an override that somebody ended just now is not restored.
     still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
     with transaction.atomic():
         if not still.update(expires_at=until):
@@ -281,7 +296,7 @@ def end(
 
 
 def expire_due(now: datetime, control: redis.Redis | None = None) -> list[Override]:
-    """Note once, on each override that has run out, that it ended when it expired; give those back."""
+    """Record once, on each expired override, that it ended when it expired; return those."""
     due = list(Override.objects.filter(ended_at__isnull=True, expires_at__lte=now).select_related("node"))
     if not due:
         return []
@@ -301,7 +316,9 @@ def _note_expiry(override: Override) -> bool:
 def _validate_override(
     scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
-    """The value, and the one it takes the place of (None when they differ); `BadInput` when it can't."""
+    """Return the value, and the one that it replaces (None if they differ); raise `BadInput` if it is
+    invalid.
+    """
     covered = (
         [scope.loop]
         if scope.loop
@@ -326,8 +343,11 @@ def _validate_override(
 
 
 def demand_one_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str) -> None:
-    """Raise `BadInput` naming the field where loops may not act (`mode`) because another sets the same tasks
-    of an attached plant, or would once an override has ended; or because they only advise there.
+    """Raise `BadInput` naming the field if loops may not act (`mode`).
+
+    They may not if another loop sets the same tasks of an attached plant, or would once an override has
+    ended; or if they
+    only advise there.
     """
     chosen = list(loops)
     begins = [loop for loop in chosen if mode in Loop.ACTING and "plant" in loop.target]
@@ -344,14 +364,14 @@ def demand_one_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str
 
 
 def _knows(loop: Loop, name: str) -> bool:
-    """Whether the guard of a loop's law has the setting."""
+    """Return whether the guard of a loop's law has the setting."""
     return name.removeprefix("guard.") in {
         setting.name for setting in guard.settings_of(catalog.law(loop.law))
     }
 
 
 def _common(values: Iterable[Any]) -> Any:
-    """The value all have, None where they differ."""
+    """Return the value that all have, None if they differ."""
     first, *others = values
     return first if all(other == first for other in others) else None
 
@@ -370,7 +390,7 @@ def _validate_parameter(
         return value, None
     others = [each for each in list_for_loop(loop, now) if each.name != name or Scope.build(each) != scope]
     try:
-        # Each in its range, they may still contradict each other.
+        # Each is in its range, but they may still contradict each other.
         return value, _instead_of(law, loop, others, {**beside, name: value}, name, now)
     except BadInput as error:
         raise BadInput("value", str(error)) from None
@@ -379,7 +399,9 @@ def _validate_parameter(
 def _instead_of(
     law: Law, loop: Loop, others: list[Override], new: Mapping[str, Any], name: str, now: datetime
 ) -> Any:
-    """What held under this name; raises `BadInput` when the whole with the new values is no longer valid."""
+    """Return what was in force under this name; raise `BadInput` if the whole with the new values is not
+    valid.
+    """
     if name.startswith("guard."):
         settings, key = effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
         settings_new = {
@@ -397,19 +419,19 @@ def _instead_of(
 def effective_parameters(
     law: Law, parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime
 ) -> dict[str, Any]:
-    """All parameters of a law by name, defaults filled in, overrides in their place."""
+    """Return all parameters of a law by name, defaults filled in, overrides in their place."""
     return effective(_parameters(law.name, json.dumps(parameters)), overrides, now)
 
 
 def effective_guard(
     law: Law, settings: Mapping[str, Any], overrides: Iterable[Override], now: datetime
 ) -> dict[str, Any]:
-    """The guard's settings by name, overrides `guard.NAME` in their place."""
+    """Return the guard's settings by name, overrides `guard.NAME` in their place."""
     named = {f"guard.{key}": value for key, value in _settings(law.name, json.dumps(settings)).items()}
     return {key.removeprefix("guard."): value for key, value in effective(named, overrides, now).items()}
 
 
-# Each tick of each loop reads its own, which seldom change, and of many loops are the same.
+# Each tick of each loop reads its own; they seldom change, and many loops have the same.
 @lru_cache(maxsize=1_024)
 def _parameters(law: str, given: str) -> Mapping[str, Any]:
     return catalog.read_parameters(catalog.law(law), json.loads(given))
@@ -452,8 +474,11 @@ def _thresholds(node: Node) -> dict[str, float]:
 
 
 def _order_thresholds(name: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Two overrides that were in order together may not be once one has expired: then BUSY is put just below
-    TOOBUSY, so that the agents always get an order they accept.
+    """Order the thresholds.
+
+    Two overrides that were in order together may not be once one has expired: then BUSY is put just below
+    TOOBUSY, so
+    that the agents always get an order that they accept.
     """
     busy, toobusy = values["busy_threshold"], values["toobusy_threshold"]
     if busy >= toobusy:
@@ -462,7 +487,7 @@ def _order_thresholds(name: str, values: Mapping[str, float]) -> dict[str, float
 
 
 def read_reason(reason: Any) -> str:
-    """A person's reason, stripped. Raises `BadInput` when there is none, or too much."""
+    """Return a person's reason, stripped. Raises `BadInput` if it is empty or too long."""
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
         raise BadInput("reason", "is missing; say in a sentence why, for who reads it at night")
@@ -472,7 +497,7 @@ def read_reason(reason: Any) -> str:
 
 
 def _enforce(override: Override, now: datetime, control: redis.Redis | None) -> None:
-    """Write what is on a node, a queue or a host itself to where it is followed."""
+    """Write an override on a node, a queue, or a host itself to where it is enforced."""
     if is_threshold(override):
         _project(control, now)
     elif control is not None and is_itself(override):
@@ -480,6 +505,6 @@ def _enforce(override: Override, now: datetime, control: redis.Redis | None) -> 
 
 
 def _project(control: redis.Redis | None, now: datetime) -> None:
-    """Write the topology with the thresholds that hold now, where the agents read it."""
+    """Write the topology with the thresholds in force now, where the agents read it."""
     if control is not None:
         projection.project(control, node_thresholds(now))

@@ -1,9 +1,11 @@
-"""Tasks have one owner: which loops would set the tasks of the same operator of an attached plant.
+"""Ownership of tasks: which loops would set the tasks of the same operator of an attached plant.
 
-A loop of a whole plant (target {"plant"}) sets those of each of its operators, one of an operator (target
-{"plant", "operator"}) its own. Of two of different kinds where one is of an operator, only one may act: who
-would let the second act is refused, whichever that is. (Loops of a whole plant stand back for each other by
-themselves, as those of an application do: `workers.control.parts.operators`.)
+A loop of a whole plant (target {"plant"}) sets those of each of its operators, a loop of one operator (target
+{"plant", "operator"}) its own. Of two loops of different kinds, if one is of an operator, only one may act:
+enabling
+the second is refused, whichever it is. (Loops of a whole plant yield to each other automatically, as those of
+an
+application do: `workers.control.parts.operators`.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,44 +23,46 @@ LADDER_ADVISES = (
 
 
 def explain_never(loop: Loop) -> str | None:
-    """Why a loop may not act whatever else does; None: it may."""
+    """Return why a loop may never act; None if it may."""
     return LADDER_ADVISES if is_advisory_only(loop.law, loop.target) else None
 
 
 def is_advisory_only(law: str, target: Target) -> bool:
-    """Whether a law's loop on this target never acts."""
+    """Return whether a law's loop on this target never acts."""
     return law == LADDER.name and "plant" in target
 
 
 def explain_fixed(law: str, name: str) -> str | None:
-    """Why nobody sets this parameter of a law; None: people do."""
+    """Return why nobody can set this parameter of a law; None if people can."""
     if (law, name) != (WORKER_RATE.name, "workers"):
         return None
     return "workers follows what a loop steers: a container's are short, a pool's are permanent."
 
 
 def acts_by_itself(loop: Loop) -> bool:
-    """Whether it acts only where somebody lets this very loop: of pools of an attached plant, and its ladder.
-    Who lets all loops of a law act did not mean a pool that comes later, or its plant.
+    """Return whether a loop acts only if a person enables this very loop: pools of an attached plant, and its
+    ladder.
+
+    Enabling all loops of a law does not include a pool that appears later, or its plant.
     """
     return "plant" in loop.target and ("operator" in loop.target or loop.law == LADDER.name)
 
 
 def meet(one: Target, other: Target) -> bool:
-    """Whether loops with these targets set tasks of one operator, and one is of that operator alone."""
+    """Return whether loops with these targets set tasks of one operator, one being of that operator alone."""
     operators = {target.get("operator") for target in (one, other)}
     is_one_plant = bool(one.get("plant")) and one.get("plant") == other.get("plant")
     return is_one_plant and operators != {None} and (None in operators or len(operators) == 1)
 
 
 def rival_of(loop: Loop, acting: Iterable[Loop]) -> Loop | None:
-    """The first of those that act, or are to, that sets what this loop sets."""
+    """Return the first of the acting loops (or those about to act) that sets what this loop sets."""
     others = (other for other in acting if other.pk != loop.pk and other.law != loop.law)
     return next((other for other in others if meet(loop.target, other.target)), None)
 
 
 def explain_refusal(loop: Loop, rival: Loop) -> str:
-    """In a sentence, and what to do."""
+    """Explain in a sentence, with what to do."""
     what = loop.target.get("operator") or rival.target.get("operator")
     return (
         f"can't be that of {loop.name}: {rival.name} sets the tasks of {what}, and they have one owner;"

@@ -1,6 +1,7 @@
-"""The plant's own settings: name, default, range, unit and help in one place; the database has what differs.
+"""The plant's own settings: name, default, range, unit, and help in one place; the database stores what
+differs.
 
-What concerns one loop is a parameter of its law or its guard (`controllers.catalog`), not a setting here.
+Parameters of a single loop belong to its law or its guard (`controllers.catalog`), not here.
 """
 
 from datetime import datetime
@@ -153,31 +154,31 @@ BY_NAME = {each.name: each for each in DECLARED}
 
 
 def find_declaration(name: str) -> Parameter:
-    """What a setting takes. Raises `BadInput` for a name that is not one."""
+    """Return a setting's declaration. Raises `BadInput` for an unknown name."""
     if name not in BY_NAME:
         raise BadInput("name", f"{name[:60]!r} is no setting; the settings are {', '.join(BY_NAME)}.")
     return BY_NAME[name]
 
 
 def value(name: str) -> Any:
-    """A setting as it is now. Raises `BadInput` for a name that is not one."""
+    """Return a setting's present value. Raises `BadInput` for an unknown name."""
     default = find_declaration(name).default
     row = Setting.objects.filter(name=name).first()
     return default if row is None else row.value
 
 
 def format_setting(setting: Any) -> str:
-    """In words, with each of its digits; what may be without a value says so."""
+    """Return a setting in words, with all digits; an optional setting without a value says so."""
     return "not set" if setting is None else f"{setting:,}".removesuffix(".0")
 
 
 def list_changes() -> dict[str, Setting]:
-    """The settings that were changed once, by name, with who did it and when."""
+    """Return the changed settings by name, with who changed them and when."""
     return {row.name: row for row in Setting.objects.select_related("changed_by") if row.name in BY_NAME}
 
 
 def change(name: str, new: Any, by: User | None, now: datetime) -> tuple[Any, Any]:
-    """Set it for good; gives (before, after). Raises `BadInput` naming name or value, also for no change."""
+    """Set it permanently; return (before, after). Raises `BadInput` (name or value), also for no change."""
     parameter, before = find_declaration(name), value(name)
     try:
         new = parameter.check(new, "value")
@@ -185,7 +186,7 @@ def change(name: str, new: Any, by: User | None, now: datetime) -> tuple[Any, An
         raise BadInput("value", error.message) from None
     if new == before:
         raise BadInput("value", f"is {format_setting(before)} already.")
-    if new is None:  # the database has what differs from what is shipped
+    if new is None:  # The database stores what differs from the default.
         Setting.objects.filter(name=name).delete()
         return before, new
     Setting.objects.update_or_create(name=name, defaults={"value": new, "changed_by": by, "changed_at": now})

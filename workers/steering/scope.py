@@ -1,5 +1,6 @@
-"""What an override is on: one loop, or every loop of a law, a queue, a node, or of a combination of these; or
-a node, a queue or a worker host itself.
+"""The scope of an override: one loop, or every loop of a law, a queue, a node, or of a combination of these;
+or a node,
+a queue, or a worker host itself.
 """
 
 from collections.abc import Iterable
@@ -19,10 +20,11 @@ DRAINING = "work"  # the name of an override on a worker host: it takes no new w
 
 @dataclass(frozen=True)
 class Scope:
-    """`loop` alone, or one or more of law, queue and node: the loops for which all of them hold.
+    """A scope: `loop` alone, or one or more of law, queue, and node: the loops that match all of them.
 
-    A `node` alone may be the node itself, too: then the override's name is one of its thresholds. A `queue`
-    alone may be the queue itself: the name is the part of it that is paused. A `host` is a worker host.
+    A `node` alone may also be the node itself: then the override's name is one of its thresholds. A `queue`
+    alone may be
+    the queue itself: the name is the part of it that is paused. A `host` is a worker host.
     """
 
     loop: Loop | None = None
@@ -37,12 +39,14 @@ class Scope:
 
     @property
     def is_sound(self) -> bool:
-        """Whether it is on something, and on one loop or on many, not both."""
+        """Return whether it names something, and one loop or many, not both."""
         wide = bool(self.law or self.queue or self.node or self.host)
         return wide != (self.loop is not None)
 
     def is_itself(self, name: str) -> bool:
-        """Whether an override of this name is on a node, a queue or a worker host itself, not on loops."""
+        """Return whether an override of this name is on a node, a queue, or a worker host itself, not on
+        loops.
+        """
         if self.loop is not None or self.law:
             return False
         if self.host:
@@ -53,15 +57,15 @@ class Scope:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it may be on many loops."""
+        """Return whether it may cover many loops."""
         return self.loop is None
 
     def fields(self) -> dict[str, Any]:
-        """As the columns of an override hold it."""
+        """Return the columns of an override."""
         return {"loop": self.loop, "law": self.law, "queue": self.queue, "node": self.node, "host": self.host}
 
     def covers(self, loop: Loop) -> bool:
-        """Whether the loop is within it."""
+        """Return whether the loop is within it."""
         if self.loop is not None:
             return self.loop.pk == loop.pk
         node = self.node.name if self.node else ""
@@ -74,7 +78,7 @@ class Scope:
         return all(not name or name == of_loop for name, of_loop in wanted)
 
     def meets(self, other: "Scope", loops: Iterable[Loop]) -> bool:
-        """Whether some loop is within both."""
+        """Return whether some loop is within both."""
         return any(self.covers(loop) and other.covers(loop) for loop in loops)
 
     def __str__(self) -> str:
@@ -86,27 +90,28 @@ class Scope:
 
 
 def active_loops() -> QuerySet[Loop]:
-    """The loops whose target is there, and whose law is; retired ones keep their ledger and their name. A law
-    may be of another version, while one takes the place of the other, or one's own, and gone.
+    """Return the loops whose target and law exist; retired ones keep their ledger and their name.
+
+    A law may be of another version, while one replaces the other, or a user's own law, and gone.
     """
     return Loop.objects.filter(law__in=catalog.LAWS).exclude(target__has_key="retired_at")
 
 
 def is_threshold(override: Override) -> bool:
-    """Whether it is on a node itself, not on loops."""
+    """Return whether it is on a node itself, not on loops."""
     return override.node_id is not None and override.name in THRESHOLDS
 
 
 def is_pause(override: Override) -> bool:
-    """Whether it pauses a queue."""
+    """Return whether it pauses a queue."""
     return bool(override.queue) and override.name in pausing.PARTS
 
 
 def is_drain(override: Override) -> bool:
-    """Whether it drains a worker host."""
+    """Return whether it drains a worker host."""
     return bool(override.host)
 
 
 def is_itself(override: Override) -> bool:
-    """Whether it is on a node, a queue or a worker host itself: it is no value of any loop."""
+    """Return whether it is on a node, a queue, or a worker host itself: it is no value of any loop."""
     return is_threshold(override) or is_pause(override) or is_drain(override)

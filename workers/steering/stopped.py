@@ -1,7 +1,8 @@
-"""What people have stopped for a time, as the snapshot shows it, and which loops hold meanwhile.
+"""What people have stopped temporarily, as the snapshot shows it, and which loops hold meanwhile.
 
-A loop whose target is stopped would measure nothing of the plant: workers that start and find a paused
-queue, a pool that is empty because it drains. It holds until what was stopped goes on, and says so.
+A loop whose target is stopped would measure nothing useful: workers that start and find a paused queue, a
+pool that is
+empty because it drains. It holds until the target resumes, and says so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,13 +17,13 @@ from workers.steering.scope import DRAINING
 
 
 def pauses_of(queue: str, overrides: Iterable[OverrideStatus]) -> list[PauseStatus]:
-    """The pauses of a queue, intake first."""
+    """Return the pauses of a queue, intake first."""
     rows = [row for row in overrides if row.queue == queue and row.name in pausing.PARTS]
     return [_status(row) for row in sorted(rows, key=lambda row: pausing.PARTS.index(row.name))]
 
 
 def drain_of(host: str, overrides: Iterable[OverrideStatus]) -> PauseStatus | None:
-    """The drain of a worker host; None where it takes work."""
+    """Return the drain of a worker host; None if it takes work."""
     rows = [row for row in overrides if row.host == host and row.name == DRAINING]
     return _status(rows[-1]) if rows else None
 
@@ -39,7 +40,7 @@ def _status(row: OverrideStatus) -> PauseStatus:
 
 
 def explain_no_slots(snapshot: Snapshot) -> str:
-    """Why there is no slot for the jobs queues, while there is none, as a sentence ends."""
+    """Return why the jobs queues have no slot, while there is none, as the end of a sentence."""
     reports = any(row.role == "jobs" for row in snapshot.hosts.values())
     return (
         explain_all_drained(snapshot)
@@ -48,8 +49,9 @@ def explain_no_slots(snapshot: Snapshot) -> str:
 
 
 def explain_all_drained(snapshot: Snapshot) -> str:
-    """Which worker hosts of role jobs are drained, where all are, as a sentence ends; else "". Once its drain
-    has ended a host is drained until it follows, for a second.
+    """Return which worker hosts of role jobs are drained, if all are, as the end of a sentence; else "".
+
+    After its drain has ended, a host stays drained for a second until it follows.
     """
     hosts = {name: row for name, row in snapshot.hosts.items() if row.role == "jobs"}
     if not all(row.draining or row.drained for row in hosts.values()):
@@ -61,12 +63,12 @@ def explain_all_drained(snapshot: Snapshot) -> str:
 
 
 def format_who_and_why(stop: PauseStatus) -> str:
-    """Who stopped it, and the reason, to stand in brackets within a sentence."""
+    """Return who stopped it, and the reason, for use in parentheses within a sentence."""
     return f"{stop.by}: {stop.reason.rstrip('.')}"
 
 
 def is_emptied(node: str, snapshot: Snapshot) -> bool:
-    """Whether a node is drained, and nothing of any queue was left there when it was last heard of."""
+    """Return whether a node is drained, and had no events of any queue at its last report."""
     row = snapshot.nodes.get(node)
     left = [queue.containers[node] for queue in snapshot.queues.values() if node in queue.containers]
     holds = any(container.points or container.waiting_events or container.dead_letters for container in left)
@@ -74,13 +76,13 @@ def is_emptied(node: str, snapshot: Snapshot) -> bool:
 
 
 def find_pause(queue: str, part: str, snapshot: Snapshot) -> PauseStatus | None:
-    """The pause of one part of a queue."""
+    """Return the pause of one part of a queue."""
     row = snapshot.queues.get(queue)
     return next((pause for pause in row.pauses if pause.part == part), None) if row else None
 
 
 def explain_hold(target: Mapping[str, str], snapshot: Snapshot) -> str:
-    """Why a loop with this target has to hold, as a sentence ends; "" when it has not."""
+    """Return why a loop with this target has to hold, as the end of a sentence; "" if it need not."""
     return (
         _host_held(target, snapshot) or _queue_held(target, snapshot) or _application_held(target, snapshot)
     )
@@ -93,7 +95,10 @@ def _host_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
 
 
 def _queue_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
-    """A loop of a whole queue decides on what comes into it, one of a container on what is done with it."""
+    """Return why a queue's loop holds: a loop of a whole queue decides on its arrivals, one of a container on
+    its
+    consumption.
+    """
     queue = target.get("queue", "")
     for part in pausing.PARTS:
         found = find_pause(queue, part, snapshot)
@@ -103,7 +108,7 @@ def _queue_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
 
 
 def _application_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
-    """An application that may read another of its queues has work, and its loops too."""
+    """Return why an application's loops hold; an application that may read another of its queues has work."""
     row = snapshot.pipeline.applications.get(target.get("application", ""))
     if row and row.outbox_full:
         return f"its complex events wait for {', '.join(sorted(row.outbox))}"
@@ -122,7 +127,7 @@ def _format_end(pause: PauseStatus | None) -> str:
 
 
 def pause_in_words(queue: str, pause: PauseStatus) -> str:
-    """One pause as a sentence."""
+    """Return one pause as a sentence."""
     return (
         f"{pause.part.capitalize()} of {queue} is paused {_format_end(pause)} ({format_who_and_why(pause)})."
     )

@@ -1,4 +1,4 @@
-"""What a person set, undone: it ends, and what it ended is in force again as long as that would have run."""
+"""Undo an override: it ends, and the override that it ended is in force again for the rest of its time."""
 
 from datetime import datetime
 from typing import Any
@@ -11,22 +11,25 @@ from workers.models import Override
 from workers.steering import overrides
 from workers.steering.scope import Scope
 
-# One that has ended, and the one that is in force again in its place.
+# An ended override, and the one that is in force again in its place.
 Undone = tuple[Override, Override | None]
 
 
 def undo(
     override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None
 ) -> list[Undone]:
-    """End an override and those that were set with it, as far as they are in force; set those again that they
-    ended and that have time left, under their owner and reason, until their own end.
+    """End an override and those that were set with it, as far as they are in force, and restore those that
+    they ended.
 
-    Nothing where it is over already. Raises BadInput where what was in force before is no longer valid beside
-    what has been set since; nothing is changed then.
+    Restored are those that have time left, under their owner and reason, until their own end. Does nothing if
+    the
+    override is over already. Raises `BadInput` if what was in force before is no longer valid beside what has
+    been set
+    since; nothing is changed then.
     """
     with transaction.atomic():
         pairs = [(row, _find_ended_override(row, now)) for row in set_together(override, now)]
-        # Those without an older one first: what comes back is judged without them.
+        # Those without an older one first: restored values are checked without them.
         for each, older in pairs:
             if older is None:
                 overrides.end(each, by=by, now=now, control=control)
@@ -38,7 +41,7 @@ def undo(
 
 
 def set_together(override: Override, now: datetime) -> list[Override]:
-    """What its owner set at the same time, itself included, as far as it is in force."""
+    """Return what its owner set at the same time, itself included, as far as it is in force."""
     if not overrides.holds(override, now):
         return []
     same = overrides.list_active(now).filter(owner_id=override.owner_id, created_at=override.created_at)
@@ -46,7 +49,7 @@ def set_together(override: Override, now: datetime) -> list[Override]:
 
 
 def _find_ended_override(override: Override, now: datetime) -> Override | None:
-    """The override that this one ended, where it would still run."""
+    """Return the override that this one ended, if it would still run."""
     ids = [row["id"] for row in override.replaces if row["ended"]]
     rows = Override.objects.filter(pk__in=ids).select_related("loop", "node", "owner").order_by("-created_at")
     return next((row for row in rows if row.expires_at is None or row.expires_at > now), None)
@@ -59,7 +62,7 @@ def _again(
     control: redis.Redis | None,
     beside: dict[str, Any],
 ) -> Override:
-    # It takes the place of the one that is undone in one step: a queue that stays paused lets nothing pass.
+    # It replaces the undone one in one step: a queue that stays paused lets nothing pass.
     return overrides.set_override(
         name=older.name,
         value=older.value,
