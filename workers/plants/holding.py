@@ -1,8 +1,8 @@
-"""Who steers a plant's tasks through the control API: one controller at a time, for some seconds.
+"""Who controls a plant's tasks through the control API: one controller at a time, for some seconds.
 
-Whoever sets tasks holds the plant from then on, and longer each time it sets again. Meanwhile another
-controller is refused and learns who holds it, and the plant's own loops of parallelism hold: an actuator has
-one owner.
+A controller that sets tasks holds the plant from then on, and extends the hold each time it sets them again.
+Meanwhile another controller is refused and gets the name of the holder, and the plant's own parallelism loops
+hold: an actuator has one owner.
 """
 
 import redis
@@ -19,8 +19,9 @@ LONGEST_HOLDER = 300
 
 
 class PlantHeld(WeirError):  # noqa: N818
-    """Another controller steers the plant: `holder`, until `until` (s since 1970). Both may be what a plant
-    of others says: a name has an end, and a time is one of the calendar.
+    """Another controller has the plant: `holder`, until `until` (seconds since 1970).
+
+    Attached plants may supply both, so the name is shortened and the time is limited to valid dates.
     """
 
     def __init__(self, plant: str, holder: str, until: float) -> None:
@@ -30,7 +31,10 @@ class PlantHeld(WeirError):  # noqa: N818
 
 
 def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: float = SECONDS) -> float:
-    """Take the plant, or keep it longer, never shorter; until when. Raises PlantHeld while another has it."""
+    """Take the plant, or extend the hold, never shorten it; return its expiry.
+
+    Raise `PlantHeld` while another controller has it.
+    """
     until = now + seconds
     document = encode_document(PlantHolder(holder=holder, until=until))
     stored = control.eval(
@@ -45,11 +49,11 @@ def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: flo
 
 
 def release(control: redis.Redis, plant: str, holder: str) -> bool:
-    """Let go; False when it was not this holder's."""
+    """Release the plant. Return False if this holder did not have it."""
     return bool(control.eval(script("plant/release"), 1, keys.HOLDER.build(plant), holder))
 
 
 def holder_of(control: redis.Redis, plant: str) -> PlantHolder | None:
-    """None while nobody holds it."""
+    """Return the holder, or None."""
     stored = control.get(keys.HOLDER.build(plant))
     return decode_document(PlantHolder, stored, "holder") if stored else None

@@ -1,14 +1,16 @@
-"""What acts on what in our plant, as `controllers.diagnosis.influence` reads it: from the one topology
-(`workers.plants.topology`) and the snapshot it was made of.
+"""What influences what in the local plant, as `controllers.diagnosis.influence` reads it.
 
-| part | what acts on it directly |
+It is derived from the one topology (`workers.plants.topology`) and the snapshot that it was made from.
+
+| part | what influences it directly |
 |---|---|
-| `queue/NAME` | who publishes, nodes with its containers, who reads it, what emits to it, its loops |
+| `queue/NAME` | its producers, nodes with its containers, its readers, applications that emit to it, its
+loops |
 | `application/NAME` | the queues it reads, its operators, the part `pipeline` |
 | `operator/APPLICATION/NAME` | its application, the operators before it, its loops |
 | `node/NAME` | queues with containers there, its loops |
 | `plant/NAME`, an attached one | its loops |
-| `host/NAME`, `loop/NAME`, `producer/NAME`, `type/APPLICATION/NAME` | a loop: what it steers |
+| `host/NAME`, `loop/NAME`, `producer/NAME`, `type/APPLICATION/NAME` | a loop: the parts that it controls |
 """
 
 from collections import defaultdict
@@ -20,11 +22,11 @@ from workers.plants.topology import topology_of
 
 STEERED = ("queue", "node", "application", "host", "plant")
 SUBJECTS = ("queue", "node", "host", "loop", "producer", "plant")
-Edge = tuple[str, str]  # what is acted on, what acts on it
+Edge = tuple[str, str]  # (influenced part, influencing part)
 
 
 def influences_of(snapshot: Snapshot) -> dict[str, set[str]]:
-    """Part → the parts that act on it directly."""
+    """Return part → the parts that influence it directly."""
     influences: dict[str, set[str]] = defaultdict(set)
     for edges in (_flow(snapshot), _places(snapshot), _readers(snapshot), _loops(snapshot)):
         for acted_on, acting in edges:
@@ -34,7 +36,7 @@ def influences_of(snapshot: Snapshot) -> dict[str, set[str]]:
 
 
 def parts_of_labels(labels: Mapping[str, str]) -> list[str]:
-    """The parts that an alert is about."""
+    """Return the parts that an alert concerns."""
     if "group" in labels:  # of consumers, which may run at any plant
         return []
     parts = [f"{kind}/{labels[kind]}" for kind in SUBJECTS if labels.get(kind)]
@@ -51,7 +53,7 @@ def _flow(snapshot: Snapshot) -> Iterator[Edge]:
 
 
 def part_of_operator(operator: str) -> str:
-    """The part that an operator of our topology is."""
+    """Return the part that an operator of the local topology is."""
     kind, _, name = operator.partition("/")
     if not name:
         return f"queue/{operator}"
@@ -70,7 +72,7 @@ def _places(snapshot: Snapshot) -> Iterator[Edge]:
 
 
 def _readers(snapshot: Snapshot) -> Iterator[Edge]:
-    """What reads from a queue holds it up."""
+    """Return the readers of each queue: a slow reader holds its queue up."""
     for name, queue in snapshot.queues.items():
         if queue.kind == "jobs":
             yield from ((f"queue/{name}", f"host/{host}") for host in snapshot.hosts)

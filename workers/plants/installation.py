@@ -1,6 +1,6 @@
-"""The id of this Weir: it differs from that of another one, which may have given the same names.
+"""The id of this Weir, which distinguishes it from another one that may use the same names.
 
-Made once, on the control server. Who may not write there and finds none has none yet: it is nobody's.
+It is made once, on the control server. A process that may not write there and finds none has no id.
 """
 
 import secrets
@@ -13,7 +13,7 @@ ID_BYTES = 4
 
 
 def installation_id(control: redis.Redis) -> str:
-    """Eight hexadecimal digits; the same for all of its processes."""
+    """Return eight hexadecimal digits, the same for all processes of this Weir."""
     stored = control.get(keys.INSTALLATION)
     if stored is None:
         control.set(keys.INSTALLATION, secrets.token_hex(ID_BYTES), nx=True)

@@ -1,4 +1,4 @@
-"""A plant in memory, for tests of what stands on the port; the real one's contract test holds it too."""
+"""A plant in memory, for tests of code that uses the interface; it passes the same contract test."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -28,7 +28,7 @@ MOST_TASKS = 64
 
 
 class MemoryPlant:
-    """Containers whose workers run only when `run` is called. Its clock is given."""
+    """Containers whose workers run only when `run` is called. Its clock is passed in."""
 
     def __init__(
         self,
@@ -36,23 +36,23 @@ class MemoryPlant:
         containers: Sequence[tuple[str, str]],
         operators: Mapping[str, int] | None = None,
     ) -> None:
-        """operators: of a chain, the first to the last, with their tasks."""
+        """Set up the plant. operators: of a chain, first to last, with their tasks."""
         self.clock = clock
         self.operators = dict(operators or {})
-        self.error: Exception | None = None  # raised by the next actions, as a broker that is away would
+        self.error: Exception | None = None  # raised by the next actions, as if a broker were away
         self.ran: list[str] = []
-        self.ahead: list[str] = []  # ids that go before other queues'
+        self.ahead: list[str] = []  # ids that run before other queues'
         self.steered: dict[str, dict[str, Any]] = {}  # application → its controls
         self.throttled: dict[str, float] = {}  # queue → seconds
         self._seq = 0
         self._waiting_to_run: dict[tuple[str, str], list[str]] = {container: [] for container in containers}
         self._containers = {container: _container() for container in containers}
         self.hosts = {"jobs@memory": dict(_HOST)}
-        self.kept: list[str] = []  # hosts whose order was kept, each time
+        self.kept: list[str] = []  # hosts whose order was kept, once per call
         self._nodes = {node: _node() for _, node in containers}
 
     def observe(self) -> Snapshot:
-        """What it holds now."""
+        """Return the current state."""
         self._seq += 1
         queues: dict[str, dict[str, Any]] = {}
         for (queue, node), row in self._containers.items():
@@ -84,7 +84,7 @@ class MemoryPlant:
         return list(ids)
 
     def resize_pool(self, host: str, threads: int) -> None:
-        """The pool has that size at once."""
+        """Resize the pool at once."""
         if self.error is not None:
             raise self.error
         if not 1 <= threads <= MOST_THREADS:
@@ -94,18 +94,18 @@ class MemoryPlant:
         self.hosts[host]["slots"] = threads
 
     def keep_pool(self, host: str) -> None:
-        """Nothing lapses here; it is noted."""
+        """Record the call: nothing expires here."""
         self.kept.append(host)
 
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
-        """Keeps what is steered, as controls would be."""
+        """Store the changes as controls would."""
         if self.error is not None:
             raise self.error
         Controls().apply_changes(dict(changes))
         self.steered.setdefault(application, {}).update(changes)
 
     def topology(self) -> MeasuredTopology:
-        """Its chain, of which nothing is measured."""
+        """Return its chain, without measures."""
         source = MeasuredOperator("source", "source", 1, 1, 1, "it only brings events in")
         chain = [
             source,
@@ -120,31 +120,31 @@ class MemoryPlant:
         )
 
     def hold(self, seconds: float) -> None:
-        """It has no controllers of its own."""
+        """Do nothing: the plant has no controllers of its own."""
 
     def release(self) -> None:
-        """It has none."""
+        """Do nothing: nothing is held."""
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """At once."""
+        """Set the tasks at once."""
         if self.error is not None:
             raise self.error
         self.operators.update(self.topology().check_tasks(tasks))
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
-        """Keeps how long a queue's producers wait."""
+        """Store how long the producers of a queue wait."""
         if self.error is not None:
             raise self.error
         self.throttled[queue] = seconds
 
     def put(self, queue: str, node: str, events: int) -> None:
-        """Events arrive at a container."""
+        """Add events to a container."""
         row = self._containers[queue, node]
         row["waiting_events"] += events
         row["inserted_events"] += events
 
     def run(self, queue: str, node: str, events_per_worker: int) -> int:
-        """All submitted workers run, each taking up to its events; gives the number that ran."""
+        """Run all submitted workers, each taking up to its events; return the number of workers."""
         row, submitted = self._containers[queue, node], self._waiting_to_run[queue, node]
         removed = min(row["waiting_events"], len(submitted) * events_per_worker)
         row["waiting_events"] -= removed
@@ -160,7 +160,7 @@ class MemoryPlant:
         self._nodes[node].update(values)
 
     def reset_counters(self, queue: str, node: str) -> None:
-        """The node's server came back empty."""
+        """Reset the counters, as if the node's server had restarted empty."""
         self._containers[queue, node].update(_container())
 
 

@@ -1,4 +1,4 @@
-"""Other people's plants that an administrator has added."""
+"""Attached plants that an administrator has added."""
 
 from django.conf import settings
 from django.db import models
@@ -6,9 +6,11 @@ from django.utils import timezone
 
 
 class RegisteredPlant(models.Model):
-    """How a plant is reached. A token is never kept: `secret_environment` names the variable that holds it.
+    """How a plant is reached.
 
-    kind, and options (what it needs besides): as `workers.plants.foreign.adapters` finds and checks them.
+    A token is never stored: `secret_environment` names the variable that contains it.
+
+    kind, and options (its further settings): as `workers.plants.foreign.adapters` finds and checks them.
     """
 
     name = models.CharField(max_length=40, unique=True)
@@ -24,12 +26,12 @@ class RegisteredPlant(models.Model):
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Which plant it is: one that is reached elsewhere, or of other parts, is another."""
+        """Return which plant it is: with another address or other parts it is another plant."""
         return self.kind, self.url, self.options
 
 
 class PlantOrder(models.Model):
-    """The tasks of an operator that were last set from here, at `at`, by a loop or a person: one row each."""
+    """The tasks of an operator that Weir last set, at `at`, by a loop or a person: one row each."""
 
     plant = models.ForeignKey(RegisteredPlant, on_delete=models.CASCADE, related_name="orders")
     operator = models.CharField(max_length=200)

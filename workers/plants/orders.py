@@ -1,4 +1,4 @@
-"""What was last ordered of other people's plants: noted before it is sent, followed until it is reached."""
+"""The last orders at attached plants: recorded before they are sent, followed until they are reached."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,13 +16,13 @@ from workers.plants.plant import Elastic
 from workers.plants.reached import USUAL, GivenOrder, Patience, explain_fault, follow_order
 
 Noted = Mapping[str, Mapping[str, GivenOrder]]  # plant → operator → its order
-# Not there for so long, an operator that comes back under its name is taken to be another one.
+# An operator that was gone for this long and comes back under its name is considered another one.
 GONE_SECONDS = 3_600.0
-REFUSED = (BadInput, PlantHeld)  # then nothing was set; after any other error something may have been
+REFUSED = (BadInput, PlantHeld)  # nothing was set; after any other error something may have been
 
 
 class OrderedPlant(Elastic):
-    """A registered plant of which every setting is noted, with who set it."""
+    """A registered plant of which every setting is recorded, with who set it."""
 
     def __init__(
         self,
@@ -35,19 +35,19 @@ class OrderedPlant(Elastic):
         self._row, self._plant, self._by, self._by_loop, self._clock = row, plant, by, by_loop, clock
 
     def topology(self) -> MeasuredTopology:
-        """The plant's."""
+        """Return the topology of the plant."""
         return self._plant.topology()
 
     def hold(self, seconds: float) -> None:
-        """The plant is."""
+        """Hold the plant's own controllers."""
         self._plant.hold(seconds)
 
     def release(self) -> None:
-        """The plant is."""
+        """Release the plant's own controllers."""
         self._plant.release()
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """As the plant does. What it refuses was not ordered."""
+        """Set tasks as the plant does. What it refuses is not recorded."""
         with self._record_tasks(tasks):
             self._plant.set_parallelism(tasks)
 
@@ -72,14 +72,16 @@ class OrderedPlant(Elastic):
 
 
 def forget_until(plant: str, operator: str, at: float) -> None:
-    """What was ordered of an operator until then (s since 1970) counts no longer."""
+    """Forget orders of an operator until this time (seconds since 1970)."""
     until = datetime.fromtimestamp(at, UTC)
     PlantOrder.objects.filter(plant__name=plant, operator=operator, at__lte=until).delete()
 
 
 class OrderWatch:
-    """Follows every order from snapshot to snapshot. Where an operator is not seen for a time, or not yet,
-    what was known of its order stays. What was ordered of one that was started anew since is forgotten.
+    """Follows every order from snapshot to snapshot.
+
+    While an operator is not observed, the state of its order stays. Orders of an operator that was restarted
+    since are forgotten.
     """
 
     def __init__(
@@ -89,16 +91,18 @@ class OrderWatch:
         before: Callable[[], Mapping[str, PlantStatus]] = dict,
         forget_until: Callable[[str, str, float], None] = forget_until,
     ) -> None:
-        """patience: of a kind of plant. before: the plants of the newest snapshot, for one that begins.
-        forget_until: as that of this module.
+        """Set up the watch.
+
+        patience: of a kind of plant. before: the plants of the newest snapshot, for a watch that starts.
+        forget_until: the function of this module.
         """
         self._noted, self._patience, self._published = noted or load_orders, patience, before
         self._forget_until = forget_until
-        self._absent: dict[tuple[str, str], float] = {}  # plant, operator → since when
+        self._absent: dict[tuple[str, str], float] = {}  # (plant, operator) → since when
         self._followed: dict[str, dict[str, OrderStatus]] | None = None
 
     def step(self, rows: Mapping[str, PlantStatus], now: float) -> dict[str, PlantStatus]:
-        """The plants with what became of their orders; now: s since 1970."""
+        """Return the plants with the state of their orders. now: seconds since 1970."""
         if self._followed is None:
             self._followed = {name: dict(row.orders) for name, row in self._published().items()}
         noted = self._noted() if rows else {}
@@ -125,7 +129,10 @@ class OrderWatch:
     def _list_active_orders(
         self, name: str, row: PlantStatus, orders: Mapping[str, GivenOrder], now: float
     ) -> dict[str, GivenOrder]:
-        """Those of operators as they live now, and of others for GONE_SECONDS; the rest is forgotten."""
+        """Return the orders of current operators, and of missing ones for GONE_SECONDS.
+
+        The rest is forgotten.
+        """
         found = {}
         for operator, order in orders.items():
             is_gone = now - self._absent.get((name, operator), now) > GONE_SECONDS
@@ -162,7 +169,7 @@ class OrderWatch:
 
 
 def _build_row(row: PlantStatus, orders: dict[str, OrderStatus]) -> dict[str, OrderStatus]:
-    """Loops hold for none of an operator that is gone from a plant that is seen."""
+    """Return the row; orders of an operator that is gone from an observed plant hold no loop."""
     if row.topology is None:
         return orders
     return {name: each for name, each in orders.items() if name in _operators(row)}
@@ -176,8 +183,10 @@ def _operators(row: PlantStatus) -> Mapping[str, Any]:
 def _check_proof(
     order: GivenOrder, before: OrderStatus | None, proof: ProofStatus, seen_at: float
 ) -> OrderStatus:
-    """By what its declaration says shows it. A proof that is not known shows nothing: what was reached stays
-    so, what is pending waits on, for as long as it may take.
+    """Check an order by the proof of its declaration.
+
+    An unknown proof shows nothing: a reached order stays reached, and a pending one keeps waiting for as long
+    as it may take.
     """
     patience = Patience(more_seconds=proof.within_seconds, fewer_seconds=proof.within_seconds)
     tasks = None if proof.value is None else round(proof.value)
@@ -185,7 +194,7 @@ def _check_proof(
 
 
 def load_orders() -> Noted:
-    """Of all registered plants."""
+    """Return the orders of all registered plants."""
     found: dict[str, dict[str, GivenOrder]] = {}
     for plant_order in PlantOrder.objects.select_related("plant"):
         order = GivenOrder(plant_order.tasks, plant_order.at.timestamp(), plant_order.by, plant_order.by_loop)
@@ -194,14 +203,14 @@ def load_orders() -> Noted:
 
 
 def forget(plant: str, operators: Iterable[str] = ()) -> int:
-    """What was ordered counts no longer, of these operators or of all; how many there were."""
+    """Forget the orders of these operators, or of all; return how many there were."""
     rows = PlantOrder.objects.filter(plant__name=plant)
     wanted = list(operators)
     return (rows.filter(operator__in=wanted) if wanted else rows).delete()[0]
 
 
 def explain_unreached(row: PlantStatus | None) -> str | None:
-    """Why loops hold: orders that took no effect or were undone, in a sentence without its full stop."""
+    """Return why loops hold: orders without effect or undone, as a sentence without its full stop."""
     wrong = [] if row is None else [explain_fault(name, order) for name, order in row.orders.items()]
     found = [each for each in wrong if each]
     if not found:

@@ -1,5 +1,6 @@
-"""The port through which loops see and steer a plant; every adapter obeys
-`tests/workers/plants/test_plants.py`.
+"""The interface through which loops observe and control a plant.
+
+Every adapter passes `tests/workers/plants/test_plants.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,10 @@ LONGEST_SAID = 2_000
 
 
 class PlantFailure(WeirError):  # noqa: N818
-    """What is raised of a plant that others built. The message may quote it, and is stored and shown, at each
-    tick of a loop: it is Unicode, of at most LONGEST_SAID characters and an ellipsis, whatever stands there.
+    """A failure of an attached plant.
+
+    The message may quote the plant, and is stored and shown at each tick of a loop: it is Unicode, of at most
+    LONGEST_SAID characters and an ellipsis, whatever the plant sends.
     """
 
     def __init__(self, message: str) -> None:
@@ -23,40 +26,41 @@ class PlantFailure(WeirError):  # noqa: N818
 
 
 class PlantSilent(PlantFailure):
-    """The plant did not answer in time, or not to the end: what was asked may or may not have happened."""
+    """The plant did not answer in time, or not completely: the request may or may not have been executed."""
 
 
 class PlantConfused(PlantFailure):
-    """The plant answered what can't be understood, or refused us: nothing can be decided on that."""
+    """The plant gave an invalid answer, or refused the request: nothing can be decided on that."""
 
 
 class Elastic(Protocol):
-    """What the parallelism of a plant is seen and set by; of any plant, whatever it is made of."""
+    """Observation and setting of the parallelism of any plant."""
 
     def topology(self) -> MeasuredTopology:
-        """Its operators, links and measures, all of one instant; the caller's own.
+        """Return its operators, links, and measures, all of one instant; the caller owns the result.
 
-        Raises PlantSilent or PlantConfused (with the reason in a sentence) when there is none to be had: then
-        nothing is decided.
+        Raise `PlantSilent` or `PlantConfused` (with the reason in a sentence) if there is none: then nothing
+        is decided.
         """
         ...
 
     def hold(self, seconds: float) -> None:
-        """Keep the plant's own controllers, where it has any, off its tasks for so long. Raises PlantHeld
-        while another does.
+        """Hold the plant's own controllers, if it has any, for this time.
+
+        Raise `PlantHeld` while another controller does.
         """
         ...
 
     def release(self) -> None:
-        """Let the plant's own controllers go on at once; nothing where it has none."""
+        """Release the plant's own controllers, if it has any, at once."""
         ...
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Let operators have so many tasks, all of them or none. Setting the same again changes nothing.
+        """Set the tasks of operators, all of them or none. Setting the same again changes nothing.
 
-        Raises `queues.errors.BadInput` naming an operator that is not there (any more) or whose tasks can't
-        be so many, `workers.plants.holding.PlantHeld` while another steers the plant, and what `topology`
-        raises.
+        Raise `queues.errors.BadInput`, naming an operator that does not exist (any more) or that can't have
+        this many tasks, `workers.plants.holding.PlantHeld` while another controller has the plant, and what
+        `topology` raises.
         """
         ...
 
@@ -65,49 +69,50 @@ class Plant(Elastic, Protocol):
     """What a loop needs of its own plant: one consistent view of it, and its actuators."""
 
     def observe(self) -> Snapshot:
-        """Give the plant as it is now. What is not known is None, never 0."""
+        """Return the current plant. Unknown values are None, never 0."""
         ...
 
     def start_workers(
         self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
     ) -> list[str]:
-        """Submit `count` short-lived workers for one container, under the `count` ids given; give back those
-        ids. The first `ahead` of them run before workers of any other queue, the rest by the queue's
-        priority.
+        """Submit `count` short-lived workers for one container, and return their ids.
 
-        Called once the intent is in the ledger, and again with the same ids when a tick died in between. So
-        an id is a promise: **however often it is submitted, its worker runs at most once** (a worker claims
-        its id in the store when it starts, and one that finds it taken ends at once). That makes a
-        resubmission harmless, and lets a loop repeat an action it can't be sure of without applying it twice.
+        The ids are given. The first `ahead` of them run before workers of any other queue, the rest by the
+        queue's priority.
 
-        Raises `queues.errors.BadInput` when count and ids don't agree or there is no such container, and
-        whatever the transport raises when the workers can't be submitted; then the ledger entry holds the
-        error.
+        This is called after the intent is recorded in the ledger, and again with the same ids if a tick died
+        in between. So an id is a promise: **however often it is submitted, its worker runs at most once** (a
+        worker claims its id in the store when it starts, and ends at once if it is taken). That makes a
+        resubmission harmless, and lets a loop repeat an uncertain action without applying it twice.
+
+        Raise `queues.errors.BadInput` if count and ids don't agree or the container does not exist, and what
+        the transport raises if the workers can't be submitted; the ledger entry then contains the error.
         """
         ...
 
     def resize_pool(self, host: str, threads: int) -> None:
-        """Have a worker host run so many tasks at once, from about a second on. Work under way goes on.
+        """Set how many tasks a worker host runs at once, from about one second later. Running work continues.
 
-        Asking twice for the same is asking once. It lapses after `workers.pool.orders.ORDER_SECONDS` unless
-        it is kept; the pool then goes back to the size it was started with. Raises `queues.errors.BadInput`
-        for a host that does not report or can't be resized, and for a number it does not take.
+        Repeating the same order changes nothing. It expires after `workers.pool.orders.ORDER_SECONDS` unless
+        it is kept; the pool then returns to its start size. Raise `queues.errors.BadInput` for a host that
+        does not report or can't be resized, and for an invalid number.
         """
         ...
 
     def keep_pool(self, host: str) -> None:
-        """What was last asked of a host's pool stands on; without anything asked, nothing happens."""
+        """Keep the last order for a host's pool in force; without an order, do nothing."""
         ...
 
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
-        """Put values in place of an application's controls (`workers.pipeline.declaration.controls`):
-        admission, shares, tasks. They are in force within two of its batches.
+        """Override an application's controls: admission, shares, tasks.
 
-        Steering twice to the same is steering once. Raises `queues.errors.BadInput` naming a control that is
-        not known or takes something else; nothing is changed then.
+        See `workers.pipeline.declaration.controls`. The values are in force within two of its batches.
+        Repeating the same values changes nothing. Raise
+        `queues.errors.BadInput`, naming a control that is unknown or whose value is invalid; nothing is
+        changed then.
         """
         ...
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
-        """Have a queue's producers wait for so long, as far as they can be reached; 0 lets them go on."""
+        """Make the reachable producers of a queue wait this long; 0 ends the throttling."""
         ...

@@ -1,7 +1,7 @@
-"""The local plant as its observer last published it: what ticks read.
+"""The local plant as its observer last published it; ticks read it.
 
-One process watches (it must see two heartbeats to know a rate or an age), all others read what it saw. A
-snapshot that is too old is the guard's business: `at` says when it was made.
+One process observes (it needs two heartbeats to know a rate or an age), all others read its snapshot. The
+guard handles a snapshot that is too old: `at` says when it was made.
 """
 
 import logging
@@ -28,8 +28,9 @@ class NotObserved(WeirError):  # noqa: N818
 
 
 class Readability:
-    """Says once that snapshots can't be read, and once that they can be again, for all threads of a process:
-    what needs one asks each second.
+    """Logs once that snapshots can't be read, and once that they can be read again.
+
+    It does so for all threads of a process, whose reads happen every second.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class Readability:
         self._unreadable = False
 
     def note(self, error: BadDocument | None) -> None:
-        """What the newest snapshot's reading gave: None where it was read."""
+        """Note the result of reading the newest snapshot: None if it was read."""
         with self._lock:
             changed = self._unreadable != (error is not None)
             self._unreadable = error is not None
@@ -53,9 +54,9 @@ READABILITY = Readability()
 class PublishedPlant(SteeredPlant):
     """Reads `weir:snapshot`, and starts workers like the local plant.
 
-    ahead_seconds: how far the reader's clock is ahead of the plant's. Where it is given, `at` of what is
-    observed is by the reader's clock: else the difference of two hosts' clocks would count as age, and hold
-    every loop.
+    ahead_seconds: how far the reader's clock is ahead of the plant's. If it is given, `at` of an observation
+    is by the reader's clock. Otherwise the difference of two hosts' clocks would count as age, and hold every
+    loop.
     """
 
     def __init__(
@@ -68,7 +69,10 @@ class PublishedPlant(SteeredPlant):
         self._ahead_seconds = ahead_seconds
 
     def observe(self) -> Snapshot:
-        """The newest published snapshot. Raises NotObserved when there is none, or none that can be read."""
+        """Return the newest published snapshot.
+
+        Raise `NotObserved` if there is none, or none that can be read.
+        """
         stored = self._control.get(keys.SNAPSHOT)
         if stored is None:
             raise NotObserved("There is no snapshot yet; start the observer (manage.py observe).")

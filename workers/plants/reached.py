@@ -1,21 +1,20 @@
-"""Ordered against reached: whether what was ordered of an operator took effect, and stayed. Pure.
+"""Compares orders with results: whether an order for an operator took effect, and stayed in effect. Pure.
 
-| state | is |
+| state | meaning |
 |---|---|
-| pending | ordered; the operator has other tasks as yet |
-| reached | it has had the tasks that were ordered, and still has, or differs for less than CONFIRM_SECONDS |
-| missed | it never had them within the plant's patience since it last came nearer |
-| undone | it had them, and then others, which nothing here ordered: a second controller, or lost capacity |
+| pending | ordered; the operator still has other tasks |
+| reached | it has had the ordered tasks, and still has, or differs for less than CONFIRM_SECONDS |
+| missed | it never had them within the plant's patience since it last came closer |
+| undone | it had them, and then others, which Weir did not order: a second controller, or lost capacity |
 
-A plant may say which tasks it is set to beside those that are there: a rollout on Kubernetes has more pods
-for a time, or fewer. What was reached is then undone where it is set to others, and only there.
+A plant may report the tasks that it aims at besides the existing ones: a rollout on Kubernetes temporarily
+has more pods, or fewer. A reached order is then undone only if the plant aims at other tasks.
 
-A loop that sees other tasks than it ordered orders again, at its next tick: so an order of a loop never puts
-off the time by which an earlier one was to take effect, and one that answers a deviation shows it. Where it
-then wants more in place of fewer, the share of the patience that is used up is the same of the other one's.
-What has a proof that shows nothing for a time is pending meanwhile, not doubted. Missed and
-undone stay until the tasks are as ordered (after an undoing: for TRUSTED_SECONDS), a person sets others,
-or a person lets it go on (the order is forgotten).
+A loop that sees other tasks than it ordered orders again at its next tick. So an order of a loop never
+extends the time of an earlier one, and an order that answers a deviation reveals it. If it then orders more
+instead of fewer, the used share of the patience carries over. An order whose proof is unknown for a time is
+pending meanwhile, not doubted. Missed and undone latch until the tasks are as ordered (after an undoing: for
+TRUSTED_SECONDS), a person sets others, or a person releases it (the order is forgotten).
 """
 
 from dataclasses import dataclass
@@ -25,23 +24,23 @@ from workers.documents.plants import OrderStatus
 
 PENDING, REACHED, MISSED, UNDONE = "pending", "reached", "missed", "undone"
 WRONG = (MISSED, UNDONE)
-# Two intervals of the loops that set tasks: at their third tick it is known.
+# Two intervals of the loops that set tasks, so that it is known at their third tick.
 PATIENCE_SECONDS = 10.0
-# More than one observation, for one may be of a plant that is about to change.
+# More than one observation, because one may be of a plant that is about to change.
 CONFIRM_SECONDS = 4.0
-# Who undid it once may do so again; only what stayed so long is believed.
+# A controller that undid it once may do so again, so it must stay for this long.
 TRUSTED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """By when what was ordered is to be in force, or nearer: more tasks than there are, and fewer."""
+    """By when an order is to take effect, or come closer: for more tasks than there are, and for fewer."""
 
     more_seconds: float = PATIENCE_SECONDS
     fewer_seconds: float = PATIENCE_SECONDS
 
     def seconds(self, ordered: int, there: int | None) -> float:
-        """From so many tasks to those that were ordered."""
+        """Return the patience for the way from the existing tasks to the ordered ones."""
         return self.more_seconds if there is None or ordered > there else self.fewer_seconds
 
 
@@ -50,7 +49,7 @@ USUAL = Patience()
 
 @dataclass(frozen=True)
 class GivenOrder:
-    """What was last set of an operator from here: at (s since 1970), and by which loop or person."""
+    """The last order of an operator by Weir: at (seconds since 1970), and by which loop or person."""
 
     tasks: int
     at: float
@@ -66,8 +65,9 @@ def follow_order(
     patience: Patience = USUAL,
     set_to: int | None = None,
 ) -> OrderStatus:
-    """The order after an observation of `tasks` at `seen_at` (s since 1970); None: what is to show them says
-    nothing. set_to: what the plant itself aims at; None: it does not say.
+    """Return the order after an observation of `tasks` at `seen_at` (seconds since 1970).
+
+    tasks: None if the proof is unknown. set_to: what the plant itself aims at; None: it does not report it.
     """
     if before is None or (order.at > before.at and not order.by_loop):
         before = _start_order(order, tasks, seen_at)
@@ -95,7 +95,7 @@ def follow_order(
 
 
 def _unseen(before: OrderStatus, order: GivenOrder, seen_at: float, patience: Patience) -> OrderStatus:
-    """Nothing is seen of it: what was reached, or is doubted, stays so, and what is pending has its time."""
+    """Return the order without an observation: reached or doubted stays, and pending has its time."""
     if before.state != PENDING:
         return before
     late = seen_at - (before.waiting_since or order.at) > patience.seconds(order.tasks, before.now)
@@ -115,7 +115,7 @@ def _start_order(order: GivenOrder, tasks: int | None, seen_at: float) -> OrderS
 
 
 def _restart_order(before: OrderStatus, order: GivenOrder, patience: Patience) -> OrderStatus:
-    """By a loop, whatever it saw: where the tasks were no longer as ordered, that is what it answers."""
+    """Restart an order by a loop: if the tasks were no longer as ordered, the new order answers that."""
     anew = replace_fields(before, tasks=order.tasks, at=order.at, by=order.by)
     if before.state == PENDING:
         return replace_fields(anew, waiting_since=_carry_over_wait(before, order, patience))
@@ -129,14 +129,14 @@ def _restart_order(before: OrderStatus, order: GivenOrder, patience: Patience) -
 
 
 def _carry_over_wait(before: OrderStatus, order: GivenOrder, patience: Patience) -> float:
-    """Since when the new order waits, so that it has used up the same share of its own patience."""
+    """Return since when the new order waits, so that it has used the same share of its own patience."""
     since = before.at if before.waiting_since is None else before.waiting_since
     was, now = (patience.seconds(tasks, before.now) for tasks in (before.tasks, order.tasks))
     return since if was == now else order.at - (order.at - since) * now / was
 
 
 def _mark_recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
-    """It has what was ordered, after all; after an undoing it has to stay so for a time."""
+    """Mark the order as recovered; after an undoing it has to stay so for a time."""
     if now.now != now.tasks:
         return replace_fields(now, undone_to=now.now) if now.state == UNDONE else now
     if now.state == UNDONE and seen_at - (now.since or seen_at) < TRUSTED_SECONDS:
@@ -145,7 +145,7 @@ def _mark_recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
 
 
 def explain_fault(operator: str, order: OrderStatus) -> str | None:
-    """In a sentence, without its full stop; None while nothing is wrong."""
+    """Return the fault as a sentence without its full stop; None while there is none."""
     ordered = f"{operator} was ordered {_tasks(order.tasks)} by {order.by}"
     if order.state == MISSED and order.now is None:
         return f"{ordered}, and nothing shows whether it took effect"
@@ -158,7 +158,7 @@ def explain_fault(operator: str, order: OrderStatus) -> str | None:
 
 
 def _undone_to(order: OrderStatus) -> str:
-    """What is not known is that of a plant which an older Weir followed."""
+    """Return what it was undone to; it is unknown for a plant that an older Weir followed."""
     known = order.now if order.undone_to is None else order.undone_to
     return "others" if known is None or known == order.tasks else str(known)
 

@@ -15,7 +15,10 @@ class UnknownPlant(BadInput):
 
 
 def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
-    """The plant's topology in a snapshot. Raises UnknownPlant, and PlantSilent while it is not seen."""
+    """Return the plant's topology from a snapshot.
+
+    Raise `UnknownPlant`, and `PlantSilent` while it is not observed.
+    """
     if name == snapshot.plant:
         return topology_of(snapshot)
     others = snapshot.plants
@@ -29,7 +32,7 @@ def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
 
 
 def explain_unseen(name: str, row: PlantStatus) -> str:
-    """In a sentence."""
+    """Return why the plant is not observed, as a sentence."""
     because = row.error or "it has not been asked yet"
     if row.age_seconds is None:
         return f"{name} has not been seen yet: {because}"

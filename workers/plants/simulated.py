@@ -1,8 +1,8 @@
-"""A simulated plant behind the port: the chain of `controllers.simulation.model.elastic_chain`, second by
-second.
+"""A simulated plant behind the plant interface.
 
-A change of tasks stops the chain for `pause_seconds`, as a real one's rescaling does. Simulated time goes on
-when `run` is called; what is offered in each second is given. Measures are those since the last topology.
+It runs the chain of `controllers.simulation.model.elastic_chain`, second by second. A change of tasks stops
+the chain for `pause_seconds`, like a real rescaling. Simulated time advances when `run` is called; the
+offered load of each second is given. Measures are those since the last topology.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ MOST_TASKS = 64
 
 
 class SimulatedPlant:
-    """Runs for `seconds` at most: the chain keeps what came and left in every one of them."""
+    """Runs for at most `seconds`: the chain keeps the arrivals and departures of every second."""
 
     def __init__(
         self,
@@ -29,18 +29,18 @@ class SimulatedPlant:
         seed: int = 0,
         name: str = "simulated",
     ) -> None:
-        """offered: events that come in a second of the simulation."""
+        """Set up the plant. offered: events that arrive in each second of the simulation."""
         self._chain = Chain(seconds, tasks, seed)
         self._offered, self._pause_seconds, self._name = offered, pause_seconds, name
         self._since = 0
 
     def run(self, seconds: int) -> None:
-        """Let so much time pass."""
+        """Advance the time."""
         for _ in range(seconds):
             self._chain.run(self._offered(self._chain.second))
 
     def topology(self) -> MeasuredTopology:
-        """Of the seconds since it was asked last; what had come before is counted there."""
+        """Return the topology of the seconds since the last call."""
         chain, window = self._chain, self._chain.second - self._since
         if window == 0:
             raise PlantSilent(f"{self._name} has measured nothing since the last observation.")
@@ -70,13 +70,13 @@ class SimulatedPlant:
         return MeasuredTopology(self._name, float(chain.second), float(window), named, links)
 
     def hold(self, seconds: float) -> None:
-        """It has no controllers of its own."""
+        """Do nothing: the plant has no controllers of its own."""
 
     def release(self) -> None:
-        """It has none."""
+        """Do nothing: nothing is held."""
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """At once; the chain stops for its pause when they are others."""
+        """Set the tasks at once; if they differ, the chain stops for its pause."""
         now = {kind.name: count for kind, count in zip(KINDS, self._chain.tasks, strict=True)}
         _shape(now).check_tasks(tasks)
         self._chain.rescale({**now, **tasks}, self._pause_seconds)
@@ -91,7 +91,7 @@ def _shape(tasks: Mapping[str, int]) -> MeasuredTopology:
 
 
 def _operator(measured: MeasuredInterval, window_seconds: int) -> MeasuredOperator:
-    """Its tasks are alike: each has its part."""
+    """Return an operator whose tasks are alike: each has its share."""
     tasks = measured.tasks
     offered = measured.rate_per_second * window_seconds / tasks
     task = {
@@ -109,6 +109,6 @@ def _operator(measured: MeasuredInterval, window_seconds: int) -> MeasuredOperat
 
 
 def _wait_seconds(measured: MeasuredInterval, window_seconds: int) -> float | None:
-    """By Little's law: what waits over what leaves in a second."""
+    """Return the waiting time by Little's law: backlog divided by departures per second."""
     leaves = measured.executed_events / window_seconds
     return measured.backlog_events / leaves if leaves else None

@@ -1,6 +1,4 @@
-"""The actuators of the plant on this machine or cluster, for whoever reads it: by itself, or at what was
-published.
-"""
+"""The actuators of the plant on this machine or cluster, for readers of the live plant or of its snapshot."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -20,51 +18,52 @@ from workers.pool import orders
 
 
 class SteeredPlant(ABC):
-    """Steers, through the control server, what its subclass observes."""
+    """Controls, through the control server, what its subclass observes."""
 
     def __init__(self, control: redis.Redis, clock: Callable[[], float]) -> None:
         self._control, self._clock = control, clock
 
     @abstractmethod
     def observe(self) -> Snapshot:
-        """See `workers.plants.plant.Plant`."""
+        """Return the plant. See `workers.plants.plant.Plant`."""
 
     def start_workers(
         self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
     ) -> list[str]:
-        """See `workers.consumer.dispatch.send_workers`."""
+        """Start workers. See `workers.consumer.dispatch.send_workers`."""
         places = Places.from_json(self._control.get(keys.TOPOLOGY))
         return send_workers(self._control, places, queue, node, count, ids, self._clock(), ahead)
 
     def resize_pool(self, host: str, threads: int) -> None:
-        """See `workers.pool.orders`."""
+        """Resize a pool. See `workers.pool.orders`."""
         orders.order(self._control, host, threads)
 
     def keep_pool(self, host: str) -> None:
-        """See `workers.pool.orders`."""
+        """Keep a pool's order. See `workers.pool.orders`."""
         orders.keep(self._control, host)
 
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
-        """See `workers.pipeline.declaration.steering`."""
+        """Set controls of an application. See `workers.pipeline.declaration.steering`."""
         steer(self._control, application, changes)
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
-        """See `workers.coordination.throttling`."""
+        """Throttle the producers of a queue. See `workers.coordination.throttling`."""
         throttling.throttle(self._control, queue, seconds)
 
     def topology(self) -> MeasuredTopology:
-        """See `workers.plants.topology`."""
+        """Return the topology. See `workers.plants.topology`."""
         return topology_of(self.observe())
 
     def hold(self, seconds: float) -> None:  # noqa: B027
-        """Nothing: its own controllers are this console's loops, which ask who holds it."""
+        """Do nothing: its own controllers are this console's loops, which check who holds it."""
 
     def release(self) -> None:  # noqa: B027
-        """Nothing, likewise."""
+        """Do nothing: nothing is held."""
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """The tasks of operators of the pipeline, from the next batch or the one after it on. Operators of an
-        application change together; of several, one application after the other.
+        """Set the tasks of pipeline operators, from the next batch or the one after it.
+
+        Operators of an application change together; several applications change one after the other.
         """
         snapshot = self.observe()
         wanted: dict[str, dict[str, int]] = {}

@@ -1,13 +1,13 @@
 """The local plant as a topology (`controllers.parallelism.measured_topology`), from one snapshot of it.
 
-| operator | is | its tasks |
+| operator | meaning | its tasks |
 |---|---|---|
-| `producers/{queue}` | a source: who publishes there; the channel after it is the wait in containers | one |
+| `producers/{queue}` | a source: the producers; the channel after it is the wait in containers | one |
 | `replicas/{application}` | the intra-event stage of an application | its replicas, as declared |
-| `{application}/{operator}` | an operator of the application | what its controls say: **set here** |
+| `{application}/{operator}` | an operator of the application | as in its controls: **set here** |
 | `{queue}` | the workers of a jobs queue | workers at once; each is their mean |
 
-A queue that a pipeline emits to has a source of its own only where somebody else publishes to it, too.
+A queue that a pipeline emits to has a source of its own only if another producer publishes to it, too.
 """
 
 import math
@@ -20,14 +20,14 @@ from workers.documents.queues import PIPELINE_PRODUCER, ProducerStatus, QueueSta
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.pipeline.status.status import WINDOW_SECONDS
 
-MOST_TASKS = 64  # as `workers.pipeline.declaration.controls` takes
+MOST_TASKS = 64  # limit of `workers.pipeline.declaration.controls`
 ONE_PRODUCER = "those who publish are no part of the plant"
 DECLARED = "the replicas are declared with the application"
 SENT_FOR = "its workers are sent for by the loop worker_rate"
 
 
 def topology_of(snapshot: Snapshot) -> MeasuredTopology:
-    """All of the plant that a snapshot shows. Raises `BadInput` where applications feed each other."""
+    """Return the whole plant in a snapshot. Raise `BadInput` if applications feed each other."""
     applications, queues = snapshot.pipeline.applications, snapshot.queues
     operators = {operator.name: operator for operator in _operators(snapshot)}
     links = tuple(_links(operators, applications, queues))
@@ -44,13 +44,13 @@ def topology_of(snapshot: Snapshot) -> MeasuredTopology:
 
 
 def build_application_topology(topology: MeasuredTopology, application: str) -> MeasuredTopology:
-    """The application's own stages and operators; none when it is not at work."""
+    """Return the application's own stages and operators; none if it is not running."""
     own = (f"{application}/", f"replicas/{application}")
     return topology.part(name for name in topology.operators if name == own[1] or name.startswith(own[0]))
 
 
 def place_of(operator: str) -> tuple[str, str]:
-    """(application, operator) of an operator's name."""
+    """Return (application, operator) of an operator's name."""
     application, _, name = operator.partition("/")
     return application, name
 
@@ -71,7 +71,7 @@ def _operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
 
 
 def _list_published_queues(producers: Mapping[str, ProducerStatus]) -> set[str]:
-    """Queues that somebody publishes to who is no pipeline."""
+    """Return queues with a producer that is not a pipeline."""
     return {
         queue
         for name, producer in producers.items()
@@ -114,7 +114,7 @@ def _workers(name: str, queue: QueueStatus, totals: PlantTotals) -> MeasuredOper
         "arrival_interval_seconds": tasks / queue.in_per_second if queue.in_per_second else None,
         "inputs": _sum_rates(queue.in_per_second, tasks),
         "executions": _sum_rates(queue.out_per_second, tasks),
-        "outputs": None,  # what a handler makes of an event is not counted here
+        "outputs": None,  # the output of a handler is not counted here
     }
     return MeasuredOperator(name, "operator", tasks, 1, most, SENT_FOR, tasks=(measured,) * tasks)
 
@@ -149,7 +149,7 @@ def _links(
                     yield Link(f"{application}/{name}", target, queues[sink].wait_seconds)
         pairs = dict.fromkeys((edge.source, edge.target) for edge in row.edges)
         for source, target in pairs:
-            # Level follows level within a batch: nothing waits in between.
+            # Levels follow each other within a batch: nothing waits in between.
             yield Link(f"{application}/{source}", f"{application}/{target}", 0.0)
 
 
@@ -167,8 +167,9 @@ def _emits_to(application: ApplicationStatus, operator: OperatorStatus) -> list[
 def _compute_held_seconds(
     application: ApplicationStatus, queues: Mapping[str, QueueStatus], rules: MeasuredOperator
 ) -> float | None:
-    """How long an event is held in the result queue until event time has passed it: the watermark's lag, less
-    the waiting and the work before.
+    """Return how long an event is held in the result queue until event time has passed it.
+
+    This is the watermark's lag, less the waiting and the work before.
     """
     lag = application.watermark_lag_seconds
     waits = [queues[name].wait_seconds for name in application.queues if name in queues]

@@ -25,9 +25,7 @@ from workers.plants.registry import LOCAL, UnknownPlant
 
 @cache
 def modules() -> Mapping[str, AdapterKind]:
-    """Return the kind of each module and package here that defines `ADAPTER = AdapterKind(…)`, by module
-    name.
-    """
+    """Return module → kind, for each module and package here that defines `ADAPTER = AdapterKind(…)`."""
     declared = {
         module.__name__.rpartition(".")[2]: getattr(module, "ADAPTER", None)
         for module in (*modules_of(foreign), *rooms_of(foreign))

@@ -10,14 +10,14 @@ from queues import environment as variables
 
 
 def answer_seconds() -> float:
-    """Return the answer timeout of a server, in seconds. Raise `BadInput`, naming the variable that sets it.
-    """
+    """Return the answer timeout of a server, in seconds. Raise `BadInput`, naming its variable."""
     return variables.PLANT_TIMEOUT_SECONDS.seconds()
 
 
 def order_seconds() -> float:
-    """Return the timeout of an order, in seconds. An order takes several requests; on a busy host all are
-    late.
+    """Return the timeout of an order, in seconds.
+
+    An order takes several requests; on a busy host all are late.
     """
     return 4 * answer_seconds()
 

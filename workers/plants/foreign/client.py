@@ -1,5 +1,4 @@
-"""The client of an attached plant: HTTP that answers in time, completely, and as JSON, or says why it did
-not.
+"""The client of an attached plant: HTTP that answers in time, completely, and as JSON, or says why not.
 
 Redirects are not followed: a token goes only to its intended server. An answer that trickles in, or is too
 large, counts as no answer.
@@ -65,8 +64,7 @@ class PlantClient:
     def send(
         self, method: str, path: str, content: bytes | None, content_type: str = JSON, **query: Any
     ) -> tuple[int, bytes]:
-        """Return (status, raw answer). Raise `PlantSilent`, and `PlantConfused` if the answer is too large.
-        """
+        """Return (status, raw answer). Raise `PlantSilent`, or `PlantConfused` if it is too large."""
         deadline = self._monotonic() + self._timeout_seconds
         headers = {} if content is None else {"Content-Type": content_type}
         try:

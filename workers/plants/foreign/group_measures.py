@@ -1,22 +1,22 @@
-"""Measures of operators that read a log: the lag of their consumer group, seen at another plant, is theirs.
+"""Measures of operators that read a log, from the lag of their consumer group at another plant.
 
-A registration's option `lag` says whose: `worker=events/billing` (the operator, the plant, the group). For an
-operator of n tasks whose group gets λ events a second and reads μ from p partitions:
+The option `lag` of a registration assigns groups: `worker=events/billing` (the operator, the plant, the
+group). For an operator of n tasks whose group gets λ events per second and reads μ from p partitions:
 
     inputs of a task = λ · window / n,  executions = μ · window / n
-    latency of the links to it = lag in seconds; where that is only known at least, lag in events / λ
-    service time = min(n, p) / μ while events wait; else what it was when they last did
-    tasks at most = p: a partition has one reader, and more would stand idle
+    latency of the links to it = lag in seconds; if only its minimum is known, lag in events / λ
+    service time = min(n, p) / μ while events wait; else its last value
+    maximum of tasks = p: a partition has one reader, and more would be idle
 
-What it measures itself (a Celery worker, a declared operator) is then of other work than the log's, and does
-not count. While its group is not seen nothing is known of it. The first source before it brings λ, where it
-does not say more itself.
+The operator's own measures (of a Celery worker, a declared operator) are then of other work than the log's,
+and don't count. While its group is not observed, its measures are unknown. The first source before it emits
+λ, unless it reports more itself.
 
-A group that keeps up doesn't say how much it could do: nothing is known of the service time before the group
-was behind for the first time, and laws hold until then. It is behind where events still wait for
-BEHIND_SECONDS in a partition just after an offset was committed there. Between two commits (5 s by default)
-the lag of any group grows; taken for being behind, it would have what comes be all that its tasks can do,
-however many they are.
+A group that keeps up doesn't show how much it could process: the service time is unknown until the group is
+behind for the first time, and laws hold until then. It is behind if events have waited for BEHIND_SECONDS in
+a partition in which an offset was just committed. Between two commits (5 s by default) the lag of any group
+grows. If that counted as being behind, the arrivals would be taken for the maximum throughput of its tasks,
+whatever their number.
 """
 
 import math
@@ -32,14 +32,14 @@ OPTION, SEEN = "lag", "seen"
 HELP = (
     "whose consumer group an operator is: worker=events/billing (operator=plant/group), separated by commas"
 )
-BEHIND_SECONDS = 4.0  # a commit may be a reading old, which come each 2 s or a little later
-NEW_SHARE = 0.3  # of a new service time, beside what it was
-Committed = Mapping[tuple[str, int], int | None]  # topic, partition → offset
-MOST_ROWS = 100  # of measures, of an operator of very many tasks
+BEHIND_SECONDS = 4.0  # A commit may be one reading old; readings come every 2 s or a little later.
+NEW_SHARE = 0.3  # weight of a new service time against the former one
+Committed = Mapping[tuple[str, int], int | None]  # (topic, partition) → offset
+MOST_ROWS = 100  # rows of measures of an operator with very many tasks
 
 
 def groups_of(text: str) -> dict[str, tuple[str, str]]:
-    """Operator → (plant, group). Raises BadInput."""
+    """Return operator → (plant, group). Raise `BadInput`."""
     groups = {}
     for word in text.split(","):
         if not word.strip():
@@ -57,12 +57,12 @@ class GroupMeasures:
 
     def __init__(self) -> None:
         self._service_seconds: dict[tuple[str, str], float] = {}
-        self._committed: dict[tuple[str, str], Committed] = {}  # as it was at the reading before
+        self._committed: dict[tuple[str, str], Committed] = {}  # offsets of the previous reading
 
     def join_groups(
         self, statuses: Mapping[str, PlantStatus], options: Mapping[str, Mapping[str, str]]
     ) -> dict[str, MeasuredTopology]:
-        """The topologies of the plants that name groups, with their measures where both plants are seen."""
+        """Return the topologies of the plants that name groups, with measures if both plants are observed."""
         found = {}
         for name, status in statuses.items():
             text = options[name].get(OPTION, "")
@@ -108,7 +108,7 @@ class GroupMeasures:
         return replace(topology, operators=operators, links=tuple(links))
 
     def _service(self, name: str, operator: MeasuredOperator, group: ConsumerGroup) -> float | None:
-        """Of one event in one task."""
+        """Return the service time of one event in one task."""
         before = self._service_seconds.get((name, operator.name))
         is_behind = self._is_behind((name, operator.name), group)
         if not (is_behind and group.out_per_second and operator.parallelism):
@@ -119,7 +119,7 @@ class GroupMeasures:
         return smooth
 
     def _is_behind(self, operator: tuple[str, str], group: ConsumerGroup) -> bool:
-        """Whether events wait where it has just gone on."""
+        """Return whether events wait in a partition in which the group has just committed."""
         rows = {(row.topic, row.partition): row for row in group.partitions}
         before = self._committed.get(operator, {})
         self._committed[operator] = {each: row.committed for each, row in rows.items()}
@@ -132,7 +132,7 @@ def _is_more(committed: int | None, before: int | None) -> bool:
 
 
 def _drop_measures(topology: MeasuredTopology, operator: str) -> MeasuredTopology:
-    """While its group is not seen nothing is known of it: what it measures itself would seem to be all."""
+    """Drop the measures of an operator whose group is not observed: its own measures would look complete."""
     found = replace(topology.operators[operator], tasks=())
     links = [
         replace(link, latency_seconds=None) if link.target == operator else link for link in topology.links
@@ -141,18 +141,18 @@ def _drop_measures(topology: MeasuredTopology, operator: str) -> MeasuredTopolog
 
 
 def _rows(operator: MeasuredOperator) -> int:
-    """Tasks that have a row of measures each."""
+    """Return the number of tasks that have a row of measures."""
     return min(operator.parallelism, MOST_ROWS)
 
 
 def _source_of(topology: MeasuredTopology, operator: str) -> str | None:
-    """The first source before it."""
+    """Return the first source before the operator."""
     before = (link.source for link in topology.links if link.target == operator)
     return next((name for name in before if topology.operators[name].kind == "source"), None)
 
 
 def _apply_brought(topology: MeasuredTopology, brought: Mapping[str, float]) -> MeasuredTopology:
-    """What a source says itself may be of the same events, so the larger counts."""
+    """Set the output of sources: the larger count, because a source's own may include the same events."""
     operators = dict(topology.operators)
     for name, came in brought.items():
         offered = max(came, operators[name].measure("outputs") or 0.0)
@@ -163,7 +163,7 @@ def _apply_brought(topology: MeasuredTopology, brought: Mapping[str, float]) -> 
 def _measures(
     operator: MeasuredOperator, group: ConsumerGroup, service: float | None, window_seconds: float
 ) -> dict[str, float | None]:
-    """Of each row: all tasks are taken to be alike."""
+    """Return the measures of one row; all tasks are assumed to be alike."""
     count, rows = max(1, operator.parallelism), max(1, _rows(operator))
     into, out = group.in_per_second, group.out_per_second
     worked = None if out is None else out * window_seconds / rows

@@ -1,16 +1,16 @@
-"""A topology on Heron, by its tracker (REST) and its command line. **Not run against a live cluster.**
+"""A Heron topology, by its tracker (REST) and its command line. **Not run against a live cluster.**
 
-It is tested against the replies that Heron's documentation describes, and nothing else.
+It is tested only against the replies that Heron's documentation describes.
 
-The tracker gives plans and, minute by minute, the metrics of every instance (Stutz, 6.2): `__execute-count`,
-`__emit-count`, `__ack-count`, `__fail-count` are counted a stream, `__execute-latency` and
-`__complete-latency` are nanoseconds. What Heron doesn't measure is approximated as there: what comes to a
-bolt is what the components before it emit to its streams, a bolt's service time is its execute latency,
-variances are those of the minutes. Of an instance that was just started some minutes are not said: what it
-did in the others stands for all of them.
+The tracker gives plans and the per-minute metrics of every instance (Stutz, 6.2): `__execute-count`,
+`__emit-count`, `__ack-count`, `__fail-count` are counted per stream, `__execute-latency` and
+`__complete-latency` are nanoseconds. Values that Heron doesn't measure are approximated as there: the input
+of a bolt is what the components before it emit to its streams, its service time is its execute latency, and
+variances are those of the minutes. An instance that was just started reports only some minutes, which
+represent all of them.
 
 `heron update CLUSTER/ROLE/ENVIRON TOPOLOGY --component-parallelism=NAME:TASKS …` sets tasks; Heron restarts
-what has to. The program is `heron` on the PATH, or what WEIR_HERON says: never a value from the console's
+what it must. The program is `heron` on the PATH, or the value of WEIR_HERON: never a value from the console's
 database.
 """
 
@@ -36,7 +36,7 @@ UPDATE_SECONDS = 120.0
 MOST_TASKS = 256
 LONGEST_MESSAGE = 300
 NANOSECOND = 1e-9
-# What its command line, and the schedulers behind it, read of the environment.
+# Environment variables that its command line, and the schedulers behind it, read.
 ENVIRONMENT_PREFIXES = ("HADOOP_", "HERON_", "KUBECONFIG", "YARN_")
 NOT_SET = "it is a spout, which brings events in"
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
@@ -45,7 +45,7 @@ Timeline = Mapping[str, Mapping[str, Mapping[str, float]]]  # metric → instanc
 
 @dataclass(frozen=True)
 class Component:
-    """A spout or bolt: what it emits to, who it hears on which stream, its instances in order."""
+    """A spout or bolt: its output streams, its inputs (component and stream), its instances in order."""
 
     name: str
     outputs: tuple[str, ...]
@@ -72,7 +72,7 @@ class HeronPlant(Adapter):
         self._environ, self._topology = options.get("environ") or "default", options.get("topology", "")
 
     def topology(self) -> MeasuredTopology:
-        """Of the last WINDOW_SECONDS. Raises PlantSilent and PlantConfused."""
+        """Return the topology of the last WINDOW_SECONDS. Raise `PlantSilent` and `PlantConfused`."""
         components = self._components()
         timelines = {component.name: self._timeline(component) for component in components}
         emitted = {
@@ -91,7 +91,7 @@ class HeronPlant(Adapter):
         return MeasuredTopology(self._client.name, self._clock(), float(WINDOW_SECONDS), operators, links)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """By `heron update`, and only when they are others. Raises as `Elastic` says."""
+        """Set tasks by `heron update`, only if they differ. Raise as `Elastic` says."""
         components = {component.name: component for component in self._components()}
         operators = {name: _operator(each, {}, {}) for name, each in components.items()}
         checked = MeasuredTopology(self._client.name, 0.0, 1.0, operators).check_tasks(tasks)
@@ -116,7 +116,7 @@ class HeronPlant(Adapter):
         self._client.close()
 
     def _ask(self, endpoint: str, **query: Any) -> Any:
-        """The result of an answer that says success."""
+        """Return the result of a successful answer."""
         place = {"cluster": self._cluster, "environ": self._environ, "topology": self._topology}
         status, document = self._client.ask("GET", f"topologies/{endpoint}", **place, **query)
         if status != 200 or not isinstance(document, dict) or document.get("status") != "success":
@@ -126,7 +126,7 @@ class HeronPlant(Adapter):
         return document.get("result")
 
     def _components(self) -> list[Component]:
-        """Both plans in one answer, so that they are of one instant."""
+        """Return the components from both plans, which are one answer, and so of one instant."""
         result = self._ask("info")
         try:
             return list(components_of(result["logical_plan"], result["physical_plan"]))
@@ -156,7 +156,7 @@ class HeronPlant(Adapter):
 
 
 def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Runs Heron's command line. It gets none of our secrets."""
+    """Run Heron's command line, without any of Weir's secrets."""
     return subprocess.run(
         [variables.HERON.text(), *arguments],
         stdin=subprocess.DEVNULL,
@@ -170,7 +170,7 @@ def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Raise BadInput for one that is missing, or could be taken for something else by the command line."""
+    """Raise `BadInput` for an option that is missing, or that the command line could misread."""
     for name in ("cluster", "role", "topology"):
         if not options.get(name):
             raise BadInput(name, "is missing; Heron names a topology by it.")
@@ -180,7 +180,7 @@ def check_options(options: Mapping[str, str]) -> None:
 
 
 def components_of(logical: Mapping[str, Any], physical: Mapping[str, Any]) -> Iterator[Component]:
-    """Of the tracker's two plans. Raises KeyError and TypeError where they are something else."""
+    """Read the components from the tracker's two plans. Raise `KeyError` or `TypeError` if invalid."""
     for kind in ("spouts", "bolts"):
         for name, row in logical[kind].items():
             inputs = tuple(
@@ -191,7 +191,7 @@ def components_of(logical: Mapping[str, Any], physical: Mapping[str, Any]) -> It
 
 
 def metrics_of(component: Component) -> list[str]:
-    """What is asked of its instances."""
+    """Return the metrics to request from the instances of a component."""
     emitted = [f"__emit-count/{stream}" for stream in component.outputs]
     if component.is_spout:
         ended = ("__ack-count", "__fail-count", "__complete-latency")
@@ -202,7 +202,7 @@ def metrics_of(component: Component) -> list[str]:
 
 
 def _number(text: Any) -> float | None:
-    """Return a metric of a minute; None for what can't be one, so that the other minutes stand for it."""
+    """Return a metric of a minute, or None if it is invalid, so that the other minutes represent it."""
     try:
         value = float(text)
     except (TypeError, ValueError):
@@ -219,7 +219,7 @@ def _operator(
         failed = _sums(timeline, "__fail-count", component)
         acked = _sums(timeline, "__ack-count", component)
         return MeasuredOperator(component.name, "source", count, count, count, NOT_SET, failed, acked, tasks)
-    # While one says nothing the sums of the others would be too small.
+    # While one instance reports nothing, the sums of the others would be too small.
     is_whole = all(task["executions"] is not None for task in tasks)
     return MeasuredOperator(component.name, "operator", count, 1, MOST_TASKS, tasks=tasks if is_whole else ())
 
@@ -255,7 +255,7 @@ def _task(
 
 
 def _inputs(component: Component, emitted: Mapping[str, float | None]) -> float | None:
-    """Its part of what the components before it emit: all of an operator's tasks are offered alike."""
+    """Return a task's equal share of the output of the components before it."""
     before = [emitted.get(name) for name in dict.fromkeys(name for name, _ in component.inputs)]
     known = [stream for stream in before if stream is not None]
     if not known or len(known) < len(before) or not component.instances:
@@ -264,21 +264,19 @@ def _inputs(component: Component, emitted: Mapping[str, float | None]) -> float 
 
 
 def _sums(timeline: Timeline, metric: str, component: Component) -> float | None:
-    """Of all instances, streams and minutes; None while one of them says nothing."""
+    """Return the sums over all instances, streams, and minutes; None while an instance reports nothing."""
     counts = [_scale_to_window(_minutes(timeline, metric, instance)) for instance in component.instances]
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
 
 
 def _scale_to_window(minutes: Sequence[float]) -> float | None:
-    """A count of all its minutes, where one that was just started says some of them: as if it had always
-    gone on like that.
-    """
+    """Scale a count to all minutes of the window if a new instance reports only some of them."""
     return fmean(minutes) * WINDOW_MINUTES if minutes else None
 
 
 def _minutes(timeline: Timeline, metric: str, instance: str) -> list[float]:
-    """The metric's value of each minute, streams together."""
+    """Return the metric's value of each minute, summed over streams."""
     together: dict[str, float] = {}
     for name, instances in timeline.items():
         if name.partition("/")[0] == metric:

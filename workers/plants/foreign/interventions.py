@@ -1,9 +1,12 @@
-"""What people have done at plants that others built, besides setting tasks: a queue paused, a rate limited.
-It is in force until its end, or until somebody undoes it, and all is then as it was before.
+"""Interventions of people at attached plants, besides setting tasks: a paused queue, a limited rate.
 
-What there was before is noted on the control server before anything is done, so that it can be undone
-whatever dies in between. Who begins the same one again changes its end and its value, not what it goes back
-to. Where the plant does not follow an undo, the note stays, with the reason, and it is tried again.
+An intervention is in force until its expiry, or until somebody undoes it. Everything is then as it was
+before.
+
+The former value is recorded on the control server before anything is done, so that it can be undone whatever
+process dies in between. Starting the same intervention again changes its expiry and its value, but not the
+former value. If the plant does not carry out an undo, the record stays, with the reason, and the undo is
+tried again.
 """
 
 import logging
@@ -23,17 +26,18 @@ from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantConfused, PlantSilent
 
 logger = logging.getLogger(__name__)
-LONGEST = 255  # of a subject and a value; a queue's name can be so long
+LONGEST = 255  # characters of a subject and a value; the name of a queue can be this long
 LONGEST_ERROR = 300
-MOST_IN_FORCE = 100  # at a plant
+MOST_IN_FORCE = 100  # per plant
 TRY_SECONDS, GIVE_UP_SECONDS = 10, 3_600.0
 AGAIN = f"It is tried again every {TRY_SECONDS} s for {GIVE_UP_SECONDS / 60:.0f} minutes."
 
 
 class Intervention(StoredDocument, frozen=True, kw_only=True):
-    """kind: name of its `InterventionKind`. before: what it goes back to, as its adapter wrote it. until:
-    seconds since 1970. error: why it could not be undone when that was tried last, at `tried_at`; it has
-    failed since `failed_since`.
+    """An intervention.
+
+    kind: name of its `InterventionKind`. before: the former value, as its adapter wrote it. until: seconds
+    since 1970. error: why the last undo failed, at `tried_at`; it has failed since `failed_since`.
     """
 
     kind: str
@@ -48,25 +52,26 @@ class Intervention(StoredDocument, frozen=True, kw_only=True):
 
     @property
     def field(self) -> str:
-        """Of the hash."""
+        """Return its field of the hash."""
         return _field(self.kind, self.subject)
 
     @property
     def given_up_at(self) -> float:
-        """Seconds since 1970: from then on it is not tried again."""
+        """Return when to stop trying, in seconds since 1970."""
         return (self.until if self.failed_since is None else self.failed_since) + GIVE_UP_SECONDS
 
 
 def list_active(control: redis.Redis, plant: str) -> list[Intervention]:
-    """The first to end first."""
+    """Return the active interventions, the first to expire first."""
     stored = cast(dict[bytes, bytes], control.hgetall(keys.PLANT_INTERVENTIONS.build(plant)))
     found = (decode_document(Intervention, each, "intervention") for each in stored.values())
     return sorted(found, key=lambda each: each.until)
 
 
 def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: float) -> Intervention:
-    """One that is in force is due from now on: whatever dies before it is undone, `undo_due` undoes it.
-    Raises BadInput where it is not in force.
+    """Mark an active intervention as due: even if this process dies, `undo_due` undoes it.
+
+    Raise `BadInput` if it is not in force.
     """
     stored = cast(bytes | None, control.hget(keys.PLANT_INTERVENTIONS.build(plant), _field(kind, subject)))
     if stored is None:
@@ -88,8 +93,9 @@ def prepare_intervention(
     by: str,
     until: float,
 ) -> Intervention:
-    """What is to be begun at the plant of this name, with what it goes back to; nothing is done. Raises
-    BadInput naming subject or value, and what the plant raises.
+    """Return an intervention to start at the plant, with its former value; nothing is done yet.
+
+    Raise `BadInput`, naming `subject` or `value`, and what the plant raises.
     """
     if not subject or len(subject) > LONGEST:
         raise BadInput("subject", f"takes {kind.subject}, at most {LONGEST} characters.")
@@ -107,8 +113,9 @@ def prepare_intervention(
 def begin(
     control: redis.Redis, name: str, plant: BoundedPlant, kind: InterventionKind, intervention: Intervention
 ) -> None:
-    """Do what was prepared. Raises what the plant raises: where it fails in the midst of it, it is noted as
-    in force, so that it is undone.
+    """Carry out a prepared intervention.
+
+    Raise what the plant raises. If it fails halfway, it is recorded as in force, so that it is undone.
     """
     if not kind.lasting:
         _do(plant, intervention, "It may have been done.")
@@ -126,8 +133,10 @@ def begin(
 def undo(
     control: redis.Redis, name: str, plant: BoundedPlant, intervention: Intervention, now_seconds: float
 ) -> None:
-    """What is due is as it was before. Raises what the plant raises: what is left of it is then still in
-    force, and tried again by `undo_due`. One that somebody begins anew meanwhile stays in force.
+    """Undo an intervention.
+
+    Raise what the plant raises: the rest then stays in force, and `undo_due` tries it again. An intervention
+    that somebody starts again meanwhile stays in force.
     """
     try:
         plant.undo(intervention.kind, intervention.subject, intervention.before)
@@ -145,12 +154,13 @@ def undo_due(
     now_seconds: float,
     opened: Callable[[RegisteredPlant], AbstractContextManager[BoundedPlant]],
 ) -> list[Intervention]:
-    """Those whose end has come, of registered plants; what was undone. One whose plant does not answer is
-    tried again for GIVE_UP_SECONDS: then the plant, or that part of it, is taken to be gone.
-    What is started anew is as its owner set it up.
+    """Undo the due interventions of registered plants, and return those that were undone.
 
-    A plant is left at its first failure, and asked next time for what was not tried then: what can't be
-    undone keeps nothing else waiting.
+    If a plant does not answer, the undo is tried again for GIVE_UP_SECONDS; after that the plant, or the part
+    of it, is considered gone. A restarted part has the setup of its owner.
+
+    After its first failure a plant is skipped, and the next run starts with what was not tried: an undo that
+    fails delays no other.
     """
     undone: list[Intervention] = []
     for row in rows:
@@ -165,7 +175,7 @@ def undo_due(
                     undone.append(intervention)
         except WeirError as error:
             logger.warning("What people did at %s can't be undone yet: %s", row.name, error)
-            _note_failure(control, row.name, due[0], error, now_seconds)  # unless it is noted, or undone
+            _note_failure(control, row.name, due[0], error, now_seconds)  # unless recorded or undone
         _give_up(control, row.name, now_seconds)
     return undone
 
@@ -195,11 +205,12 @@ def _give_up(control: redis.Redis, plant: str, now_seconds: float) -> None:
 
 
 def replace(control: redis.Redis, plant: str, noted: Intervention, by: bytes) -> bool:
-    """False where somebody has noted something else meanwhile: then that stands. `by` nothing: it is no
-    longer in force.
+    """Replace a record. Return False if it was changed meanwhile: that change then stays.
+
+    An empty `by` removes it: it is no longer in force.
     """
     key = keys.PLANT_INTERVENTIONS.build(plant)
-    # As it was written: another version writes the same otherwise.
+    # The stored bytes are compared, because another version may encode the same record differently.
     stored = cast(bytes | None, control.hget(key, noted.field))
     if stored is None or decode_document(Intervention, stored, "intervention") != noted:
         return False

@@ -1,6 +1,6 @@
-"""A kind of plant that others built: what an adapter declares, in one value of its module, `ADAPTER`.
+"""A kind of attached plant: what an adapter declares, in one value of its module, `ADAPTER`.
 
-`workers.plants.foreign.adapters` finds it; pages, API, commands and the check of a registration follow it.
+`workers.plants.foreign.adapters` finds it; pages, API, commands, and the check of a registration follow it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +29,15 @@ from workers.plants.reached import USUAL, Patience
 WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
 LONGEST_OPTION = 200
 SECTIONS_SECONDS = 10.0
-MOST_POOLS = 20  # of a plant, by name: each has a loop of its own
+MOST_POOLS = 20  # first pools of a plant, by name, that have a concurrency loop
 
 
 @dataclass(frozen=True)
 class PlantOption:
-    """What a kind takes besides its address. help: what it is, after its name. choices: what it may be; any
-    text where there are none. default: what an empty one means. examples: name → a text to begin from.
+    """An option of a kind besides its address.
+
+    help: a description, shown after its name. choices: the allowed values; any text if empty. default: the
+    meaning of an empty value. examples: name → a text to start from.
     """
 
     help: str
@@ -48,7 +50,7 @@ class PlantOption:
     examples: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def check(self, name: str, value: object) -> None:
-        """Raise BadInput naming the option."""
+        """Raise `BadInput`, naming the option."""
         if not isinstance(value, str) or len(value) > self.longest:
             raise BadInput(name, f"takes a text of at most {self.longest} characters.")
         if value and self.choices and value not in self.choices:
@@ -57,9 +59,10 @@ class PlantOption:
 
 @dataclass(frozen=True, kw_only=True)
 class PlantAddress:
-    """How a plant is reached, checked: what an adapter is made of. secret: the value that the environment
-    holds under the registered name, "" for none; secret_name: that name. transport: another than the egress
-    policy's, for tests.
+    """How a plant is reached, checked: the input for making an adapter.
+
+    secret: the value of the environment variable `secret_name`, "" for none. transport: one other than that
+    of the egress policy, for tests.
     """
 
     name: str
@@ -70,12 +73,13 @@ class PlantAddress:
     transport: httpx.BaseTransport | None = None
 
     def option(self, name: str, default: str = "") -> str:
-        """What was given, or the default."""
+        """Return the value of an option, or the default."""
         return self.options.get(name) or default
 
     def client(self, user: str = "", url: str = "") -> PlantClient:
-        """An HTTP client of the plant; with `user`, the secret is its password (else a bearer token). Raises
-        BadInput where the secret may not be used, or can't be sent.
+        """Return an HTTP client of the plant; with `user`, the secret is its password (else a bearer token).
+
+        Raise `BadInput` if the secret may not be used there, or can't be sent.
         """
         egress.check_secret_host(self.secret_name, urlsplit(url or self.url).hostname)
         if not user:
@@ -85,8 +89,10 @@ class PlantAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class InterventionKind:
-    """What a person may do at a plant besides setting tasks. title: in words. subject: on what; value: what
-    it takes besides ("": nothing). lasting: it is in force until it is undone; else it is done once.
+    """What a person may do at a plant besides setting tasks.
+
+    title: its name in words. subject: its object; value: a further value ("": none). lasting: it is in force
+    until it is undone; else it is done once.
     """
 
     name: str
@@ -97,7 +103,7 @@ class InterventionKind:
 
 
 class HalfUndone(PlantSilent):
-    """Of an intervention a part was undone; `left` is what `undo` needs for the rest."""
+    """Only a part of an intervention was undone; `left` is what `undo` needs for the rest."""
 
     def __init__(self, message: str, left: str) -> None:
         super().__init__(message)
@@ -105,7 +111,7 @@ class HalfUndone(PlantSilent):
 
 
 def unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
-    """Return a table of the measures that nothing can use, where there are any."""
+    """Return a table of the unusable measures, if there are any."""
     if not faults:
         return ()
     return [
@@ -119,97 +125,113 @@ def unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
 
 
 class Adapter(Elastic):
-    """An elastic plant whose client is to be closed. What is here is that of a plant without controllers of
-    its own and with nothing more to show. observe_seconds: between two observations; None: as all plants.
-    anew_seconds: silent for so long it is made anew, as it connects to where names led when it was made;
-    None: it asks for a name each time.
+    """An elastic plant whose client has to be closed.
+
+    The defaults are those of a plant without own controllers and without further sections. observe_seconds:
+    interval between two observations; None: the usual one. anew_seconds: after this time without an answer
+    the adapter is made again, because it keeps the addresses that names had at first; None: it resolves a
+    name for each request.
     """
 
     observe_seconds: float | None = None
     anew_seconds: float | None = None
 
     def hold(self, seconds: float) -> None:
-        """It has no controllers of its own."""
+        """Do nothing: the plant has no controllers of its own."""
 
     def release(self) -> None:
-        """It has none."""
+        """Do nothing: nothing is held."""
 
     def sections(self) -> Sequence[PlantSection]:
-        """What its page shows besides operators and tasks: asked each `SECTIONS_SECONDS`, between two
-        observations. Raises what `topology` raises.
+        """Return the sections of its page besides operators and tasks.
+
+        They are requested every `SECTIONS_SECONDS`, between two observations. Raise what `topology` raises.
         """
         return ()
 
     def groups(self) -> Mapping[str, ConsumerGroup]:
-        """The groups of consumers that it has, and how far each is behind, as `topology` saw them last."""
+        """Return its consumer groups, and how far each is behind, as of the last `topology`."""
         return {}
 
     def sensors(self) -> Mapping[str, SensorStatus]:
-        """Numbers by name that its last observation, even one that failed, has brought besides."""
+        """Return other numbers by name from the last observation, even if that failed."""
         return {}
 
     def proofs(self) -> Mapping[str, ProofStatus]:
-        """Operator → what shows that an order took effect, as `topology` saw it last: where the number of its
-        tasks does not.
+        """Return operator → the value that shows that an order took effect, as of the last `topology`.
+
+        Only operators are included whose number of tasks does not show it.
         """
         return {}
 
     def revisions(self) -> Mapping[str, str]:
-        """What is rolled out of each part, as `topology` saw it last: a change is a mark on the timeline."""
+        """Return the deployed revision of each part, as of the last `topology`.
+
+        A change is marked on the timeline.
+        """
         return {}
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
-        """What an intervention (one of `AdapterKind.interventions`) would change, as it is now: `undo` gets
-        it. earlier: what this said when the one began that is in force and begins again; what stood before it
-        stays what it goes back to. Raises BadInput naming subject or value, and what `topology` raises.
+        """Return the current value that an intervention (of `AdapterKind.interventions`) changes, for `undo`.
+
+        earlier: the value returned when the same intervention was started before, if it is still in force;
+        that value stays the one to restore. Raise `BadInput`, naming `subject` or `value`, and what
+        `topology` raises.
         """
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
 
     def set_to(self) -> Mapping[str, int]:
-        """Operator → the tasks that the plant itself aims at, as `topology` saw it last: where it says so
-        beside those that are there.
+        """Return operator → the tasks that the plant itself aims at, as of the last `topology`.
+
+        Only plants that report this besides the existing tasks return it.
         """
         return {}
 
     def lives(self) -> Mapping[str, float]:
-        """Operator → since when it is at work at least (s since 1970), as `topology` saw it last, where the
-        plant says so. One that was started anew is another one: what was ordered before is not of it.
+        """Return operator → its latest possible start (seconds since 1970), as of the last `topology`.
+
+        Only plants that report it return it. A restarted operator is another one: earlier orders don't apply
+        to it.
         """
         return {}
 
     def completions(self) -> Mapping[str, PoolSamples]:
-        """Operator → what its pool completed while all of its tasks had work, as `topology` saw it last,
-        where each completion is heard of (`AdapterKind.completes`).
+        """Return operator → what its pool completed while fully busy, as of the last `topology`.
+
+        Only kinds that report each completion return it (`AdapterKind.completes`).
         """
         return {}
 
     def list_missed_workers(self) -> Mapping[str, float]:
-        """Worker → for how long it has not answered (s), as `topology` saw it last, where nothing was heard
-        of its end.
+        """Return worker → for how many seconds it has not answered, as of the last `topology`.
+
+        A worker that reported its end is not included.
         """
         return {}
 
     def list_unserved_queues(self) -> Mapping[str, UnservedQueue]:
-        """Queues in which work waits and from which no worker takes, as `topology` saw it last."""
+        """Return the queues in which work waits and from which no worker takes, as of the last `topology`."""
         return {}
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
-        """Do it; doing it again changes nothing. The same raises."""
+        """Carry out an intervention; repeating it changes nothing. Raise as `read_before` does."""
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
 
     def undo(self, kind: str, subject: str, before: str) -> None:
-        """Let it be as it was before. The same raises; and HalfUndone where only a part followed."""
+        """Restore the former value. Raise as `read_before` does, and `HalfUndone` if only a part followed."""
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlantPace:
-    """What loops of parallelism begin with at a plant of a kind. bound_seconds: latency of a path; maximum:
-    tasks of an operator; missed_cost: of what comes too late, times its work; pause_seconds, change_seconds:
-    what a change stops, and costs besides (task-seconds of all); tick_seconds: between decisions.
+    """Initial settings of parallelism loops at plants of a kind.
+
+    bound_seconds: latency of a path; maximum: tasks of an operator; missed_cost: cost of late results, times
+    their work; pause_seconds, change_seconds: how long a change stops the plant, and its further cost
+    (task-seconds of all); tick_seconds: interval between decisions.
     """
 
     bound_seconds: float
@@ -222,24 +244,26 @@ class PlantPace:
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterKind:
-    """name: as a registration has it. title: on pages. schemes: of its addresses, each with its usual port,
-    which is allowed for it even where the egress policy keeps that port from others; none: it takes no
-    address. ports: more of those. secret: what the named variable holds. file: the option that the text of a
-    file is, for `weir attach FILE`. steers: whether anything can be set (loops of parallelism are made);
-    steers_at: at one registration. example: of an address. patience: by when what was ordered is to be in
-    force there, or nearer (`workers.plants.reached`).
+    """A kind of adapter.
 
-    make: an adapter; the plant is not asked yet. inspect: what is there, in words, and what could be steered
-    (None: what its topology says). check: a registration's options, beyond what each says by itself. Both
-    raise BadInput naming the field.
+    name: its name in a registration. title: its name on pages. schemes: schemes of its addresses, each with
+    its usual port, which is allowed even if the egress policy refuses that port to others; empty: it takes no
+    address. ports: further ports. secret: what the named variable contains. file: the option that the text of
+    a file is for, in `weir attach FILE`. steers: whether anything can be set (parallelism loops are created);
+    steers_at: the same for one registration. example: of an address. patience: by when an order is to take
+    effect there, or come closer (`workers.plants.reached`).
 
-    let_go_by_hand: what lets the controllers that are held there go on where Weir can't reach it, in a
+    make: makes an adapter; no request is sent yet. inspect: returns what exists, in words, and what could be
+    controlled (None: from its topology). check: checks the options of a registration together. Both raise
+    `BadInput`, naming the field.
+
+    let_go_by_hand: how to release controllers that are held there if Weir can't reach the plant, as a
     sentence; "": none are held.
 
-    pace: how such plants can be steered; None: as any plant, whose rescales are slow and stop it.
-    interventions: what people may do there besides. ends_idle: where fewer tasks are ordered, only what is
-    idle ends; so what a person orders is ordered again (`repeated_orders`). completes: whether it says when
-    each piece of work is completed, so that each of its pools has a loop of concurrency.
+    pace: how such plants can be controlled; None: like any plant, whose rescales are slow and stop it.
+    interventions: what people may do there besides. ends_idle: if fewer tasks are ordered, only idle ones
+    end, so a person's order is repeated (`repeated_orders`). completes: whether it reports each completion,
+    so that each of its pools has a concurrency loop.
     """
 
     name: str
@@ -263,7 +287,7 @@ class AdapterKind:
     completes: bool = False
 
     def run_inspection(self, address: PlantAddress) -> FoundPlant:
-        """What stands there now. Raises PlantSilent, PlantConfused, BadInput; nothing is changed there."""
+        """Return what exists there; change nothing. Raise `PlantSilent`, `PlantConfused`, `BadInput`."""
         if self.inspect is not None:
             return self.inspect(address)
         adapter = self.make(address)
@@ -274,7 +298,7 @@ class AdapterKind:
 
 
 def describe_topology(what: str, topology: MeasuredTopology, needs: Sequence[str] = ()) -> FoundPlant:
-    """A topology as what was found at an address."""
+    """Return a topology as a description of what was found at an address."""
     parts = [
         FoundPart(
             name=operator.name,

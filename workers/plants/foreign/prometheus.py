@@ -1,8 +1,10 @@
-"""A Prometheus server as a plant that is only seen: its jobs are operators, their targets that are up tasks.
-Both are numbers that it counts itself; its list of all targets, which may be megabytes, is asked for only
-where those that are down are shown.
+"""A Prometheus server as a plant that is only observed.
 
-What it measures becomes a sensor in a declared plant (`declared`), which also says what is called.
+Its jobs are operators, their targets that are up tasks. Both are numbers that it counts itself. Its list of
+all targets, which may have megabytes, is requested only
+to show those that are down.
+
+What it measures becomes a sensor in a declared plant (`declared`), which also declares the calls.
 """
 
 import time
@@ -29,16 +31,16 @@ NEEDS = (
 
 
 class PrometheusPlant(Adapter):
-    """One server. It scrapes each 15 s or so: more often nothing is new."""
+    """One server. It scrapes about every 15 s: more frequent observations bring nothing new."""
 
     observe_seconds = 15.0
 
     def __init__(self, client: PlantClient, clock: Callable[[], float] = time.time) -> None:
         self._client, self._clock, self.prometheus = client, clock, PrometheusClient(client)
-        self.left_out: list[str] = []  # jobs beyond MOST_JOBS, when it was last seen
+        self.left_out: list[str] = []  # jobs beyond MOST_JOBS at the last observation
 
     def topology(self) -> MeasuredTopology:
-        """A job each, the first MOST_JOBS. Raises PlantSilent and PlantConfused."""
+        """Return an operator for each of the first MOST_JOBS jobs. Raise `PlantSilent`, `PlantConfused`."""
         up, targets = self.prometheus.values(UP, JOB), self.prometheus.values(ALL, JOB)
         operators = {}
         self.left_out = [name or NO_JOB for name in sorted(targets)[MOST_JOBS:]]
@@ -50,12 +52,13 @@ class PrometheusPlant(Adapter):
         return MeasuredTopology(self._client.name, self._clock(), WINDOW_SECONDS, operators)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Raises BadInput for every one of them."""
+        """Raise `BadInput` for every task."""
         self.topology().check_tasks(tasks)
 
     def sections(self) -> Sequence[PlantSection]:
-        """Jobs that are no operators, being too many; targets that are down, where the server shows them.
-        Raises PlantSilent and PlantConfused where nothing can be said.
+        """Return jobs beyond the maximum of operators, and targets that are down, if the server shows them.
+
+        Raise `PlantSilent` and `PlantConfused` if nothing can be read.
         """
         more = [self._more_jobs()] if self.left_out else []
         try:
@@ -93,7 +96,7 @@ class PrometheusPlant(Adapter):
 
 
 def _mask_addresses(text: Any) -> str:
-    """Addresses that are scraped may have logins in them, and so may what failed there."""
+    """Mask logins: scraped addresses may contain them, and so may their errors."""
     return remove_logins(str(text or "")[:LONGEST_TEXT])[:LONGEST_ERROR]
 
 
@@ -108,7 +111,7 @@ def _jobs(plant: PrometheusPlant, topology: MeasuredTopology) -> str:
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
-    """Version, targets, metrics. Raises PlantSilent and PlantConfused."""
+    """Return the version, targets, and metrics. Raise `PlantSilent` and `PlantConfused`."""
     plant = PrometheusPlant(address.client())
     try:
         topology, version = plant.topology(), plant.prometheus.version()

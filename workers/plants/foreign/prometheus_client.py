@@ -1,4 +1,4 @@
-"""Prometheus' HTTP API, as far as it is asked: one number now, one for each label, and what is scraped.
+"""The part of Prometheus' HTTP API that Weir uses: numbers of queries, and the scraped targets.
 
 https://prometheus.io/docs/prometheus/latest/querying/api/
 """
@@ -12,13 +12,14 @@ from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 UNAVAILABLE = 503
-# A note about the query, in `infos` since 2.54. Before (2.48 to 2.53) it stands among the warnings.
+# A note about the query, in `infos` since 2.54. Before (2.48 to 2.53) it is among the warnings.
 NOTE = "PromQL info:"
 
 
 class PartialAnswer(PlantConfused):
-    """A part of what is asked about did not answer, such as a store of Thanos that is away. value: of the
-    rest; shown with the reason, and nothing is decided on it.
+    """A part of what is queried did not answer, such as a Thanos store that is away.
+
+    value: of the rest; it is shown with the reason, and nothing is decided on it.
     """
 
     def __init__(self, message: str, value: float | None) -> None:
@@ -27,15 +28,16 @@ class PartialAnswer(PlantConfused):
 
 
 class PrometheusClient:
-    """Of one server."""
+    """The client of one server."""
 
     def __init__(self, client: PlantClient, path: str = "") -> None:
         self._client, self._path = client, f"{path.strip('/')}/" if path.strip("/") else ""
 
     def value(self, query: str) -> float | None:
-        """Of a scalar, or of the only series; None where there is none, or it is no number. Raises
-        PlantSilent, PartialAnswer with the value of the parts that answered, and PlantConfused for more than
-        one series and what PromQL is not.
+        """Return the value of a scalar, or of the only series; None if there is none, or it is not a number.
+
+        Raise `PlantSilent`, `PartialAnswer` with the value of the parts that answered, and `PlantConfused`
+        for more than one series and for invalid PromQL.
         """
         data, missing = self._run_query(query)
         value = self._only_value(query, data)
@@ -60,7 +62,10 @@ class PrometheusClient:
             raise self._build_error(error) from error
 
     def values(self, query: str, label: str) -> dict[str, float | None]:
-        """Of a vector, by what this label says, "" where a series has none. Raises as `value` does."""
+        """Return the values of a vector by the value of this label, "" if a series has none.
+
+        Raise as `value` does.
+        """
         data, missing = self._run_query(query)
         if missing:
             raise PlantConfused(missing)
@@ -74,10 +79,11 @@ class PrometheusClient:
             raise self._build_error(error) from error
 
     def _run_query(self, query: str) -> tuple[Any, str]:
-        """Return what a query gives now, and which part of it is missing, "" for none. Raises PlantSilent and
-        PlantConfused.
+        """Return the result of a query, and which part of it is missing ("" for none).
+
+        Raise `PlantSilent` and `PlantConfused`.
         """
-        # Nobody waits for it any longer, so the server gives up then, too. It takes no fractions of a unit.
+        # Weir stops waiting at that time, so the server stops, too. It takes no fractions of a unit.
         document = self._document("query", query=query, timeout=f"{round(1_000 * answer_seconds())}ms")
         warnings = document.get("warnings") or []
         texts = [str(warning) for warning in (warnings if isinstance(warnings, list) else [warnings])]
@@ -86,7 +92,7 @@ class PrometheusClient:
         return document.get("data"), said
 
     def targets(self) -> list[Mapping[str, Any]]:
-        """What it scrapes: {"scrapePool", "health", "lastError", …} each."""
+        """Return the scraped targets: {"scrapePool", "health", "lastError", …} each."""
         data = self._data("targets", state="active")
         try:
             return [dict(target) for target in data["activeTargets"]]
@@ -100,7 +106,7 @@ class PrometheusClient:
             raise self._build_error(error) from error
 
     def metric_names(self) -> list[str]:
-        """All of them, in their order."""
+        """Return all metric names, in the server's order."""
         names = self._data("label/__name__/values")
         return [str(name) for name in names] if isinstance(names, list) else []
 
@@ -108,7 +114,7 @@ class PrometheusClient:
         return self._document(endpoint, **query).get("data")
 
     def _document(self, endpoint: str, **query: Any) -> dict[str, Any]:
-        """Of what succeeded."""
+        """Return the data of a successful answer."""
         status, document = self._client.ask("GET", f"{self._path}api/v1/{endpoint}", **query)
         if isinstance(document, dict) and document.get("status") == "success":
             return document
@@ -121,6 +127,6 @@ class PrometheusClient:
 
 
 def _number(text: Any) -> float | None:
-    """Prometheus writes numbers as texts, with NaN and +Inf among them."""
+    """Return a number. Prometheus writes numbers as text, including NaN and +Inf."""
     value = float(text)
     return value if math.isfinite(value) else None

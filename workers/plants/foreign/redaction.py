@@ -1,14 +1,14 @@
-"""What is shown of a task's arguments and errors: never what seems secret.
+"""Redaction of a task's arguments and errors: nothing that seems secret is shown.
 
-Celery sends arguments as Python would print them. Shown is that text, shortened, with
+Celery sends arguments as Python would print them. That text is shown, shortened, with
 
-    name=value, 'name': value    hidden where the name says that it is secret (SECRET_NAMES): a word, a text,
-                                 or all that brackets hold; to the end where they do not close
+    name=value, 'name': value    hidden if the name says that it is secret (SECRET_NAMES): a word, a text,
+                                 or everything within brackets; to the end if they are not closed
     a password in an address     hidden
-    a long token                 hidden: LONGEST_PLAIN characters and more in one go, digits among them
+    a long token                 hidden: at least LONGEST_PLAIN characters without a break, including digits
 
-The rule knows no names of positional arguments: an app whose tasks take secrets so is attached with arguments
-"hidden" (only how long they are is shown then).
+Positional arguments have no names for this rule: if tasks take secrets that way, attach the app with
+arguments "hidden" (only their length is shown then).
 """
 
 import re
@@ -22,7 +22,7 @@ SECRET_NAMES = (
     r"pass(?:word|wd|phrase)?|secret|token|api_?key|private_?key|access_?key|credentials?|auth(?:orization)?"
     r"|cookie|session(?:_?id)?|signature|card(?:_?number)?|cvc|cvv|iban|ssn|pin"
 )
-# `name=`, `'name': `, and as the first of a pair, `('name', `; escaped quotes are of a text within a text.
+# `name=`, `'name': `, and the first of a pair, `('name', `; escaped quotes are those of a text within a text.
 _NAMED = re.compile(
     rf"\b[\w-]{{0,40}}?(?:{SECRET_NAMES})[\w-]{{0,40}}"
     r"(?:\\{0,8}['\"]?\s{0,4}[:=]{1,2}>?\s{0,4}|(?P<pair>\\{0,8}['\"]\s{0,4},\s{0,4}))",
@@ -33,7 +33,7 @@ _FIRST = re.compile(r"[(\[]\s{0,4}[brufBRUF]{0,2}\\{0,8}['\"]\Z")
 LONGEST_BEGINNING = 16
 _MARK = re.compile(r"\\{0,8}['\"]|[()\[\]{}<>]")
 CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
-# To the last @ of the word: one that is written as it is may be part of the password.
+# Up to the last @ of the word: an unescaped @ may be part of the password.
 _ADDRESS = re.compile(r"(\w{1,20}://[^\s:/@'\"]{0,100}):[^\s'\"]{1,200}@")
 _QUERY = re.compile(rf"([?&][\w.-]{{0,40}}?(?:{SECRET_NAMES})[\w.-]{{0,40}}=)[^&\s'\"]+", re.IGNORECASE)
 _WORD = re.compile(r"[\w+=-]+(?:\.[\w+=-]+)*")
@@ -41,22 +41,22 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE
 
 
 def redact(text: str, longest: int = LONGEST_TEXT) -> str:
-    """The text as it may be shown, at most so long; what is far beyond that is not even read."""
+    """Return the text as it may be shown, at most this long; text far beyond that is not even read."""
     if len(text) > 4 * longest:
         text = text[: 4 * longest]
-        text = text[: max(map(text.rfind, ENDS)) + 1] + MASK  # half a token would not look like one
+        text = text[: max(map(text.rfind, ENDS)) + 1] + MASK  # half a token would not be recognized
     text = _ADDRESS.sub(rf"\1:{MASK}@", _remove_named_secrets(text))
     text = _WORD.sub(lambda found: MASK if _is_token(found[0]) else found[0], text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def remove_logins(text: str) -> str:
-    """Of addresses in a text the passwords are hidden, and the parts of a query whose name says so."""
+    """Hide passwords in addresses within a text, and parts of a query that are named like secrets."""
     return _QUERY.sub(rf"\1{MASK}", _ADDRESS.sub(rf"\1:{MASK}@", text))
 
 
 def _remove_named_secrets(text: str) -> str:
-    """Each character is passed once, whatever is open or quoted."""
+    """Remove named secrets; each character is visited once, whatever is open or quoted."""
     shown, at = list[str](), 0
     while found := _NAMED.search(text, at):
         begin, name = found.end(), found[0].lower()
@@ -69,8 +69,9 @@ def _remove_named_secrets(text: str) -> str:
 
 
 def _value_end(text: str, at: int, name: str) -> int:
-    """A text is one value; else a word, with all that it holds in brackets. Behind `Authorization:` a scheme
-    and a word come, in a cookie many.
+    """Return the end of a value: a text, or a word with everything that it has in brackets.
+
+    After `Authorization:` the value is a scheme and a word, in a cookie many words.
     """
     if _QUOTE.match(text, at):
         return _text_end(text, at)
@@ -89,7 +90,7 @@ def _value_end(text: str, at: int, name: str) -> int:
 
 
 def _text_end(text: str, at: int) -> int:
-    """Behind the quote that closes it, which is escaped as the one that opens it."""
+    """Return the position after the closing quote, which is escaped like the opening one."""
     match = _QUOTE.match(text, at)
     assert match is not None
     mark, at = match["mark"], match.end()
@@ -102,7 +103,7 @@ def _text_end(text: str, at: int) -> int:
 
 
 def _bracket_end(text: str, at: int) -> int:
-    """Behind the bracket that closes the one at `at`."""
+    """Return the position after the bracket that closes the one at `at`."""
     is_open: list[str] = []
     while match := _MARK.search(text, at):
         at = match.end()
@@ -125,7 +126,7 @@ def _is_token(word: str) -> bool:
 
 
 def arguments(args: str, kwargs: str, shown: str = SHOWN) -> str:
-    """Of a task, as its event has them ("" where it doesn't)."""
+    """Return the arguments of a task from its event ("" if it has none)."""
     told = [argument for argument in (args, kwargs) if argument and argument not in ("()", "[]", "{}")]
     if shown == HIDDEN:
         return f"{sum(map(len, told))} characters" if told else ""

@@ -1,5 +1,6 @@
-"""A client of somebody else's Redis or Valkey, whose answers are bounded: redis-py holds one in memory until
-it is whole, takes as much as comes, and for as long as it comes.
+"""A client of somebody else's Redis or Valkey with bounded answers.
+
+redis-py holds an answer in memory until it is complete, of any size, and for as long as data arrives.
 """
 
 import socket
@@ -17,7 +18,7 @@ SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 class _BoundedSocket:
-    """A socket on which what comes is limited, from each time that something is sent."""
+    """A socket on which the received data is limited, counted from each time that something is sent."""
 
     def __init__(self, own: socket.socket, limit: AnswerLimit) -> None:
         self._own, self._limit = own, limit
@@ -31,7 +32,7 @@ class _BoundedSocket:
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         data = self._own.recv(size, flags)
-        if not flags & socket.MSG_PEEK:  # it comes again
+        if not flags & socket.MSG_PEEK:  # peeked data is received again
             self._limit.count(len(data))
         return data
 
@@ -42,7 +43,7 @@ class _BoundedSocket:
 
 
 class Bounded:
-    """A connection of redis-py, the answers on which are bounded. It comes before the class of redis-py."""
+    """A redis-py connection with bounded answers. It precedes the redis-py class in the MRO."""
 
     most_bytes = MOST_BYTES
 
@@ -52,15 +53,15 @@ class Bounded:
 
 
 class BoundedConnection(Bounded, Connection):
-    """By TCP."""
+    """A connection by TCP."""
 
 
 class BoundedTlsConnection(Bounded, SSLConnection):
-    """By TLS."""
+    """A connection by TLS."""
 
 
 class BoundedUnixConnection(Bounded, UnixDomainSocketConnection):
-    """By a socket of this host."""
+    """A connection by a socket of this host."""
 
 
 _BOUNDED: dict[Any, Any] = {
@@ -71,7 +72,10 @@ _BOUNDED: dict[Any, Any] = {
 
 
 def client(connection: Any = Connection, **options: Any) -> redis.Redis:
-    """connection: the class of redis-py in whose place a bounded one comes. Close it, or use a context."""
+    """Return a client.
+
+    connection: the redis-py class to replace by a bounded one. Close it, or use a context.
+    """
     pool = ConnectionPool(
         connection_class=_BOUNDED[connection],
         socket_timeout=answer_seconds(),
@@ -83,15 +87,18 @@ def client(connection: Any = Connection, **options: Any) -> redis.Redis:
 
 
 def client_of(name: str, address: str) -> redis.Redis:
-    """`name` stands in what is said, and nothing of the address, with its password. Raises PlantConfused."""
+    """Return a client of the address. Raise `PlantConfused`.
+
+    `name` appears in error messages; the address, which has a password, does not.
+    """
     if not address.startswith(SCHEMES):
         raise PlantConfused(f"{name} holds no address that begins with redis:// or rediss://.")
     try:
-        parse: Any = parse_url  # it brings no types
+        parse: Any = parse_url  # redis-py has no type hints here
         options: dict[str, Any] = dict(parse(address))
         return client(options.pop("connection_class", Connection), **options)
     except (ValueError, TypeError):
-        # Its message would say a piece of it.
+        # Its message would contain a part of the address.
         raise PlantConfused(
             f"{name} holds an address that can't be read; write / : @ ? and # of its password as %2F %3A %40 "
             "%3F and %23."
@@ -99,8 +106,9 @@ def client_of(name: str, address: str) -> redis.Redis:
 
 
 def describe_error(error: Exception) -> str:
-    """A line of redis-py's error: the server's own words, or why it can't be reached; without the host, which
-    is a piece of the password where an address is written wrongly.
+    """Return a line of redis-py's error: the server's own words, or why it can't be reached.
+
+    The host is left out, because it is a part of the password if an address is written incorrectly.
     """
     cause = error.__cause__ or error.__context__
     if isinstance(error, redis.TimeoutError) or isinstance(cause, TimeoutError):

@@ -1,8 +1,8 @@
 """Another Weir's plant, through the control API that it serves (`console.api.routes.plant_control`).
 
-A topology is one answer, so that it is of one instant. What comes late, broken off or not as the API says is
-no topology: whoever asked holds, and says the reason. A setting that is not answered may have happened; it
-is sent again, which changes nothing.
+A topology is one answer, so that it is of one instant. An answer that is late, incomplete, or not as the API
+specifies is no topology: the loop holds, and reports the reason. A setting without an answer may have
+happened; it is sent again, which changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,17 @@ from workers.plants.plant import PlantConfused, PlantSilent
 
 
 class RemotePlant(Adapter):
-    """A client of one plant; `client` leads to its control API, as `https://weir.example/control/main/v1`."""
+    """A client of one plant.
+
+    `client` leads to its control API, such as `https://weir.example/control/main/v1`.
+    """
 
     def __init__(self, client: PlantClient) -> None:
         self._client = client
-        self._faults: Sequence[str] = ()  # measures that the last topology had and nothing can use
+        self._faults: Sequence[str] = ()  # unusable measures of the last topology
 
     def topology(self) -> MeasuredTopology:
-        """What the plant says of itself now. Raises PlantSilent and PlantConfused."""
+        """Return the plant's current topology. Raise `PlantSilent` and `PlantConfused`."""
         document, self._faults = usable_measures(self._ask("GET", "gettopology"))
         try:
             return MeasuredTopology.from_document(document)
@@ -35,19 +38,19 @@ class RemotePlant(Adapter):
             raise PlantConfused(f"{self._client.name} answers what can't be understood ({error}).") from error
 
     def sections(self) -> Sequence[PlantSection]:
-        """Measures that were left out of the last topology, where there are any."""
+        """Return measures that were left out of the last topology, if there are any."""
         return unusable_section(self._faults)
 
     def hold(self, seconds: float) -> None:
-        """Its own loops of parallelism stand still so long. Raises PlantHeld while another has it."""
+        """Hold its own parallelism loops for this time. Raise `PlantHeld` while another controller has it."""
         self._ask("POST", "hold", seconds=seconds)
 
     def release(self) -> None:
-        """Its own loops go on at once; not when another holds it."""
+        """Release its own loops, unless another controller holds it."""
         self._ask("POST", "release")
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """And hold the plant for SECONDS at least; raises as `Elastic` says."""
+        """Set tasks, and hold the plant for at least SECONDS. Raise as `Elastic` says."""
         if tasks:
             wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
             done = self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)
@@ -58,7 +61,7 @@ class RemotePlant(Adapter):
         self._client.close()
 
     def _ask(self, method: str, operation: str, **query: Any) -> Any:
-        """The document of an answer that says yes."""
+        """Return the document of a successful answer."""
         status, document = self._client.ask(method, operation, **query)
         if status == 200:
             return document

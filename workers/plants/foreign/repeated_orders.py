@@ -1,9 +1,8 @@
-"""Orders of people for fewer tasks, at plants where only what is idle ends (`AdapterKind.ends_idle`).
+"""Repeats people's orders for fewer tasks at plants where only idle tasks end (`AdapterKind.ends_idle`).
 
-A busy pool follows such an order in part, or not at all yet. A loop orders again at its next tick; while a
-person has the plant it does not, so the order is given again here, as long as the snapshot shows it pending
-and the plant as that person's: it takes effect as tasks end. What was ordered since, by whomever, is what
-counts.
+A busy pool follows such an order only in part, or not yet. A loop orders again at its next tick; while a
+person controls the plant it does not. So the order is repeated here, as long as the snapshot shows it as
+pending and the plant as that person's: it takes effect as tasks end. A later order, by anyone, replaces it.
 """
 
 import logging
@@ -26,7 +25,7 @@ logger = logging.getLogger(__name__)
 def repeat(
     snapshot: Snapshot, opened: Callable[[RegisteredPlant], AbstractContextManager[BoundedPlant]]
 ) -> list[PlantOrder]:
-    """Give those again that are pending; which. A plant that does not answer is asked the next time."""
+    """Repeat the pending orders, and return them. A plant that does not answer is asked the next time."""
     orders = PlantOrder.objects.select_related("plant").filter(by_loop=False)
     due = [order for order in orders if _is_due(order, snapshot.plants.get(order.plant.name))]
     repeated: list[PlantOrder] = []
@@ -51,7 +50,7 @@ def _is_due(order: PlantOrder, row: PlantStatus | None) -> bool:
 
 
 def _has_it(by: str, row: PlantStatus | None) -> bool:
-    """Whether the plant is this person's, or this token's (of one of its controllers): loops here hold."""
+    """Return whether this person, or a token of one of the plant's controllers, has the plant."""
     holder = row.steered_by.holder if row is not None and row.steered_by is not None else None
     if holder is None:
         return False
@@ -59,7 +58,7 @@ def _has_it(by: str, row: PlantStatus | None) -> bool:
 
 
 def _latest(orders: Iterable[PlantOrder]) -> Iterable[PlantOrder]:
-    """Those that are still what was ordered last: read at the latest instant there is."""
+    """Return those that are still the last order, read as late as possible."""
     for order in orders:
         if PlantOrder.objects.filter(pk=order.pk, at=order.at, tasks=order.tasks, by_loop=False).exists():
             yield order

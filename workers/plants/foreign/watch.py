@@ -1,11 +1,11 @@
-"""Observes the registered plants, each in a thread of its own: one that answers slowly keeps nobody waiting.
+"""Observes the registered plants, each in a thread of its own, so that a slow plant delays no other.
 
-What was seen stands in the snapshot under `plants`, so that loops decide on the same instant of it as pages
-show. What an adapter says is made a document of the snapshot here, once for each observation, and has to be
-one: text of one plant that is no Unicode, a number beyond all bounds, or more than MOST_BYTES would end the
+The results are in the snapshot under `plants`, so that loops decide on the same instant that pages show. An
+adapter's report is converted to a part of the snapshot here, once per observation. It must be valid: text
+that is not Unicode, a number beyond all bounds, or more than MOST_BYTES from one plant would break the
 snapshot of all. A plant that has not answered for `stale_seconds` is stale: its last topology is shown as
-such, and nothing is decided on it. One that is observed less often than each OBSERVE_SECONDS has as much
-more time.
+such, and nothing is decided on it. A plant that is observed less often than every OBSERVE_SECONDS gets that
+much more time.
 """
 
 import logging
@@ -29,35 +29,35 @@ from workers.plants.plant import PlantConfused, PlantSilent
 OBSERVE_SECONDS = 2.0
 RELOAD_SECONDS = 5.0
 CLOSE_SECONDS = 5.0
-MOST_BYTES = 4 * 2**20  # of one plant in the snapshot
+MOST_BYTES = 4 * 2**20  # bytes of one plant in the snapshot
 LONGEST_ERROR = 500
 SEEN, STALE, UNSEEN = "seen", "stale", "unseen"
 logger = logging.getLogger(__name__)
 
 
 class Lookout:
-    """One plant: its last topology, and what went wrong since."""
+    """The observation of one plant: its last topology, and what failed since."""
 
     def __init__(
         self, row: RegisteredPlant, make: Callable[[RegisteredPlant], Adapter], monotonic: Callable[[], float]
     ) -> None:
         self.row, self._make, self._monotonic = row, make, monotonic
         self._adapter: Adapter | None = None
-        self._made_at = 0.0  # when it was made, of the monotonic clock
+        self._made_at = 0.0  # when the adapter was made, by the monotonic clock
         self._lock = threading.Lock()
         self._seen = PlantStatus(kind=row.kind)
         self._seen_at: float | None = None
         self._began_at = monotonic()
         self._error: str | None = None
         self._sections: Sequence[PlantSection] = ()
-        self._answered: Sequence[PlantSection] = ()  # as its adapter gave them last, and when
+        self._answered: Sequence[PlantSection] = ()  # sections from its adapter, and when they were returned
         self._answered_at: float | None = None
-        self._asked_at: float | None = None  # for its sections
+        self._asked_at: float | None = None  # error of its sections
         self._sensors: Mapping[str, SensorStatus] = {}
-        self._known_at: dict[str, float] = {}  # when each sensor was
+        self._known_at: dict[str, float] = {}  # when each sensor was read
 
     def observe(self) -> None:
-        """Once. Whatever goes wrong is kept as a sentence."""
+        """Observe once. Any failure is kept as a sentence."""
         try:
             self._adapter = self._adapter or self._build_adapters()
             topology, at = replace(self._adapter.topology(), plant=self.row.name), self._monotonic()
@@ -69,7 +69,7 @@ class Lookout:
         except WeirError as error:
             self._keep_error(str(error))
             self._leave_silent(error)
-        except Exception as error:  # an adapter's fault must not end the watch of a plant
+        except Exception as error:  # a failing adapter must not end the observation of its plant
             logger.exception("The observation of plant %s failed.", self.row.name)
             self._keep_error(f"looking at it failed ({type(error).__name__}).")
         if self._adapter is not None:
@@ -84,7 +84,7 @@ class Lookout:
         return self._make(self.row)
 
     def _leave_silent(self, error: WeirError) -> None:
-        """What stood at an address may stand at another by now."""
+        """Close the adapter of a silent plant: its address may have changed."""
         longest = getattr(self._adapter, "anew_seconds", None)
         if longest is None or not isinstance(error, PlantSilent):
             return
@@ -93,7 +93,7 @@ class Lookout:
             _close(adapter)
 
     def status(self) -> PlantStatus:
-        """As the snapshot has it."""
+        """Return the status for the snapshot."""
         with self._lock:
             topology, seen_at, error = self._seen, self._seen_at, self._error
             sensors, known_at = dict(self._sensors), dict(self._known_at)
@@ -101,7 +101,7 @@ class Lookout:
         age_seconds = None if seen_at is None else round(now - seen_at, 1)
         longest = stale_seconds() + max(0.0, (self.observe_seconds or 0.0) - OBSERVE_SECONDS)
         state = UNSEEN if age_seconds is None else STALE if age_seconds > longest else SEEN
-        if state != SEEN:  # what it was is shown, and no figure of it counts
+        if state != SEEN:  # the last state is shown, and none of its figures count
             topology = replace_fields(topology, tasks=None, in_per_second=None, latency_seconds=None)
         return replace_fields(
             topology,
@@ -117,14 +117,14 @@ class Lookout:
 
     @property
     def observe_seconds(self) -> float | None:
-        """As its adapter wishes."""
+        """Return the interval that the adapter requests."""
         return getattr(self._adapter, "observe_seconds", None)
 
     def close(self) -> None:
         _close(self._adapter)
 
     def _build_status(self, adapter: Adapter, topology: MeasuredTopology) -> PlantStatus:
-        """Raises PlantConfused for what can't stand in a snapshot."""
+        """Return the status. Raise `PlantConfused` for data that can't be part of a snapshot."""
         found = PlantStatus(
             kind=self.row.kind,
             topology=topology.to_document(),
@@ -141,10 +141,10 @@ class Lookout:
         try:
             text = encode_document(found)
             decode_document(PlantStatus, text, "plant")
-            MeasuredTopology.from_document(found.topology)  # as pages and loops read it
+            MeasuredTopology.from_document(found.topology)  # in the form that pages and loops read
             if not all(
                 checks.storable(name) == name for name in topology.operators
-            ):  # as their ledger has it
+            ):  # in the form of their ledger
                 raise BadInput("operators", "have a NUL in a name")
         except (UnicodeEncodeError, BadDocument, BadInput) as error:
             said = str(error)[:LONGEST_ERROR]
@@ -155,14 +155,14 @@ class Lookout:
         return _add_figures(found, topology)
 
     def _sections_now(self, adapter: Adapter) -> Sequence[PlantSection]:
-        """Asked in turn; what is asked too early is what was answered last."""
+        """Return the sections, requested at their interval; before it has passed, return the last ones."""
         now = self._monotonic()
         if self._asked_at is not None and now - self._asked_at < SECTIONS_SECONDS:
             return self._sections
         self._asked_at = now
         try:
             self._answered, self._answered_at = adapter.sections(), now
-        except WeirError as error:  # what is measured is good all the same
+        except WeirError as error:  # the measures are valid all the same
             logger.info("What plant %s shows besides is not to be had: %s", self.row.name, error)
             return [_older(error, self._answered_at, now), *self._answered]
         return self._answered
@@ -181,7 +181,7 @@ class Lookout:
 
 
 class PlantWatch:
-    """A lookout for each registered plant; `rows` is asked about once a second, by one thread."""
+    """One observer for each registered plant; one thread calls `rows` about once per second."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class PlantWatch:
         self._measures = GroupMeasures()
 
     def rows(self) -> dict[str, PlantStatus]:
-        """Plant → what was seen of it last."""
+        """Return plant → its last status."""
         now = self._monotonic()
         if self._loaded_at is None or now - self._loaded_at >= RELOAD_SECONDS:
             self._loaded_at = now
@@ -213,8 +213,9 @@ class PlantWatch:
         }
 
     def close(self) -> None:
-        """The threads end once their plants have answered; those that have not within CLOSE_SECONDS, of all
-        of them, are left to the end of the process.
+        """Stop the threads; they end when their plants have answered.
+
+        Threads that have not ended within CLOSE_SECONDS (in total) are left to the end of the process.
         """
         threads = [thread for _, _, thread in self._running.values()]
         self._follow(())
@@ -223,7 +224,7 @@ class PlantWatch:
             thread.join(max(0.0, until - self._monotonic()))
 
     def _follow(self, rows: Iterable[RegisteredPlant]) -> None:
-        """Lookouts for these, and no others; one for a plant that was changed starts anew."""
+        """Observe exactly these plants; the observation of a changed plant restarts."""
         wanted = {row.name: row for row in rows}
         for name, (lookout, ended, _) in list(self._running.items()):
             if name not in wanted or _differs(wanted[name], lookout.row):
@@ -249,7 +250,7 @@ class PlantWatch:
 
 
 def _older(error: WeirError, answered_at: float | None, now: float) -> PlantSection:
-    """Why there are no tables of now."""
+    """Return why the tables are not current."""
     old = "" if answered_at is None else f" What follows is of {now - answered_at:.0f} s ago."
     said = f"{str(error)[:LONGEST_ERROR].rstrip('.')}.{old}"
     return PlantSection(title="Not shown", columns=["Why there are no tables of now"], rows=[[said]])
@@ -259,12 +260,12 @@ def _close(adapter: Adapter | None) -> None:
     try:
         if adapter is not None:
             adapter.close()
-    except Exception:  # likewise: its plant is watched on
+    except Exception:  # a failing adapter must not end the observation of its plant
         logger.exception("Closing an adapter failed.")
 
 
 def _add_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus:
-    """Tasks that can be set, what sources bring in, and the slowest path's latency."""
+    """Add the tasks that can be set, the output of sources, and the latency of the slowest path."""
     given = [
         operator.measure("outputs") for operator in topology.operators.values() if operator.kind == "source"
     ]

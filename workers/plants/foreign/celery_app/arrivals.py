@@ -92,8 +92,7 @@ class Arrivals:
                 return
 
     def _last(self, seconds: float) -> tuple[float, float]:
-        """Return the length of the last observations, at least `seconds`, and the number of arrivals in it.
-        """
+        """Return the length of the last observations, at least `seconds`, and their arrivals."""
         now, came = self._came[-1]
         at, before = next(
             (arrival for arrival in reversed(self._came) if now - arrival[0] >= seconds), self._came[0]

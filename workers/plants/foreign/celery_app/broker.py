@@ -68,9 +68,7 @@ class Broker(Protocol):
         ...
 
     def count_unacknowledged(self) -> int | None:
-        """Return the unacknowledged messages of all queues together, or None if unknown or known only per
-        queue.
-        """
+        """Return the unacknowledged messages of all queues, or None if unknown or known only per queue."""
         ...
 
     def list_missing(self) -> list[str]:
@@ -81,8 +79,7 @@ class Broker(Protocol):
 
 
 def broker_of(address: PlantAddress, app: Celery) -> Broker:
-    """Return the broker. Raise `PlantSilent` if its name doesn't resolve or resolves to a forbidden address.
-    """
+    """Return the broker. Raise `PlantSilent` if its name doesn't resolve, or to a forbidden address."""
     return RedisBroker(address) if address.url.startswith("redis") else AmqpBroker(address, app)
 
 

@@ -29,8 +29,9 @@ class _Count:
 
 
 class PoolCompletions:
-    """The completions of one worker. Times `now` are of the local monotonic clock, `at` of the worker's
-    clock.
+    """The completions of one worker.
+
+    Times `now` are of the local monotonic clock, `at` of the worker's clock.
     """
 
     def __init__(self) -> None:

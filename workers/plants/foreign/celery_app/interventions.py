@@ -1,7 +1,7 @@
-"""What a person may do with a Celery app besides resizing its pools: pause a queue, limit the rate of a task,
-revoke a task.
+"""Interventions at a Celery app besides resizing its pools.
 
-Each is done by remote control, and recorded with what undoes it.
+A person may pause a queue, limit the rate of a task, or revoke a task. Each is done by remote control, and
+recorded with what undoes it.
 """
 
 import json
@@ -86,7 +86,7 @@ class AppInterventions:
             workers, terminate = self._list_all_pools(pools), value == "terminate"
             failed = self._control.order_all("revoke", workers, task_id=subject, terminate=terminate)
         elif kind == PAUSE:
-            self._resumed.forget(subject)  # first, because the observer would otherwise make the workers resume the queue
+            self._resumed.forget(subject)  # first, or the observer would resume it
             asked, left_out = self._select_workers(
                 kind, subject, self._takers(subject, pools), self._control.late
             )

@@ -1,5 +1,4 @@
-"""Workers that answered recently: which ones no longer answer without having gone offline, and which queues
-they took from.
+"""Workers that answered recently and no longer do, although they did not go offline, and their queues.
 
 A worker that was killed, is frozen, or has lost its broker sends nothing. It is reported for MISSED_SECONDS,
 also by a later observer and after the broker was away. A worker that sends an offline event is forgotten at

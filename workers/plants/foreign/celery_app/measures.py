@@ -209,9 +209,7 @@ def _task(each: PoolMeasures) -> Mapping[str, float | None]:
 
 
 def _rows(pool: WorkerPool) -> int:
-    """Return the number of processes with a row of measures: 1,000 green threads have 100 rows, with the sums
-    of all.
-    """
+    """Return the number of rows of measures: 1,000 green threads have 100 rows, with the sums of all."""
     return min(pool.processes, MOST_ROWS)
 
 

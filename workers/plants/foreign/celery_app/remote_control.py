@@ -73,8 +73,9 @@ class WorkerPool:
         return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS
 
     def lives_on(self, noted: Life | None, now: float) -> bool:
-        """Return whether the recorded life is this one: the pid is not enough, as it is the same in
-        containers.
+        """Return whether the recorded life is this one.
+
+        The pid is not enough, because it is the same in all containers.
         """
         return noted is not None and noted[0] == self.pid and self.was_alive_at(noted[1], now)
 
@@ -103,8 +104,7 @@ class RemoteControl:
     def pools(
         self, expected: int | None = None, workers: Sequence[str] | None = None
     ) -> dict[str, WorkerPool]:
-        """Return the pool of each of these workers, or of all that answer, waiting for at most `expected`
-        answers.
+        """Return the pool of each of these workers, or of all, waiting for at most `expected` answers.
 
         A worker that reports its state but not its queues is late. Treated as a worker without queues it
         would be neither paused nor measured.
@@ -131,8 +131,7 @@ class RemoteControl:
         }
 
     def _versions_of(self, stats: Mapping[str, Mapping[str, Any]]) -> dict[str, Version]:
-        """Return the Celery version of each worker, requested once in its life: `stats` doesn't contain it.
-        """
+        """Return each worker's Celery version, requested once in its life: `stats` doesn't contain it."""
         lives = {worker: (worker, count_of(each.get("pid"))) for worker, each in stats.items()}
         fresh = [worker for worker, life in lives.items() if life not in self._versions]
         for worker, answer in (self.ask("report", workers=fresh) if fresh else {}).items():
@@ -220,8 +219,7 @@ class RemoteControl:
     def order_all(
         self, command: str, workers: Sequence[str], **arguments: Any
     ) -> dict[str, PlantSilent | PlantConfused]:
-        """Send workers an order, all at once. Return those that did not execute it, as far as known, and why.
-        """
+        """Send workers an order, all at once. Return those known not to have executed it, and why."""
         answers = self.ask(command, arguments, workers) if workers else {}
         errors: dict[str, PlantSilent | PlantConfused] = {}
         for worker in workers:

@@ -69,6 +69,5 @@ class OwnResumedQueues:
 
 
 def _lives(stored: Mapping[str, Any]) -> dict[str, Life]:
-    """Return the lives, without entries of older versions: a pid alone doesn't show whether a life goes on.
-    """
+    """Return the lives, without entries of older versions, which have only a pid."""
     return {worker: (life[0], life[1]) for worker, life in stored.items() if isinstance(life, list)}

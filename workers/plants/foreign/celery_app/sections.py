@@ -1,5 +1,6 @@
-"""The sections of a Celery app's page besides operators: its workers, queues, kinds of tasks, last tasks, and
-errors, and what can't be observed and why.
+"""The sections of a Celery app's page besides operators.
+
+They show its workers, queues, kinds of tasks, last tasks, and errors, and what can't be observed and why.
 """
 
 from collections import Counter

@@ -1,5 +1,4 @@
-"""The workers that take from the same queues, as one set: their arrival rate, and the waiting time of its
-tasks.
+"""The workers that take from the same queues, as one set: their arrival rate and waiting time.
 
 Chance decides which of them takes a message, and the division of waiting tasks among them changes with their
 processes. So arrivals are counted for all of them together (`arrivals`), from whole lengths of their queues,
@@ -23,9 +22,7 @@ from workers.plants.foreign.celery_app.remote_control import WorkerPool
 
 @dataclass(frozen=True)
 class PoolDemand:
-    """The demand of one pool: its share of the arrivals in its queues, and how long the first waiting task
-    has waited.
-    """
+    """The demand of one pool: its share of the arrivals, and the waiting time of the first waiting task."""
 
     per_second: float | None
     oldest_seconds: float

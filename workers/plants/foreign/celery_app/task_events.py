@@ -1,5 +1,4 @@
-"""The state of an app from Celery's events: its workers, the taken, started, and ended tasks of each pool,
-and the last tasks.
+"""The state of an app from Celery's events: workers, tasks of each pool, and the last tasks.
 
 A worker sends a heartbeat every two seconds. It sends task events only if it was started with -E, or was
 asked to. Times between events of one worker are from its own clock.
@@ -30,8 +29,9 @@ SENT = "task-sent"  # sent by the producer, not by a worker
 
 @dataclass(kw_only=True)
 class SeenTask:
-    """A task as reported by events. `received` and `started` are from the worker's clock; `at` is from the
-    local one.
+    """A task as reported by events.
+
+    `received` and `started` are from the worker's clock; `at` is from the local one.
     """
 
     id: str
@@ -261,9 +261,7 @@ class TaskEvents:
         return task
 
     def _forget(self, task_id: str) -> None:
-        """Forget the task that was heard of longest ago: its start event was lost, as it can't have waited so
-        long.
-        """
+        """Forget the oldest task: it can't have waited this long, so an event was lost."""
         task = self._tasks.pop(task_id)
         if (pool := self.pools.get(task.worker)) is not None:
             pool.waiting.discard(task_id)

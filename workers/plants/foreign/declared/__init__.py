@@ -1,4 +1,4 @@
-"""Plants that somebody declares in a page of YAML: what is read, what is called, and what proves it."""
+"""Plants that are declared in a page of YAML: what is read, what is called, and what proves it."""
 
 from queues.documents import MOST_YAML_CHARACTERS
 from queues.errors import BadInput
@@ -21,8 +21,10 @@ OPTION = "declaration"
 
 
 def declaration_at(address: PlantAddress) -> PlantDeclaration:
-    """Under whatever name it is registered: its own stands in what its servers are said to answer. Raises
-    BadInput naming the field in it, with its line.
+    """Return the declaration at an address. Raise `BadInput`, naming the field in it and its line.
+
+    Error messages about its servers use the name in the declaration, whatever name the plant is registered
+    under.
     """
     return declaration_of_text(address.option(OPTION))
 
@@ -33,7 +35,7 @@ def make(address: PlantAddress) -> DeclaredPlant:
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
-    """A dry run: each sensor is asked, nothing is called."""
+    """Make a dry run: read each sensor, call nothing."""
     declaration = declaration_at(address)
     ran = dry_run(declaration, transport=address.transport)
     operators = [_part(operator) for operator in declaration.operators.values()]
@@ -71,8 +73,10 @@ def _part(operator: DeclaredOperator) -> FoundPart:
 
 
 def check(address: PlantAddress) -> None:
-    """Raises BadInput naming the field in the declaration, with its line. A hold without an end would stay
-    when nobody steers any more: a loop is put on advise, or ends. One from before is let go as it says.
+    """Raise `BadInput`, naming the field in the declaration and its line.
+
+    A hold without an expiry is refused: it would stay after Weir stopped controlling the plant, because a
+    loop is set to advise or ends. A hold of an earlier declaration is released as that declaration says.
     """
     declaration, lag = declaration_at(address), group_measures.OPTION
     names = {name for name, each in declaration.operators.items() if not each.is_source}
@@ -85,7 +89,7 @@ def check(address: PlantAddress) -> None:
 
 
 def _check_proofs(declaration: PlantDeclaration) -> None:
-    """A sensor that is asked more seldom than an order may take would show none of them in time."""
+    """Check the proofs: a sensor must be read more often than an order may take."""
     for place, each in enumerate(declaration.operators.values()):
         every = declaration.sensors[each.proof.sensor].every_seconds if each.proof else 0.0
         if each.proof and each.proof.within_seconds <= every:
@@ -94,7 +98,7 @@ def _check_proofs(declaration: PlantDeclaration) -> None:
 
 
 def steers(address: PlantAddress) -> bool:
-    """Whether anything is called: a declaration may be of sensors alone."""
+    """Return whether anything is called: a declaration may consist of sensors alone."""
     try:
         return any(operator.actuator for operator in declaration_at(address).operators.values())
     except BadInput:  # such as a command that is no longer allowed

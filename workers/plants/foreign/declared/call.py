@@ -1,9 +1,10 @@
-"""What is called to set tasks: an HTTP request, a command, or the /scale of something that Kubernetes runs.
+"""The calls that set tasks: an HTTP request, a command, or the `/scale` of a Kubernetes workload.
 
-`$tasks` stands for the tasks that are set, `$before` for those there were and `$change` for the difference
-(in `hold`, `$seconds` for how long); nothing else is put in. A value of a body that is `$tasks` alone becomes
-a number. A command is a list of arguments and never goes through a shell; it must begin as an administrator
-allows it (WEIR_PLANT_COMMANDS), gets no secret of ours in its environment, and ends after COMMAND_SECONDS.
+`$tasks` is replaced by the new number of tasks, `$before` by the former number, and `$change` by the
+difference (in `hold`, `$seconds` by the duration); nothing else is replaced. A value of a body that is
+`$tasks` alone becomes a number. A command is a list of arguments and never goes through a shell. Its
+beginning must be allowed by an administrator (WEIR_PLANT_COMMANDS), its environment contains none of Weir's
+secrets, and it ends after COMMAND_SECONDS.
 """
 
 import os
@@ -42,18 +43,18 @@ JSON, MERGE = "application/json", "application/merge-patch+json"
 
 @dataclass(frozen=True)
 class TaskOrder:
-    """tasks instead of before. seconds: so long the plant's own controllers are to stand still."""
+    """A change from `before` to `tasks`. seconds: how long the plant's own controllers are to be held."""
 
     before: int = 0
     tasks: int = 0
     seconds: int = 0
 
     def put_in(self, text: str) -> str:
-        """The text with its places filled in."""
+        """Return the text with its placeholders replaced."""
         return PLACE.sub(lambda found: str(self._value(found[1])), text)
 
     def fill(self, value: Any) -> Any:
-        """The same within a body."""
+        """Replace the placeholders within a body."""
         if isinstance(value, str):
             alone = PLACE.fullmatch(value)
             return self._value(alone[1]) if alone else self.put_in(value)
@@ -69,7 +70,7 @@ class TaskOrder:
 
 @dataclass(frozen=True)
 class HttpCall:
-    """body: None for none."""
+    """An HTTP request. body: None for none."""
 
     method: str
     url: str
@@ -78,7 +79,7 @@ class HttpCall:
     content_type: str = JSON
 
     def describe(self, order: TaskOrder) -> str:
-        """What would be sent; a secret is named by its variable."""
+        """Return what would be sent; a secret is shown as the name of its variable."""
         body = "" if self.body is None else f" {orjson.dumps(order.fill(self.body)).decode()}"
         return f"{self.method} {order.put_in(self.url)}{body}"
 
@@ -86,7 +87,7 @@ class HttpCall:
         return any(map(TASKS.search, self._texts()))
 
     def counts(self) -> bool:
-        """Whether it says by how many: made twice it changes twice as much."""
+        """Return whether the call contains a difference: made twice, it changes twice as much."""
         return any(map(COUNTED.search, self._texts()))
 
     def names_seconds(self) -> bool:
@@ -96,7 +97,7 @@ class HttpCall:
         return self.url, orjson.dumps(self.body).decode()
 
     def make(self, order: TaskOrder, clients: ServerClients) -> None:
-        """Raises PlantSilent, PlantConfused, and BadInput for a secret that is not set."""
+        """Make the call. Raise `PlantSilent`, `PlantConfused`, or `BadInput` for a missing secret."""
         client, path = clients.resolve(order.put_in(self.url), self.login)
         content = None if self.body is None else orjson.dumps(order.fill(self.body))
         status, answer = client.send(self.method, path, content, self.content_type)
@@ -107,7 +108,7 @@ class HttpCall:
 
 @dataclass(frozen=True)
 class CommandCall:
-    """arguments: the program's path first."""
+    """A command. arguments: the path of the program first."""
 
     arguments: tuple[str, ...]
 
@@ -121,11 +122,11 @@ class CommandCall:
         return any(map(SECONDS.search, self.arguments))
 
     def counts(self) -> bool:
-        """As that of an HttpCall."""
+        """Return whether the call contains a difference, as for an `HttpCall`."""
         return any(map(COUNTED.search, self.arguments))
 
     def make(self, order: TaskOrder, clients: ServerClients) -> None:
-        """Raises Forbidden for what nobody has allowed, PlantSilent and PlantConfused."""
+        """Run the command. Raise `Forbidden` if it is not allowed, `PlantSilent`, and `PlantConfused`."""
         arguments = self._fill(order)
         check_allowed(arguments, "command")
         try:
@@ -146,8 +147,10 @@ Call = HttpCall | CommandCall
 
 
 def check_allowed(arguments: Sequence[str], where: str) -> None:
-    """Raise Forbidden unless an administrator allows what begins so. The last word that is allowed may be the
-    beginning of an argument, such as worker@. What follows is no option: one may turn a command into another.
+    """Raise `Forbidden` unless an administrator allows commands with this beginning.
+
+    The last allowed word may be the beginning of an argument, such as worker@. Words after that can't be
+    options, because an option may turn one command into another.
     """
     allowed = [part.split() for part in variables.PLANT_COMMANDS.text().split(";") if part.strip()]
     if not any(_begins(arguments, words) for words in allowed):
@@ -159,7 +162,7 @@ def check_allowed(arguments: Sequence[str], where: str) -> None:
 
 
 def _options_of(arguments: Sequence[str]) -> str:
-    """What is overlooked most: that a word is allowed allows no option behind it."""
+    """Return a hint about the most common mistake: an allowed word allows no option after it."""
     options = [argument for argument in arguments[1:] if argument.startswith("-")]
     if not options:
         return ""
@@ -177,7 +180,7 @@ def _begins(arguments: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def _run(arguments: Sequence[str]) -> tuple[int, str]:
-    """(exit status, the beginning of what it says in its error output)."""
+    """Return (exit status, the beginning of the error output)."""
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             arguments,
@@ -190,7 +193,7 @@ def _run(arguments: Sequence[str]) -> tuple[int, str]:
         try:
             status = process.wait(COMMAND_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # with what it has started
+            os.killpg(process.pid, signal.SIGKILL)  # together with the processes that it has started
             process.wait()
             raise
         said.seek(0)
@@ -198,7 +201,7 @@ def _run(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def read_call(document: Any, where: str) -> Call:
-    """{http: {method, url, body}}, {command: […]} or {scale: url}. Raises BadInput naming the field."""
+    """Read {http: {method, url, body}}, {command: […]}, or {scale: url}. Raise `BadInput`."""
     kinds = ("http", "command", "scale")
     given = [kind for kind in kinds if isinstance(document, Mapping) and kind in document]
     if len(given) != 1:
@@ -223,7 +226,7 @@ def _http(document: Any, where: str) -> HttpCall:
     url = fields.text(document["url"], f"{where}.url", 1_000)
     try:
         parts, server = urlsplit(PLACE.sub("1", url)), urlsplit(url).netloc
-    except ValueError:  # brackets around what is no address of IPv6
+    except ValueError:  # brackets around something that is not an IPv6 address
         raise BadInput(f"{where}.url", "takes an address that begins with http:// or https://.") from None
     egress.check_url(parts.geturl(), f"{where}.url")
     if PLACE.search(server):

@@ -1,4 +1,4 @@
-"""The HTTP clients of one declared plant for the servers that it names: one for each server and login."""
+"""The HTTP clients of one declared plant, one for each server and login."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from workers.plants.foreign.declared.login import Login
 
 
 class ServerClients:
-    """Opened when they are first needed, closed together. A secret is read when its client is opened."""
+    """Clients that are opened on first use, when their secret is read, and closed together."""
 
     def __init__(
         self,
@@ -24,8 +24,9 @@ class ServerClients:
         self._open: dict[tuple[str, Login], PlantClient] = {}
 
     def resolve(self, url: str, login: Login) -> tuple[PlantClient, str]:
-        """(client, path with its query) of an address. Raises BadInput when the secret is not set, or
-        may not be used there.
+        """Return (client, path with query) for an address.
+
+        Raise `BadInput` if the secret is not set, or may not be used there.
         """
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc}"

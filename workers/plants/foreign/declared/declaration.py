@@ -1,32 +1,33 @@
-"""A declared plant as people write it, checked. YAML; see `examples/`.
+"""A declared plant as written in YAML, checked; see `examples/`.
 
 | key | takes |
 |---|---|
 | name | a name: lower-case letter, then letters, digits, - (40 at most) |
-| title | what it is, in a line |
-| window_seconds | over which counts are (15) |
-| prometheus | the address of the server that PromQL is asked of, or {url, secret_environment, secret_as} |
+| title | a description in one line |
+| window_seconds | the window of counts (15) |
+| prometheus | the address of the server for PromQL, or {url, secret_environment, secret_as} |
 | sensors | {name: sensor} (`sensor`) |
 | operators | list of operators, in the order in which events pass them |
-| hold, release | calls that keep the plant's own controllers off it (for $seconds), and let them go on |
+| hold, release | calls that hold the plant's own controllers (for $seconds), and release them |
 
-An operator has `name`, and `after`: the operators that give it their events. A source has `source: true`,
-`out_per_second` and `failed_per_second`. Any other has `tasks` (how many there are now), `minimum` (1),
-`maximum`, and of the measures those that are known:
+An operator has `name`, and `after`: the operators that it gets events from. A source has `source: true`,
+`out_per_second` and `failed_per_second`. Any other operator has `tasks` (the current number), `minimum` (1),
+`maximum`, and the measures that are known:
 
-| measure | is |
+| measure | meaning |
 |---|---|
-| in_per_second | events that come to all of its tasks; without it, what the operators before it give |
-| out_per_second | events that it gives on; without it, what comes in |
-| service_seconds | one event in one task; without it, from utilisation and out_per_second |
-| latency_seconds | from being taken to being given on (service_seconds) |
+| in_per_second | events that arrive at all of its tasks; default: the output of the operators before it |
+| out_per_second | events that it emits; default: the events that arrive |
+| service_seconds | time of one event in one task; default: from utilisation and out_per_second |
+| latency_seconds | time from taking an event to emitting its result (service_seconds) |
 | utilisation | share of the time in which a task works |
-| waiting_events, waiting_seconds | what waits before it, or how long (the one from the other, by Little) |
+| waiting_events, waiting_seconds | backlog in front of it, or its waiting time (converted by Little's law) |
 
-Each is the name of a sensor, or a number. Tasks are set by `set`, a call with $tasks in it (`call`), whose
-inverse is the same call with the tasks there were; or by `up` and `down`, called once for each task (from
-$before to $tasks, one apart), each the other's inverse. Without them an operator is only seen. `proof` says
-what shows that it happened: {sensor, within_seconds}, by default the sensor of its tasks, within 60 s.
+Each is the name of a sensor, or a number. Tasks are set by `set`, a call that contains $tasks (`call`); its
+inverse is the same call with the former number of tasks. Or they are set by `up` and `down`, called once for
+each task (from $before to $tasks, which differ by one); each is the inverse of the other. An operator without
+them is only observed. `proof` says what shows that an order took effect: {sensor, within_seconds}, by default
+the sensor of its tasks, within 60 s.
 """
 
 import re
@@ -63,7 +64,7 @@ Quantity = str | float  # the name of a sensor, or a number
 
 @dataclass(frozen=True)
 class Proof:
-    """sensor: what must be as many as were ordered, within so many seconds."""
+    """The sensor that must reach the ordered number of tasks within `within_seconds`."""
 
     sensor: str
     within_seconds: float
@@ -71,7 +72,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Actuator:
-    """Either a call that sets any number, or a call up and one down for each task."""
+    """The calls that set tasks: one that sets any number, or one up and one down for each task."""
 
     set: Call | None = None
     up: Call | None = None
@@ -79,24 +80,24 @@ class Actuator:
 
     @property
     def counts(self) -> bool:
-        """Whether what is called depends on how many there were: made twice it does too much."""
+        """Return whether the calls depend on the former number of tasks: made twice, they do too much."""
         return self.set is None or self.set.counts()
 
     def steps(self, order: TaskOrder) -> list[tuple[Call, TaskOrder]]:
-        """What carries it out, call after call. Raises BadInput for too many at once."""
+        """Return the calls of an order, in sequence. Raise `BadInput` if they are too many at once."""
         if self.set is not None:
             return [(self.set, order)]
         change = order.tasks - order.before
         if abs(change) > MOST_STEPS:
             raise BadInput("tasks", f"changes by at most {MOST_STEPS} at once, not by {abs(change)}")
         step, call = (1, self.up) if change > 0 else (-1, self.down)
-        assert call is not None  # a declaration has set, or both
+        assert call is not None  # a declaration has `set`, or both others
         return [(call, TaskOrder(at, at + step)) for at in range(order.before, order.tasks, step)]
 
 
 @dataclass(frozen=True)
 class DeclaredOperator:
-    """measures: of those that are known. actuator: None for one that is only seen."""
+    """An operator. measures: the known ones. actuator: None for an operator that is only observed."""
 
     name: str
     is_source: bool
@@ -111,7 +112,7 @@ class DeclaredOperator:
 
 @dataclass(frozen=True)
 class PlantDeclaration:
-    """Read and checked."""
+    """A declaration, read and checked."""
 
     name: str
     title: str
@@ -123,7 +124,7 @@ class PlantDeclaration:
 
 
 def declaration_of_text(text: str) -> PlantDeclaration:
-    """Of a YAML text. Raises BadInput naming the field and its line."""
+    """Read a declaration from YAML. Raise `BadInput`, naming the field and its line."""
     document = read_yaml(text, "declaration")
     try:
         return declaration_of(document.value)
@@ -133,7 +134,7 @@ def declaration_of_text(text: str) -> PlantDeclaration:
 
 
 def declaration_of(document: Any) -> PlantDeclaration:
-    """Of a document. Raises BadInput naming the field."""
+    """Read a declaration from a document. Raise `BadInput`, naming the field."""
     fields.check_mapping(document, "declaration", KEYS, required=("name",))
     server = read_server(document["prometheus"], "prometheus") if "prometheus" in document else None
     given = fields.pairs(document.get("sensors", {}), "sensors", "name: sensor", MOST_SENSORS)
@@ -162,7 +163,7 @@ def declaration_of(document: Any) -> PlantDeclaration:
 
 
 def _check_order(operators: list[DeclaredOperator]) -> None:
-    """Each comes after those that give it their events: so there is no circle either."""
+    """Check that each operator follows those that it gets events from, which also excludes cycles."""
     before: set[str] = set()
     for place, operator in enumerate(operators):
         for at, name in enumerate(operator.after):

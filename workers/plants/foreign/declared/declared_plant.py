@@ -1,4 +1,4 @@
-"""A declared plant behind the port: its sensors make the topology, its calls set the tasks."""
+"""A declared plant behind the plant interface: sensors make the topology, calls set the tasks."""
 
 import math
 import time
@@ -26,13 +26,13 @@ from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOr
 from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import PlantConfused, PlantSilent
 
-# Of these nothing was sent; of what else is silent an order may have been obeyed.
+# With these errors nothing was sent; an order that failed otherwise may have been executed.
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 @dataclass(frozen=True)
 class CountedOrder:
-    """Of one operator. order: from what was ordered last. seen: the tasks that the sensor says."""
+    """An order for one operator, counted from its last order. seen: the tasks that the sensor reports."""
 
     operator: DeclaredOperator
     order: TaskOrder
@@ -40,7 +40,7 @@ class CountedOrder:
 
 
 class DeclaredPlant(Adapter):
-    """As its declaration says."""
+    """The plant of a declaration."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class DeclaredPlant(Adapter):
         monotonic: Callable[[], float] = time.monotonic,
         orders: TaskOrders | None = None,
     ) -> None:
-        """orders: None for those of this process alone."""
+        """Set up the plant. orders: None keeps them in this process alone."""
         self.declaration, self._clock = declaration, clock
         self._ordered = orders or OwnTaskOrders(monotonic)
         self._clients = ServerClients(declaration.name, environment, transport)
@@ -61,17 +61,17 @@ class DeclaredPlant(Adapter):
         self._read: Mapping[str, SensorReading] = {}
 
     def topology(self) -> MeasuredTopology:
-        """Of one round of all sensors. Raises PlantSilent and PlantConfused."""
+        """Return the topology from one round of all sensors. Raise `PlantSilent` and `PlantConfused`."""
         readings = self._readings.read()
         self._read = judged_readings(self.declaration, readings)
         return topology_of(self.declaration, readings, self.declaration.name, self._clock())
 
     def readings(self) -> Mapping[str, SensorReading]:
-        """What every sensor said in the round of the last `topology`."""
+        """Return the reading of every sensor in the round of the last `topology`."""
         return self._read
 
     def sensors(self) -> Mapping[str, SensorStatus]:
-        """The same as the snapshot has it."""
+        """Return the same readings in the form of the snapshot."""
         declared = self.declaration.sensors
         return {
             name: SensorStatus(
@@ -84,7 +84,7 @@ class DeclaredPlant(Adapter):
         }
 
     def proofs(self) -> Mapping[str, ProofStatus]:
-        """Of the operators that can be set."""
+        """Return the proof values of the operators that can be set."""
         return {
             name: ProofStatus(
                 sensor=each.proof.sensor,
@@ -100,19 +100,19 @@ class DeclaredPlant(Adapter):
         return None if reading is None or reading.error is not None else reading.value
 
     def hold(self, seconds: float) -> None:
-        """Calls `hold`, where the declaration has one."""
+        """Call `hold`, if the declaration has it."""
         if self.declaration.hold is not None:
             self.declaration.hold.make(TaskOrder(seconds=math.ceil(seconds)), self._clients)
 
     def release(self) -> None:
-        """Calls `release`, where the declaration has one."""
+        """Call `release`, if the declaration has it."""
         if self.declaration.release is not None:
             self.declaration.release.make(TaskOrder(), self._clients)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """All of them, one operator after the other; where one refuses, those before it are called back to
-        what they had. What was ordered already is not ordered again until its proof is late. Raises as
-        `Elastic` says.
+        """Set the operators one after the other; if one refuses, revert those before it.
+
+        An order is not repeated until its proof is late. Raise as `Elastic` says.
         """
         declared = {name: self._validate_order(name, count) for name, count in tasks.items()}
         done: list[CountedOrder] = []
@@ -141,7 +141,7 @@ class DeclaredPlant(Adapter):
     def _orders(
         self, declared: Mapping[str, DeclaredOperator], tasks: Mapping[str, int]
     ) -> list[CountedOrder]:
-        """What is to change. Raises what keeps the tasks there are from being known."""
+        """Return the changes to make. Raise if the current number of tasks is unknown."""
         readings = self._readings.read(
             operator.tasks for operator in declared.values() if isinstance(operator.tasks, str)
         )
@@ -158,7 +158,7 @@ class DeclaredPlant(Adapter):
         return [each for each in orders if each.order.before != each.order.tasks]
 
     def _get_pending(self, name: str, seen: int) -> LastTaskOrder | None:
-        """What was ordered and is not seen yet: once it is, only what is seen counts."""
+        """Return the last order while the sensor does not show it yet; after that only the sensor counts."""
         pending = self._ordered.get_pending(name)
         if pending is not None and pending.is_shown_by(seen):
             self._ordered.forget(name)
@@ -166,7 +166,7 @@ class DeclaredPlant(Adapter):
         return pending
 
     def _note(self, counted: CountedOrder, tasks: int) -> None:
-        """It has so many now, or will."""
+        """Record that the operator has this many tasks, or will have them."""
         if tasks == counted.order.before == counted.seen:
             self._ordered.forget(counted.operator.name)
         elif (proof := counted.operator.proof) is not None:
@@ -174,10 +174,10 @@ class DeclaredPlant(Adapter):
             self._ordered.note(counted.operator.name, order, proof.within_seconds)
 
     def _carry_out(self, counted: CountedOrder) -> None:
-        """Raises what a call raises; of several calls, those that were made are called back first."""
+        """Carry out an order. Raise what a call raises, after reverting the calls before it."""
         operator, order = counted.operator, counted.order
         steps = operator.actuator.steps(order) if operator.actuator else ()
-        self._note(counted, order.tasks)  # first: an order whose answer is lost was perhaps obeyed
+        self._note(counted, order.tasks)  # first: an order without an answer may have been executed
         reached = order.before
         for call, step in steps:
             self._keep_noted(counted, COMMAND_SECONDS)
@@ -185,7 +185,7 @@ class DeclaredPlant(Adapter):
                 call.make(step, self._clients)
             except WeirError as error:
                 stays = self._call_back(operator, TaskOrder(order.before, reached))
-                # A call of an absolute number is simply made again.
+                # A call with an absolute number can be repeated.
                 perhaps = operator.actuator.counts and _may_be_obeyed(error) if operator.actuator else False
                 left = reached if stays else order.before
                 self._note(counted, left + step.tasks - reached if perhaps else left)
@@ -194,8 +194,10 @@ class DeclaredPlant(Adapter):
         self._keep_noted(counted)
 
     def _keep_noted(self, counted: CountedOrder, call_seconds: float = 0.0) -> None:
-        """Before each call, for as long as it may take besides, and from the last one on: of many the first
-        may be longer ago than the proof may take. What somebody has ordered otherwise since stays noted.
+        """Extend the record of the order, unless another order was recorded meanwhile.
+
+        This is done before each call, for its maximum duration, and after the last one. With many calls, the
+        first may be longer ago than the proof may take.
         """
         name, proof = counted.operator.name, counted.operator.proof
         order, noted = LastTaskOrder(counted.order.tasks, counted.seen), self._ordered.get_pending(name)
@@ -203,7 +205,7 @@ class DeclaredPlant(Adapter):
             self._ordered.note(name, order, proof.within_seconds + call_seconds)
 
     def _call_back(self, operator: DeclaredOperator, order: TaskOrder) -> str:
-        """The inverse; what kept it from being done, "" for nothing."""
+        """Make the inverse calls. Return why they failed, or ""."""
         if order.before == order.tasks or operator.actuator is None:
             return ""
         try:
@@ -214,7 +216,7 @@ class DeclaredPlant(Adapter):
         return ""
 
     def _undone(self, done: list[CountedOrder], failed: DeclaredOperator, error: WeirError) -> WeirError:
-        """The error, which says what could not be called back."""
+        """Return the error, extended by what could not be reverted."""
         left = []
         for order in reversed(done):
             if why := self._call_back(order.operator, order.order):
@@ -227,5 +229,5 @@ class DeclaredPlant(Adapter):
 
 
 def _may_be_obeyed(error: WeirError) -> bool:
-    """Of an order that was not answered."""
+    """Return whether an order without an answer may have been executed."""
     return isinstance(error, PlantSilent) and not isinstance(error.__cause__, NOT_SENT)

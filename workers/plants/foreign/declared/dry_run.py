@@ -1,4 +1,4 @@
-"""What a declaration would read and do, without doing it: each sensor is asked once, no call is made."""
+"""A dry run of a declaration: each sensor is read once, no call is made."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -16,7 +16,7 @@ from workers.plants.foreign.declared.sensor_reader import SensorReading
 
 @dataclass(frozen=True)
 class SensorTrial:
-    """One sensor: what was asked, and what it said. value: None with an error, or where nothing is known."""
+    """One sensor: what was read, and its value (None after an error, or if unknown)."""
 
     name: str
     asked: str
@@ -28,7 +28,7 @@ class SensorTrial:
 
 @dataclass(frozen=True)
 class OrderTrial:
-    """One operator: what would be called for one task more (or less, at the maximum), and its inverse."""
+    """One operator: the calls for one more task (one less at the maximum), and their inverse."""
 
     operator: str
     before: int
@@ -40,7 +40,7 @@ class OrderTrial:
 
 @dataclass(frozen=True)
 class DryRun:
-    """error: why no topology can be made of it now, "" where one can."""
+    """The result. error: why no topology can be made now, "" if it can."""
 
     sensors: tuple[SensorTrial, ...]
     orders: tuple[OrderTrial, ...]
@@ -52,7 +52,7 @@ def dry_run(
     environment: Mapping[str, str] = variables.PROCESS,
     transport: httpx.BaseTransport | None = None,
 ) -> DryRun:
-    """Raises nothing: what goes wrong is said beside what it concerns."""
+    """Make a dry run. Raise nothing: each error is reported with the sensor or order that it concerns."""
     with closing(DeclaredPlant(declaration, environment, transport)) as plant:
         try:
             topology, error = plant.topology(), ""
@@ -80,7 +80,7 @@ def _sensor(declaration: PlantDeclaration, name: str, reading: SensorReading) ->
 def _order(operator: DeclaredOperator, now: int) -> OrderTrial:
     order = TaskOrder(now, now + 1 if now < operator.maximum else now - 1)
     actuator, proof = operator.actuator, operator.proof
-    assert actuator is not None and proof is not None  # settable ones have both
+    assert actuator is not None and proof is not None  # an operator that can be set has both
     return OrderTrial(
         operator.name,
         order.before,

@@ -1,8 +1,8 @@
-"""A path into JSON, as declarations have it: a JMESPath expression that can neither run long nor grow.
+"""A path into JSON in a declaration: a JMESPath expression whose time and result size are limited.
 
-Both the expression and the document come from outside. So an expression has at most LONGEST_PATH characters,
-its lists and objects make at most MOST_GROWTH values of one, it joins no texts (a sensor is a number), and it
-ends after MOST_STEPS steps, where each value of a list, an object or a text that it makes is a step.
+Both the expression and the document come from outside. So an expression has at most LONGEST_PATH characters.
+Its lists and objects turn one value into at most MOST_GROWTH values. It joins no texts (a sensor is a
+number). It ends after MOST_STEPS steps, where each value of a list, object, or text that it makes is a step.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ GROWS = frozenset({"multi_select_list", "multi_select_dict"})
 
 @dataclass(frozen=True)
 class JsonPath:
-    """The empty one is the document itself."""
+    """A path; the empty path is the document itself."""
 
     text: str = ""
 
@@ -38,7 +38,7 @@ class JsonPath:
         return parsed
 
     def read(self, document: Any) -> Any:
-        """What it leads to. Raises PlantConfused where it does not match what is answered."""
+        """Return the value at the path. Raise `PlantConfused` if the path does not match the document."""
         if not self.text:
             return document
         try:
@@ -54,7 +54,7 @@ class JsonPath:
 
 
 def read_path(text: Any, where: str) -> JsonPath:
-    """Raises BadInput saying what is wrong."""
+    """Read a path. Raise `BadInput`, saying what is wrong."""
     path = JsonPath(fields.text(text, where, LONGEST_PATH))
     try:
         nodes = list(_nodes(jmespath.compile(path.text).parsed))
@@ -79,11 +79,11 @@ def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 class _TooLong(Exception):  # noqa: N818
-    """An evaluation took MOST_STEPS."""
+    """An evaluation that took MOST_STEPS."""
 
 
 class _Interpreter(TreeInterpreter):
-    """Counts its steps."""
+    """An interpreter that counts its steps."""
 
     def __init__(self) -> None:
         super().__init__()

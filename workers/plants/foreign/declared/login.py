@@ -1,6 +1,6 @@
-"""How a declared plant proves who it is to what it asks: by a secret that only the environment holds.
+"""How a declared plant logs in to its servers: with a secret that exists only in the environment.
 
-A declaration names the variable (`secret_environment`) and how its value is sent (`secret_as`): as a bearer's
+A declaration names the variable (`secret_environment`) and how its value is sent (`secret_as`): as a bearer
 token, as `user:password` of basic authentication, or in a header of that name.
 """
 
@@ -22,13 +22,13 @@ KEYS = ("secret_environment", "secret_as")
 
 @dataclass(frozen=True)
 class Login:
-    """environment: the variable's name, "" for none."""
+    """A login. environment: the name of the variable, "" for none."""
 
     environment: str = ""
     sent_as: str = BEARER
 
     def headers(self, environment: Mapping[str, str] = variables.PROCESS) -> dict[str, str]:
-        """What is sent. Raises BadInput when the variable is not set here, or its value can't be sent."""
+        """Return the headers to send. Raise `BadInput` if the variable is not set or can't be sent."""
         if not self.environment:
             return {}
         secret = variables.secret_named(self.environment, environment)
@@ -44,7 +44,7 @@ class Login:
 
 
 def read_login(document: Mapping[str, Any], where: str) -> Login:
-    """Of a sensor, a server or a call. Raises BadInput naming the field."""
+    """Read the login of a sensor, server, or call. Raise `BadInput`, naming the field."""
     name = document.get("secret_environment", "")
     if name:
         checks.text().validate(name, f"{where}.secret_environment")

@@ -1,8 +1,8 @@
-"""What the sensors of a declared plant say, as operators, tasks and links (`MeasuredTopology`).
+"""The sensor readings of a declared plant as operators, tasks, and links (`MeasuredTopology`).
 
-Rates are turned into counts of the window, an operator's tasks are taken as alike, and what follows from what
-was measured is filled in: service time from utilisation and throughput (u = s·x / p), waiting time from what
-waits (Little: w = n / x). What does not follow stays unknown.
+Rates become counts of the window, and the tasks of an operator are assumed to be alike. Measures that follow
+from others are computed: service time from utilization and throughput (u = s·x / p), waiting time from the
+backlog (Little: w = n / x). A measure that does not follow stays unknown.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,20 +21,20 @@ from workers.plants.plant import PlantConfused, PlantSilent
 ONLY_BRINGS = "it only brings events in"
 ONLY_SEEN = "the declaration names no call that sets it"
 MOST_USED = 2.0
-MOST_ROWS = 100  # of measures, of an operator of very many tasks: they have the sums of all
-MOST_MEASURED = 1e12  # as a declaration takes it
+MOST_ROWS = 100  # rows of measures of an operator with very many tasks: they contain the sums of all
+MOST_MEASURED = 1e12  # limit of a declaration
 MOST_TASK_MEASURE = 1e18
 Known = Callable[[Quantity | None], float | None]
-# A measure of an operator by its name; None where it is unknown, unusable, or not declared.
+# A measure of an operator by its name; None if it is unknown, unusable, or not declared.
 KnownMeasure = Callable[[DeclaredOperator, str], float | None]
 
 
 def topology_of(
     declaration: PlantDeclaration, readings: Mapping[str, SensorReading], plant: str, at: float
 ) -> MeasuredTopology:
-    """Compose what the sensors say. A measure that can't be had is unknown, and every other one stands.
+    """Return the topology from the readings. A failed measure is unknown; every other one is kept.
 
-    Raises PlantSilent or PlantConfused for tasks that are not known.
+    Raise `PlantSilent` or `PlantConfused` if a number of tasks is unknown.
     """
 
     def tasks(quantity: Quantity | None) -> float | None:
@@ -43,7 +43,7 @@ def topology_of(
     def read_optional(declared: DeclaredOperator, measure: str) -> float | None:
         return _measured(declared, measure, readings)
 
-    given: dict[str, float | None] = {}  # what each operator gives on in a second
+    given: dict[str, float | None] = {}  # the output of each operator per second
     operators: dict[str, MeasuredOperator] = {}
     links: list[Link] = []
     for declared in declaration.operators.values():
@@ -65,7 +65,7 @@ def topology_of(
 def judged_readings(
     declaration: PlantDeclaration, readings: Mapping[str, SensorReading]
 ) -> Mapping[str, SensorReading]:
-    """Return the readings; one that no operator can be measured by keeps its value and gets the reason."""
+    """Return the readings; a reading that is unusable as a measure keeps its value and gets the reason."""
     judged = dict(readings)
     for declared in declaration.operators.values():
         for measure, sensor in declared.measures.items():
@@ -88,8 +88,10 @@ def _measured(
 
 
 def _fault(declared: DeclaredOperator, measure: str, value: float | None) -> str:
-    """Return why the value can't be the measure, "" where it can: of a difference or a -1 that stands for
-    "not known" nothing follows, and of a share far beyond 1 service times that are as many times too long.
+    """Return why the value can't be the measure, or "" if it can.
+
+    A difference, or a -1 that means "unknown", can't be used. A share far above 1 would make service times
+    too long by the same factor.
     """
     if value is None:
         return ""
@@ -104,7 +106,7 @@ def _fault(declared: DeclaredOperator, measure: str, value: float | None) -> str
 
 
 def tasks_of(declared: DeclaredOperator, known: Known) -> int:
-    """How many there are now. Raises PlantSilent and PlantConfused."""
+    """Return the current number of tasks. Raise `PlantSilent` and `PlantConfused`."""
     value = known(declared.tasks)
     if value is None:
         raise PlantSilent(f"Sensor {declared.tasks} says nothing of the tasks of {declared.name}.")
@@ -134,7 +136,7 @@ def _source(declared: DeclaredOperator, known: KnownMeasure, window_seconds: flo
 def _rates(
     declared: DeclaredOperator, known: KnownMeasure, given: Mapping[str, float | None]
 ) -> tuple[float | None, float | None]:
-    """(what comes in, what goes out) in a second."""
+    """Return (arrivals, output) per second."""
     comes = known(declared, "in_per_second")
     if comes is None and declared.after and "in_per_second" not in declared.measures:
         before = [given[name] for name in declared.after]
@@ -180,8 +182,9 @@ def _operator(
 
 
 def _compute_utilization(declared: DeclaredOperator, known: KnownMeasure) -> float | None:
-    """The share of the time in which a task works. Two numbers of which it is made may be of different
-    instants, so a little more than 1 is 1.
+    """Return the share of the time in which a task works.
+
+    It may be computed from two numbers of different instants, so a value slightly above 1 counts as 1.
     """
     used = known(declared, SHARE)
     return None if used is None else min(1.0, used)
@@ -199,7 +202,10 @@ def _wait_seconds(
 
 
 def _bounded(value: float | None, most: float) -> float | None:
-    """What follows from two numbers may be beyond what a topology takes, as where almost nothing comes."""
+    """Return the value, or None if it exceeds the limit of a topology.
+
+    That happens, for example, if arrivals are close to 0.
+    """
     return None if value is None or value > most else value
 
 

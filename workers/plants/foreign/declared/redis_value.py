@@ -1,14 +1,14 @@
-"""One number from a Redis or Valkey server, by a command that only reads and whose cost has a bound.
+"""One number from a Redis or Valkey server, by a command that only reads and has a bounded cost.
 
 | command | the number |
 |---|---|
-| LLEN, SCARD, ZCARD, HLEN, XLEN key | how many it holds; 0 where there is no such key |
+| LLEN, SCARD, ZCARD, HLEN, XLEN key | number of entries; 0 if the key does not exist |
 | ZCOUNT key from to | members with scores between the two |
 | EXISTS key | 1 or 0 |
-| GET key; HGET key field; ZSCORE key member | the number that stands there; none: not known |
+| GET key; HGET key field; ZSCORE key member | the stored number; unknown if there is none |
 
-The address comes from the environment: whoever sets it decides which login is used, and that login needs no
-more than these commands (`+@read`).
+The address comes from the environment: the person who sets it decides which login is used. That login needs
+only these commands (`+@read`).
 """
 
 import shlex
@@ -23,7 +23,7 @@ from workers.plants.foreign import redis_client
 from workers.plants.plant import PlantConfused, PlantSilent
 
 LONGEST_NUMBER = 100
-# Each with the number of words behind it.
+# command → number of words after it
 COMMANDS: Mapping[str, int] = {
     "LLEN": 1,
     "SCARD": 1,
@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, int] = {
 
 
 def read_command(text: str, where: str) -> tuple[str, ...]:
-    """Its words; one with spaces stands in quotes. Raises BadInput."""
+    """Return the words of a command; a word with spaces is quoted. Raise `BadInput`."""
     try:
         name, *rest = shlex.split(text)
     except ValueError as error:
@@ -53,10 +53,12 @@ def read_command(text: str, where: str) -> tuple[str, ...]:
 
 
 def one_number(name: str, address: str, command: Sequence[str]) -> Any:
-    """What the server answers; None where nothing is there. `name` stands in what is said, never the address:
-    it holds a password. Raises PlantSilent and PlantConfused.
+    """Return the server's answer, or None if the value does not exist.
+
+    `name` appears in error messages; the address never does, because it contains a password. Raise
+    `PlantSilent` and `PlantConfused`.
     """
-    # A connection for each look: sensors are few, and a server that moved is found again.
+    # One connection per reading: sensors are few, and a server that moved is found again.
     with redis_client.client_of(name, address) as server:
         try:
             return _answer(name, server, command)
@@ -69,7 +71,10 @@ def one_number(name: str, address: str, command: Sequence[str]) -> Any:
 
 
 def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
-    """A value that is no number may be of any length, so no more of it is asked for than a number needs."""
+    """Return the answer.
+
+    A value that is not a number may be long, so only the length of a number is requested.
+    """
     kind, *rest = command
     if kind == "GET":
         text = cast(bytes, server.getrange(rest[0], 0, LONGEST_NUMBER))

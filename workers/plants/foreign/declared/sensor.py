@@ -1,17 +1,17 @@
-"""A sensor of a declared plant: where one number comes from, and what is made of it.
+"""A sensor of a declared plant: where one number comes from, and how it is converted.
 
 | source | keys | the number |
 |---|---|---|
-| PromQL | `promql`, `prometheus` (where not the plant's) | of a scalar or the only series; NaN: not known |
-| SQL | `sql`, `database` (variable with the address) | its only value; no row, NULL: not known |
-| Redis | `redis` (a command), `server` (variable with the address) | its answer; nothing: not known |
-| JSON over HTTP | `url`, `json` (JMESPath) | what the path leads to; null: not known |
+| PromQL | `promql`, `prometheus` (if not the plant's) | a scalar or the only series; NaN: unknown |
+| SQL | `sql`, `database` (variable with the address) | the only value; no row, NULL: unknown |
+| Redis | `redis` (a command), `server` (variable with the address) | the answer; nothing: unknown |
+| JSON over HTTP | `url`, `json` (JMESPath) | the value at the path; null: unknown |
 | a file | `file`, `json` (JMESPath; without it the file is the number), `fresh_seconds` | likewise |
 
-Every sensor takes besides: `title`, `unit`, `times` (a factor, such as 0.001 for ms), `counter` (true: the
-number only grows, and what is meant is its increase a second) and `every_seconds` (it is asked that often).
+Every sensor also takes: `title`, `unit`, `times` (a factor, such as 0.001 for ms), `counter` (true: the
+number only grows, and the sensor is its increase per second), and `every_seconds` (the interval of readings).
 HTTP sources take `secret_environment` and `secret_as`. A file that was written longer ago than
-`fresh_seconds` (300; 0: however long) says nothing: whoever wrote it may be gone.
+`fresh_seconds` (300; 0: no limit) gives no value: its writer may be gone.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ KEYS = {
     "url": ("url", "json", *login.KEYS),
     "file": ("file", "json", "fresh_seconds"),
 }
-# What a query may begin with: the database refuses to write, and this says so before it is asked.
+# First words of a query: the database refuses to write, and this check reports it earlier.
 SQL_BEGINS = ("select", "with", "values", "table")
 
 
@@ -64,7 +64,7 @@ class PromqlSource:
 
 @dataclass(frozen=True)
 class SqlSource:
-    """database: the variable that holds its address."""
+    """A SQL query. database: the variable that contains the address."""
 
     database: str
     query: str
@@ -75,7 +75,7 @@ class SqlSource:
 
 @dataclass(frozen=True)
 class RedisSource:
-    """server: the variable that holds its address."""
+    """A Redis command. server: the variable that contains the address."""
 
     server: str
     command: tuple[str, ...]
@@ -96,7 +96,7 @@ class HttpSource:
 
 @dataclass(frozen=True)
 class FileSource:
-    """fresh_seconds: what was written longer ago says nothing; 0: however long."""
+    """A file. fresh_seconds: an older file gives no value; 0: no limit."""
 
     file: str
     path: JsonPath
@@ -111,7 +111,7 @@ Source = PromqlSource | SqlSource | RedisSource | HttpSource | FileSource
 
 @dataclass(frozen=True)
 class DeclaredSensor:
-    """One number: its source, and what is made of it."""
+    """One number: its source, and how it is converted."""
 
     name: str
     source: Source
@@ -123,14 +123,14 @@ class DeclaredSensor:
 
 
 def read_server(document: Any, where: str) -> Server:
-    """An address, or {url, secret_environment, secret_as}."""
+    """Read an address, or {url, secret_environment, secret_as}."""
     given = {"url": document} if isinstance(document, str) else document
     fields.check_mapping(given, where, ("url", *login.KEYS), required=("url",))
     return Server(_url(given["url"], where), read_login(given, where))
 
 
 def read_sensor(name: str, document: Any, where: str, server: Server | None) -> DeclaredSensor:
-    """server: the plant's own, where it has one. Raises BadInput naming the field."""
+    """Read a sensor. server: the plant's own, if it has one. Raise `BadInput`, naming the field."""
     given = list(document) if isinstance(document, Mapping) else []
     kinds = [source for source in SOURCES if source in given]
     if len(kinds) != 1:
@@ -148,8 +148,9 @@ def read_sensor(name: str, document: Any, where: str, server: Server | None) -> 
 
 
 def resolve_file(name: str, where: str) -> Path:
-    """Where it stands, every link followed. Raises Forbidden for a file outside of the folders that an
-    administrator allows.
+    """Return the path of a file, with every link resolved.
+
+    Raise `Forbidden` for a file outside of the folders that an administrator allows.
     """
     folders = [Path(word).resolve() for word in variables.PLANT_FILES.words()]
     path = Path(name).resolve()

@@ -1,7 +1,7 @@
-"""Reads the sensors of a declared plant: several at once, each in time, all together in round_seconds.
+"""Reads the sensors of a declared plant: several at once, all within `round_seconds`.
 
-A number that the source does not have is None. A source that is away, late or confused raises PlantSilent or
-PlantConfused, with the sensor's name; it keeps no other sensor waiting.
+A number that the source does not have is None. A source that is unreachable, late, or invalid raises
+`PlantSilent` or `PlantConfused` with the name of the sensor; it does not delay other sensors.
 """
 
 import math
@@ -41,8 +41,10 @@ MOST_FILE_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class SensorReading:
-    """What a sensor says; None: not known. error: why not, in a sentence; the exception is kept for whoever
-    needs the number. A value beside it is of a part alone, to be shown and not to be relied on.
+    """A reading of a sensor. value: None if unknown.
+
+    error: why it is unknown; the exception is kept for code that needs the number. A value with an error
+    covers only a part: it is shown, but nothing is decided on it.
     """
 
     value: float | None = None
@@ -50,14 +52,14 @@ class SensorReading:
     seconds: float = 0.0
 
     def get_value(self) -> float | None:
-        """The value. Raises what kept it from being read."""
+        """Return the value, or raise what prevented its reading."""
         if self.error is not None:
             raise self.error
         return self.value
 
 
 class SensorReader:
-    """Of one plant's sensors, look after look: counters become rates, and some are asked seldom."""
+    """The sensors of one plant over time: counters become rates, and some are read less often."""
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class SensorReader:
         self._kept: dict[str, tuple[float, SensorReading]] = {}
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, SensorReading]:
-        """These sensors, or all of them. What several of them read of is asked once."""
+        """Read these sensors, or all of them. Sensors with the same source share one request."""
         wanted = [self._sensors[name] for name in (self._sensors if names is None else dict.fromkeys(names))]
         now = self._monotonic()
         groups: dict[object, list[DeclaredSensor]] = {}
@@ -90,7 +92,7 @@ class SensorReader:
         return {each.name: self._read_sensor(each, asked.get(each.name), now) for each in wanted}
 
     def close(self) -> None:
-        """What is still being asked ends by its own time limit."""
+        """Close the reader; requests in progress end by their own timeout."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _is_due(self, sensor: DeclaredSensor, now: float) -> bool:
@@ -115,7 +117,7 @@ class SensorReader:
         return found
 
     def _rate(self, name: str, value: float | None, now: float) -> float | None:
-        """Its increase a second over the window; None until it was seen twice since it last fell."""
+        """Return the increase per second over the window; None until two values since the last decrease."""
         counted = self._counted.setdefault(name, deque())
         if value is None:
             return None
@@ -128,17 +130,17 @@ class SensorReader:
         return sum(b[1] - a[1] for a, b in pairwise(counted)) / elapsed if elapsed > 0 else None
 
     def _read_with_time(self, sensors: Sequence[DeclaredSensor]) -> dict[str, SensorReading]:
-        """Of sensors with one question."""
+        """Read sensors that share one request."""
         began = time.monotonic()
         try:
             answer, refused = self._answer(sensors[0]), None
-        except Exception as error:  # a source must not end the reading of the others
+        except Exception as error:  # a failing source must not affect the reading of others
             answer, refused = None, error
         seconds = time.monotonic() - began
         return {sensor.name: _read(sensor, answer, refused, seconds) for sensor in sensors}
 
     def _answer(self, sensor: DeclaredSensor) -> Any:
-        """A number, or the document that it stands in."""
+        """Return a number, or the document that contains it."""
         source = sensor.source
         if isinstance(source, PromqlSource):
             client, path = self._clients.resolve(source.server.url, source.server.login)
@@ -159,7 +161,7 @@ class SensorReader:
 
 
 def _question(sensor: DeclaredSensor) -> object:
-    """What sensors must agree in to be read of one answer."""
+    """Return a key: sensors with an equal key can be read from one answer."""
     source = sensor.source
     if isinstance(source, HttpSource):
         return source.url, source.login
@@ -178,7 +180,7 @@ def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, second
         said = kind(f"Sensor {sensor.name}: {str(error).rstrip('.')}.")
         if isinstance(error, PartialAnswer) and error.value is not None and not sensor.counter:
             return SensorReading(sensor.times * error.value, said, seconds)
-    except Exception as fault:  # likewise
+    except Exception as fault:  # a failing source must not affect the reading of others
         said = PlantConfused(f"Sensor {sensor.name}: reading failed ({fault!r}).")
     return SensorReading(None, said, seconds)
 
@@ -198,7 +200,7 @@ def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
 
 
 def _address(variable: str, field: str, environment: Mapping[str, str]) -> str:
-    """Raises BadInput where the variable holds none."""
+    """Return the address in the variable. Raise `BadInput` if it is not set."""
     address = variables.secret_named(variable, environment)
     if not address:
         raise BadInput(field, f"names {variable}, which is not set here")
@@ -206,9 +208,9 @@ def _address(variable: str, field: str, environment: Mapping[str, str]) -> str:
 
 
 def _read_file(source: FileSource) -> Any:
-    path = resolve_file(source.file, "file")  # again: a link may have come meanwhile
+    path = resolve_file(source.file, "file")  # again, because a link may have been made meanwhile
     try:
-        # A link that comes from now on is not followed, and a pipe without a writer keeps nobody.
+        # A link that is made from now on is not followed, and a pipe without a writer does not block.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):

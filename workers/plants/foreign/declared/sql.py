@@ -1,11 +1,10 @@
-"""One number from a database, which is only read: SQLite and PostgreSQL.
+"""One number from a database that is only read: SQLite or PostgreSQL.
 
-The transaction is read-only, one statement is taken, and it ends after SQL_SECONDS, by the database's own
-limit and by closing the connection where the database does not keep it. Only a short value comes here: SQLite
-makes none longer than MOST_BYTES, and PostgreSQL is asked for the beginning of the value as a text, of a
-query within the query, of which it takes a single value itself. The address comes from the
-environment: whoever sets it decides which login is used, and that login should have no more than the right to
-read.
+The transaction is read-only and takes one statement. It ends after SQL_SECONDS, by the database's own limit,
+and by closing the connection if the database exceeds it. Only a short value is transferred: SQLite makes no
+value longer than MOST_BYTES. PostgreSQL is asked for the beginning of the value as text, of a query within
+the query, of which it takes a single value. The address comes from the environment: the person who sets it
+decides which login is used. That login should have only the right to read.
 """
 
 import os
@@ -29,7 +28,7 @@ UNREADABLE = (
 )
 MOST_BYTES = 1_000_000
 LONGEST_NUMBER = 100
-_SQLITE_STEPS = 1_000  # of its virtual machine between two looks at the clock
+_SQLITE_STEPS = 1_000  # virtual machine instructions between two checks of the clock
 _SQLITE_ALLOWED = {
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,
@@ -39,8 +38,10 @@ _SQLITE_ALLOWED = {
 
 
 def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS) -> Any:
-    """The only value of the only row; None for no row. `name` stands in what is said, never the address: it
-    holds a password. Raises PlantSilent and PlantConfused.
+    """Return the only value of the only row, or None if there is no row.
+
+    `name` appears in error messages; the address never does, because it contains a password. Raise
+    `PlantSilent` and `PlantConfused`.
     """
     scheme = address.partition("://")[0]
     if scheme == "sqlite":
@@ -88,7 +89,7 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
             _close_after(connection, 1.5 * seconds, ended),
         ):
             connection.read_only = True
-            # Prepared: the server then refuses more than one statement. A comment ends with its line.
+            # Prepared, so that the server refuses more than one statement. A comment ends with its line.
             only = f"SELECT left((\n{query}\n)::text, {LONGEST_NUMBER})"
             return connection.execute(only.encode(), prepare=True).fetchmany(2)
     except psycopg.errors.QueryCanceled:
@@ -102,11 +103,13 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
 
 
 def _open_connection(name: str, address: str, options: str) -> "psycopg.Connection[Any]":
-    """Raises PlantConfused for an address of which a driver would take a piece of the password for something
+    """Open a connection.
+
+    Raise `PlantConfused` for an address of which a driver would take a part of the password for something
     else (a host, a port), or quote it.
     """
     login, _, place = address.partition("://")[2].partition("@")
-    is_cut = place and "/" in login and "?" not in login  # by a slash of the password
+    is_cut = place and "/" in login and "?" not in login  # by a slash in the password
     if is_cut or "@" in place.partition("?")[0]:
         raise PlantConfused(f"{name} {UNREADABLE}")
     try:
@@ -119,7 +122,7 @@ def _open_connection(name: str, address: str, options: str) -> "psycopg.Connecti
 def _close_after(
     connection: "psycopg.Connection[Any]", seconds: float, ended: threading.Event
 ) -> Iterator[None]:
-    """A database that stands still keeps nobody: its connection is shut, and `ended` says so."""
+    """Close the connection after `seconds` and set `ended`: a database that hangs blocks no caller."""
 
     def shut() -> None:
         ended.set()

@@ -1,8 +1,7 @@
-"""What was last ordered of each operator of a declared plant, while its sensor may not show it yet.
+"""The last order of each operator of a declared plant, while its sensor may not show it yet.
 
-Prometheus scrapes each 15 s or so; until then a sensor says the tasks there were. Whoever orders again in
-that time, this process or another, must count from what was ordered, or `up` would be called once more at
-every tick.
+Prometheus scrapes about every 15 s; until then a sensor reports the former tasks. A process that orders again
+in that time must count from what was ordered, or `up` would be called again at every tick.
 """
 
 import json
@@ -18,23 +17,24 @@ from queues import keys
 
 @dataclass(frozen=True)
 class LastTaskOrder:
-    """tasks: that were ordered. seen: what the sensor said then."""
+    """The ordered tasks, and what the sensor reported at that time (`seen`)."""
 
     tasks: int
     seen: int
 
     def is_shown_by(self, tasks: int) -> bool:
-        """Whether the sensor says what was ordered. One that said so all along, since it was two orders late,
-        shows nothing.
+        """Return whether the sensor shows the order.
+
+        A sensor that reported this value all along, because it was two orders late, shows nothing.
         """
         return tasks == self.tasks != self.seen
 
 
 class TaskOrders(Protocol):
-    """Of one plant: the last order of each operator, for so many seconds."""
+    """The orders of one plant: the last one of each operator, for its number of seconds."""
 
     def get_pending(self, operator: str) -> LastTaskOrder | None:
-        """None: nothing is under way."""
+        """Return the pending order, or None."""
         ...
 
     def note(self, operator: str, order: LastTaskOrder, seconds: float) -> None: ...
@@ -43,7 +43,7 @@ class TaskOrders(Protocol):
 
 
 class SharedTaskOrders:
-    """On the control server: every process of ours sees them."""
+    """Orders that are stored on the control server, where every process of Weir sees them."""
 
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._plant = control, plant
@@ -61,7 +61,7 @@ class SharedTaskOrders:
 
 
 class OwnTaskOrders:
-    """Of this process alone: for a dry run, and tests."""
+    """Orders that only this process knows, for a dry run and for tests."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

@@ -1,10 +1,10 @@
-"""A job on a Flink session cluster as a plant: its vertices, and what its REST API says besides."""
+"""A job on a Flink session cluster as a plant: its vertices, and other data from its REST API."""
 
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.kind import AdapterKind, PlantOption
 from workers.plants.reached import Patience
 
-# A rescale waits for the cool-down after the one before, 30 s unless the cluster says otherwise.
+# A rescale waits for the cool-down of the previous one, 30 s unless the cluster is configured otherwise.
 RESCALE_SECONDS = 45.0
 
 ADAPTER = AdapterKind(

@@ -1,20 +1,20 @@
-"""A job on a Flink session cluster, through the cluster's REST API; vertices are operators, subtasks tasks.
+"""A job on a Flink session cluster, through its REST API.
 
-Rescaling needs the adaptive scheduler (`jobmanager.scheduler: adaptive`): what is set becomes the upper bound
-of the vertex's resource requirements, and the cluster restarts the job with it from its last checkpoint. The
-lower bound that somebody gave it stays, and is the least that is set; the most is what free slots allow.
-Vertices without inputs are sources, and as such left alone. With operator chaining, what is chained is one
-vertex.
+Vertices are operators, subtasks tasks. Rescaling needs the adaptive scheduler (`jobmanager.scheduler:
+adaptive`). The number that is set becomes the
+upper bound in the resource requirements of the vertex, and the cluster restarts the job with it from its last
+checkpoint. A lower bound that somebody configured stays, and is the minimum; the maximum is what free slots
+allow. Vertices without inputs are sources, and can't be set. With operator chaining, a chain is one vertex.
 
-One check takes several requests, so the job is asked before and after: was it rescaled or restarted
-meanwhile, the check counts for nothing. Counts are of the checks of the last WINDOW_SECONDS; a task's work is
-its `busyTimeMsPerSecond`.
+One check takes several requests, so the job is read before and after: if it was rescaled or restarted
+meanwhile, the check is discarded. Counts are from the checks of the last WINDOW_SECONDS; the work of a task
+is its `busyTimeMsPerSecond`.
 
-A cluster fetches metrics from its tasks each 10 s unless `metrics.fetcher.update-interval` says otherwise,
-and until then answers what it answered before. So a check that brings nothing new counts for nothing either,
-for UNCHANGED_SECONDS: after that the job stands still. Metrics of a new task come later than those of
-others: what is not known of each task is not known of an operator, and what was counted for a part of the
-window is taken to have gone on like that.
+A cluster fetches metrics from its tasks every 10 s unless `metrics.fetcher.update-interval` is set, and
+repeats its former answer until then. So a check without new values is discarded, too, for UNCHANGED_SECONDS:
+after that the job is considered idle. Metrics of a new task arrive later than those of others: a measure that
+is unknown for one task is unknown for its operator. Counts of a part of the window are extrapolated to the
+whole window.
 """
 
 import math
@@ -47,13 +47,13 @@ NOT_SET = "it is a source of the job, which brings events in"
 AUTOSCALED = "the Kubernetes operator's autoscaler steers the job (job.autoscaler.enabled): one of both may"
 AUTOSCALER = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
 LONGEST_NAME = 100
-# Of a request for metrics: Flink's server refuses a line of more than 4096 characters.
+# tasks per metrics request: Flink's server refuses a line of more than 4096 characters
 SUBTASKS_AT_ONCE = 40
 
 
 @dataclass(frozen=True)
 class Vertex:
-    """As the job has it: `inputs` are ids of the vertices before. slots: whose slots it shares."""
+    """A vertex of the job. `inputs` are the ids of the vertices before it. slots: its slot sharing group."""
 
     id: str
     name: str
@@ -65,8 +65,9 @@ class Vertex:
 
 @dataclass(frozen=True)
 class FlinkJob:
-    """A running job; `shape` changes with every rescale and restart. seconds: since it was submitted, which
-    no restart of its own changes; None: the cluster does not say.
+    """A running job; `shape` changes with every rescale and restart.
+
+    seconds: time since it was submitted, which its own restarts don't change; None: unknown.
     """
 
     id: str
@@ -77,14 +78,14 @@ class FlinkJob:
 
 @dataclass(frozen=True)
 class FlinkSample:
-    """Of one instant: vertex id → per subtask (records in, records out, busy ms per second)."""
+    """The values at one instant: vertex id → per subtask (records in, records out, busy ms per second)."""
 
     at: float
     values: Mapping[str, tuple[tuple[float | None, ...], ...]]
 
 
 class FlinkPlant(Adapter):
-    """One job; by name or id, or the only one that runs."""
+    """One job: by name or id, or the only one that runs."""
 
     def __init__(
         self,
@@ -98,11 +99,14 @@ class FlinkPlant(Adapter):
         self._shape: tuple[Any, ...] = ()
         self._autoscaled: str | None = None
         self._seen: FlinkJob | None = None
-        self._submitted: tuple[str, float | None] = ("", None)  # which job, and when, s since 1970
-        self._rescaled: dict[str, str] = {}  # what rescales changed, by their id
+        self._submitted: tuple[str, float | None] = ("", None)  # (job, start time in seconds since 1970)
+        self._rescaled: dict[str, str] = {}  # rescale id → what it changed
 
     def topology(self) -> MeasuredTopology:
-        """Measures need two checks; before, they are unknown. Raises PlantSilent and PlantConfused."""
+        """Return the topology. Measures are unknown before the second check.
+
+        Raise `PlantSilent` and `PlantConfused`.
+        """
         job = self._job()
         if job.shape != self._shape:
             self._recent.clear()
@@ -122,7 +126,7 @@ class FlinkPlant(Adapter):
         return self._topology(job, self._free_slots(), self._requirements(job))
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """The cluster rescales the job within seconds. Raises as `Elastic` says."""
+        """Set tasks; the cluster rescales the job within seconds. Raise as `Elastic` says."""
         job = self._job()
         path = f"jobs/{job.id}/resource-requirements"
         now = self._get_mapping(path)
@@ -142,14 +146,17 @@ class FlinkPlant(Adapter):
                 raise PlantConfused(f"{self._client.name} refuses to rescale ({status}): {message}")
 
     def sections(self) -> Sequence[PlantSection]:
-        """Back-pressure, rescales, checkpoints and exceptions of the job that `topology` saw."""
+        """Return the back-pressure, rescales, checkpoints, and exceptions of the job that `topology` saw."""
         if self._seen is None:
             return ()
         names = {vertex.id: name for name, vertex in name_vertices(self._seen.vertices).items()}
         return sections.build_sections(self._client, self._seen.id, names, self._rescaled)
 
     def lives(self) -> Mapping[str, float]:
-        """As long as the job: one that is submitted anew under its name is another one."""
+        """Return the start time of the job for each vertex.
+
+        A job that is submitted again under its name is another one.
+        """
         at = self._submitted[1]
         return (
             {} if self._seen is None or at is None else dict.fromkeys(name_vertices(self._seen.vertices), at)
@@ -198,8 +205,9 @@ class FlinkPlant(Adapter):
         raise PlantSilent(f"{self._client.name} has {len(fitting)} jobs{wanted} at work; there are: {names}.")
 
     def _free_slots(self) -> int:
-        """Those that no job has. And whether another controller sets tasks, as the cluster's configuration
-        says.
+        """Return the number of slots that no job has.
+
+        Also note whether the cluster's configuration says that another controller sets tasks.
         """
         status, rows = self._client.ask("GET", "jobmanager/config")
         found = rows if status == 200 and isinstance(rows, list) else []
@@ -210,7 +218,7 @@ class FlinkPlant(Adapter):
         return min(MOST_TASKS, max(0, int(free))) if is_number(free) else 0
 
     def _requirements(self, job: FlinkJob) -> Mapping[str, Any]:
-        """Of each vertex, by its id; none where the scheduler knows none."""
+        """Return the requirements of each vertex, by id; empty if the scheduler has none."""
         status, document = self._client.ask("GET", f"jobs/{job.id}/resource-requirements")
         return document if status == 200 and isinstance(document, dict) else {}
 
@@ -230,7 +238,11 @@ class FlinkPlant(Adapter):
         )
 
     def _topology(self, job: FlinkJob, free_slots: int, requirements: Mapping[str, Any]) -> MeasuredTopology:
-        """Vertices share slots, a subtask of each in one: a job has as many as its widest vertex tasks."""
+        """Return the topology.
+
+        Vertices share slots, with a subtask of each in one slot: a job takes as many slots as its widest
+        vertex has tasks.
+        """
         window = self._recent[-1].at - self._recent[0].at if self._recent else 0.0
         vertices = name_vertices(job.vertices)
         names = {vertex.id: name for name, vertex in vertices.items()}
@@ -252,7 +264,7 @@ class FlinkPlant(Adapter):
         tasks = tuple(self._task(vertex, subtask, window) for subtask in range(vertex.parallelism))
         kind, fixed = ("operator", self._autoscaled) if vertex.inputs else ("source", NOT_SET)
         most = max(least, min(vertex.most, slots))
-        known = tasks if all(tasks) else ()  # of a part of them sums would be too small
+        known = tasks if all(tasks) else ()  # sums over a part of the tasks would be too small
         return MeasuredOperator(name, kind, vertex.parallelism, least, most, fixed, tasks=known)
 
     def _task(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
@@ -263,14 +275,15 @@ class FlinkPlant(Adapter):
         task_measures = measures(samples, known_seconds)
         for name in COUNTS:
             task_measures[name] = (task_measures[name] or 0.0) * window / known_seconds
-        if not vertex.inputs:  # what a source takes in is not counted
+        if not vertex.inputs:  # the input of a source is not counted
             return {name: task_measures[name] for name in ("outputs", "outputs_variance", "utilisation")}
-        # Events wait in front of a task and are counted when it takes them: a busy one is offered more.
+        # Events wait in front of a task and are counted when it takes them: the load offered to a busy task
+        # is higher.
         return task_measures | {"latency_seconds": task_measures["service_seconds"], "latency_variance": None}
 
 
 def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator[WorkSample]:
-    """From check to check, where all is known and no counter fell."""
+    """Yield the samples between checks in which all values are known and no counter fell."""
     for before, after in pairwise(samples):
         elapsed = after.at - before.at
         was, now = before.values[vertex][subtask], after.values[vertex][subtask]
@@ -283,7 +296,7 @@ def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator
 
 
 def job_of(document: Mapping[str, Any]) -> FlinkJob:
-    """Of `/jobs/{id}`. Raises KeyError, TypeError or ValueError where it is something else."""
+    """Read a job from `/jobs/{id}`. Raise `KeyError`, `TypeError` or `ValueError` for another document."""
     inputs = {
         node["id"]: tuple(edge["id"] for edge in node.get("inputs", ())) for node in document["plan"]["nodes"]
     }
@@ -309,14 +322,14 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
 
 
 def _tasks(count: Any) -> int:
-    """Raises ValueError for what would fill the memory."""
+    """Return the number of tasks. Raise `ValueError` for a number that would exhaust the memory."""
     if not 0 <= (number := int(count)) <= MOST_TASKS:
         raise ValueError(f"{number:.6g} tasks")
     return number
 
 
 def name_vertices(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
-    """By names that are distinct, and fit into a map of operators."""
+    """Return the vertices by distinct names that fit into a map of operators."""
     found: dict[str, Vertex] = {}
     for vertex in vertices:
         plain = " ".join(vertex.name.replace(";", ",").split())[:LONGEST_NAME] or vertex.id
@@ -328,7 +341,7 @@ def name_vertices(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
 
 
 def _least(requirements: Mapping[str, Any], vertex: str) -> int:
-    """The lower bound that it has; 1 where it has none."""
+    """Return the lower bound of the vertex, 1 by default."""
     try:
         return max(1, int(requirements[vertex]["parallelism"]["lowerBound"]))
     except (KeyError, TypeError, ValueError):
@@ -336,7 +349,7 @@ def _least(requirements: Mapping[str, Any], vertex: str) -> int:
 
 
 def _number(text: Any) -> float | None:
-    """Flink writes numbers as texts, and NaN for what it doesn't know. Another text is one unknown number."""
+    """Return a number. Flink writes numbers as text, and NaN for unknown; any other text is unknown, too."""
     try:
         value = float(text)
     except (TypeError, ValueError):

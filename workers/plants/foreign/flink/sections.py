@@ -1,6 +1,8 @@
-"""What the page of a Flink job shows besides operators and tasks: back-pressure, rescales, checkpoints and
-exceptions, each as the REST API of Flink 2.3 has it. An older cluster, or one that keeps no rescales
-(`web.adaptive-scheduler.rescale-history.size` is 0 unless set), says so in the section's place.
+"""The sections of a Flink job's page besides operators and tasks.
+
+They are back-pressure, rescales, checkpoints, and exceptions, each from the REST API of Flink 2.3. If the
+cluster is older, or keeps no rescales (`web.adaptive-scheduler.rescale-history.size` is 0 by default), the
+section says so.
 """
 
 import re
@@ -17,7 +19,7 @@ from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.redaction import redact
 
 MOST_ROWS, MOST_VERTICES = 10, 20
-MOST_ASKED = 4  # rescales of which more is asked at a time
+MOST_ASKED = 4  # number of rescales whose details are requested at a time
 LONGEST_TEXT, LONGEST_NAME = 300, 100
 MEBIBYTE = 2**20
 UUID = re.compile(r"[0-9a-f-]{1,64}\Z")
@@ -29,7 +31,7 @@ Answer = TypeVar("Answer", bound=StoredDocument)
 
 
 class SubtaskPressure(StoredDocument, frozen=True, rename={"busy": "busyRatio", "idle": "idleRatio"}):
-    """Shares of the time: held up by the tasks after it, at work, idle."""
+    """Shares of the time: held up by downstream tasks, busy, idle."""
 
     ratio: float | None = None
     busy: float | None = None
@@ -37,14 +39,14 @@ class SubtaskPressure(StoredDocument, frozen=True, rename={"busy": "busyRatio", 
 
 
 class VertexPressure(StoredDocument, frozen=True, rename={"level": "backpressureLevel"}):
-    """Of `/jobs/ID/vertices/ID/backpressure`."""
+    """A vertex in `/jobs/ID/vertices/ID/backpressure`."""
 
     level: str | None = None
     subtasks: list[SubtaskPressure] = []
 
 
 class RescaledVertex(StoredDocument, frozen=True, rename="camel"):
-    """A vertex in a rescale; None: not known, as of one that did not come to its end."""
+    """A vertex in a rescale; None: unknown, for example if the rescale was not completed."""
 
     job_vertex_name: str = ""
     desired_parallelism: int | None = None
@@ -53,8 +55,9 @@ class RescaledVertex(StoredDocument, frozen=True, rename="camel"):
 
 
 class FlinkRescale(StoredDocument, frozen=True, rename="camel"):
-    """Of `/jobs/ID/rescales/history`, the newest first; its vertices are in `/jobs/ID/rescales/details/UUID`
-    alone.
+    """A rescale of `/jobs/ID/rescales/history`, newest first.
+
+    Its vertices are only in `/jobs/ID/rescales/details/UUID`.
     """
 
     rescale_uuid: str = ""
@@ -67,13 +70,13 @@ class FlinkRescale(StoredDocument, frozen=True, rename="camel"):
 
 
 class FlinkRescales(StoredDocument, frozen=True):
-    """The list, in a document."""
+    """The list of rescales, in a document."""
 
     rescales: list[FlinkRescale]
 
 
 class FlinkCheckpoint(StoredDocument, frozen=True):
-    """One of the history."""
+    """A checkpoint of the history."""
 
     id: int = 0
     status: str = ""
@@ -86,14 +89,14 @@ class FlinkCheckpoint(StoredDocument, frozen=True):
 
 
 class FlinkCheckpoints(StoredDocument, frozen=True):
-    """Of `/jobs/ID/checkpoints`, the newest first."""
+    """The answer of `/jobs/ID/checkpoints`, newest first."""
 
     counts: dict[str, int] = {}
     history: list[FlinkCheckpoint] = []
 
 
 class FlinkException(StoredDocument, frozen=True, rename="camel"):
-    """One of the history."""
+    """An exception of the history."""
 
     exception_name: str = ""
     stacktrace: str = ""
@@ -106,7 +109,7 @@ class ExceptionHistory(StoredDocument, frozen=True):
 
 
 class Exceptions(StoredDocument, frozen=True, rename="camel"):
-    """Of `/jobs/ID/exceptions`."""
+    """The answer of `/jobs/ID/exceptions`."""
 
     exception_history: ExceptionHistory = msgspec.field(default_factory=ExceptionHistory)
 
@@ -114,9 +117,10 @@ class Exceptions(StoredDocument, frozen=True, rename="camel"):
 def build_sections(
     client: PlantClient, job: str, names: Mapping[str, str], rescaled: dict[str, str]
 ) -> list[PlantSection]:
-    """names: of the vertices, by id. rescaled: what is known of rescales that have ended, by their id; more
-    is added. A section that can't be read says so, and the others stand. Raises PlantSilent and
-    PlantConfused.
+    """Return the sections. A section that can't be read says so, and the others are kept.
+
+    names: of the vertices, by id. rescaled: details of completed rescales, by id; new ones are added. Raise
+    `PlantSilent` and `PlantConfused`.
     """
     return [
         _readable(client, "Back-pressure", lambda: _pressure(client, job, names)),
@@ -134,7 +138,7 @@ def _readable(client: PlantClient, title: str, read: Callable[[], PlantSection])
 
 
 def _ask(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> Answer | None:
-    """None where the cluster does not answer this."""
+    """Return the answer, or None if the cluster does not support the request."""
     status, document = client.ask("GET", path, **query)
     return convert(kind, document, path.rpartition("/")[2]) if status == 200 else None
 
@@ -192,7 +196,7 @@ def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantS
 def _ask_for_details(
     client: PlantClient, job: str, shown: Sequence[FlinkRescale], rescaled: dict[str, str]
 ) -> None:
-    """Of those that have ended and are not known: that changes no more."""
+    """Request the details of completed rescales that are not known yet; they no longer change."""
     ended = [rescale.rescale_uuid for rescale in shown if rescale.terminal_state]
     for uuid in [rescale for rescale in ended if UUID.match(rescale) and rescale not in rescaled][
         :MOST_ASKED
@@ -261,7 +265,7 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
 
 
 def _changes(vertices: Sequence[RescaledVertex]) -> str:
-    """Of those that changed, or were to."""
+    """Return the changes of vertices that changed, or were meant to."""
     told = []
     for vertex in vertices:
         before = vertex.pre_rescale_parallelism
@@ -286,7 +290,7 @@ def _percent(shares: Sequence[float | None], of: Any) -> float | None:
 
 
 def _plain(name: str | None) -> str:
-    """COMPLETED → completed."""
+    """Return the name in lower case: COMPLETED → completed."""
     return (name or "")[:LONGEST_NAME].replace("_", " ").lower()
 
 

@@ -1,8 +1,8 @@
-"""A client of Kafka (librdkafka) that connects to no address that the egress policy refuses.
+"""A Kafka client (librdkafka) that connects to no address that the egress policy refuses.
 
-librdkafka connects by itself to every broker that the cluster names, and again whenever it likes. It asks its
-`connect_cb` to make each connection, with the address that it resolved. confluent-kafka doesn't offer that
-setting, so it is set in the library itself, before the client has its first broker to connect to.
+librdkafka connects on its own to every broker that the cluster names, and reconnects at any time. It calls
+its `connect_cb` to make each connection, with the address that it resolved. confluent-kafka doesn't offer
+that setting, so it is set in the library itself, before the client has its first broker to connect to.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-# Raises OSError, whose text says why, for an address that may not be connected to: (broker, address, port).
+# Raises OSError, whose text gives the reason, for an address that is not allowed: (broker, address, port).
 CheckConnection = Callable[[str, str, int], None]
 
 BOOTSTRAP = "bootstrap.servers"
@@ -47,24 +47,24 @@ class RefusedConnections:
         """Return whether the connection may be made; a refusal is kept with its reason."""
         try:
             self._check(broker, address, port)
-        except Exception as error:  # whatever goes wrong, nothing is connected to
+        except Exception as error:  # after any failure, nothing is connected to
             self.reasons[broker] = str(error)
             return False
         self.reasons.pop(broker, None)
         return True
 
 
-# By the client's address in memory, which librdkafka hands to the callback.
+# By the address of the client in memory, which librdkafka passes to the callback.
 _checked: dict[int, RefusedConnections] = {}
 
 
 def checked_client(settings: Mapping[str, Any], check: CheckConnection) -> "AdminClient":
-    """Return a client that connects only where `check` allows. Raises UncheckedLibrary and KafkaException."""
+    """Return a client that connects only where `check` allows. Raise `UncheckedLibrary`, `KafkaException`."""
     from confluent_kafka.admin import AdminClient
 
     library, more = _library(), dict(settings)
     brokers = str(more.pop(BOOTSTRAP))
-    client = AdminClient(more)  # knows no broker yet, so it connects to none
+    client = AdminClient(more)  # it knows no broker yet, so it connects to none
     handle = ctypes.c_void_p.from_address(id(client) + _HANDLE_OFFSET).value
     if library.rd_kafka_opaque(handle) != id(client):
         raise UncheckedLibrary("confluent-kafka keeps librdkafka's handle elsewhere than it did.")
@@ -83,7 +83,7 @@ def refused_connections(client: Any) -> Mapping[str, str]:
 
 
 def _refuse_all(client: int, configuration: int) -> None:
-    """Let the client make no connection any more, and enter Python no more: it may be about to end.
+    """Prevent all further connections of the client and calls into Python: it may be about to end.
 
     C's `abs` returns the socket's descriptor, which is never 0; librdkafka takes that for an error.
     """
@@ -93,7 +93,7 @@ def _refuse_all(client: int, configuration: int) -> None:
 
 @cache
 def _library() -> Any:
-    """Return librdkafka as confluent-kafka has loaded it."""
+    """Return librdkafka as loaded by confluent-kafka."""
     import confluent_kafka
 
     site = Path(confluent_kafka.__file__).parents[1]
@@ -111,7 +111,7 @@ def _library() -> Any:
 
 
 def _connect_checked(descriptor: int, address: int, length: int, name: bytes, client: int) -> int:
-    """Connect the socket, as librdkafka asks from a thread of its own. Returns 0 or why not (errno)."""
+    """Connect the socket, as librdkafka asks from a thread of its own. Return 0 or the reason (errno)."""
     try:
         place, port = _read_address(ctypes.string_at(address, length))
         refused = _checked.get(client)
@@ -120,7 +120,7 @@ def _connect_checked(descriptor: int, address: int, length: int, name: bytes, cl
         ):
             return errno.EACCES
         return _connect_socket(descriptor, address, length)
-    except Exception:  # none may pass through C
+    except Exception:  # no exception may pass through C
         return errno.EACCES
 
 
@@ -147,7 +147,7 @@ def _read_address(raw: bytes) -> tuple[str, int]:
 
 
 def broker_of_name(name: str) -> str:
-    """Return host:port of librdkafka's name of a broker, such as `sasl_ssl://b1.example:9093/1`."""
+    """Return host:port from librdkafka's name of a broker, such as `sasl_ssl://b1.example:9093/1`."""
     return name.rpartition("://")[2].partition("/")[0]
 
 

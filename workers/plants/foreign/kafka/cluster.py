@@ -1,9 +1,10 @@
-"""A Kafka cluster by its own protocol: one reading of its topics, groups and offsets. Nothing is changed
-there, and no event is read.
+"""A Kafka cluster by its own protocol: one reading of its topics, groups, and offsets.
 
-librdkafka connects by itself, also to brokers that the cluster names, so the egress policy checks each of its
-connections (`workers.plants.foreign.kafka.checked_client`). What one group, topic, partition or coordinator
-can't answer is left out and named; the rest of the cluster is read.
+Nothing is changed there, and no event is read.
+
+librdkafka connects on its own, also to brokers that the cluster names, so the egress policy checks each of
+its connections (`workers.plants.foreign.kafka.checked_client`). A group, topic, partition, or coordinator
+that can't answer is left out and named; the rest of the cluster is read.
 """
 
 import fnmatch
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 SCHEMES: Mapping[str, int] = {"kafka": 9092, "kafkas": 9093}  # plain, and TLS
 PORTS = frozenset(SCHEMES.values())
 MOST_GROUPS, MOST_PARTITIONS = 200, 4_000
-MOST_ANSWER_BYTES = 32 * 2**20  # a cluster says all of its partitions at once
+MOST_ANSWER_BYTES = 32 * 2**20  # a cluster lists all of its partitions in one answer
 SILENT = (
     "_TRANSPORT",
     "_TIMED_OUT",
@@ -51,14 +52,16 @@ SILENT = (
     "_TIMED_OUT_QUEUE",
     "REQUEST_TIMED_OUT",
 )
-IDS_SECONDS = 60.0  # after which ids are asked for again where none came
+IDS_SECONDS = 60.0  # after which ids are requested again if there were none
 _Key = TypeVar("_Key")
-NO_OFFSET = -1  # less is "none committed"
+NO_OFFSET = -1  # a lower number means "none committed"
 
 
 class KafkaCluster:
-    """One cluster. groups, topics: patterns as in a shell (`billing-*`), of what is read; all where
-    empty, but for topics that begin with `__`.
+    """One cluster.
+
+    groups, topics: shell patterns (`billing-*`) of what is read; if empty, all except topics that start with
+    `__`.
     """
 
     def __init__(
@@ -73,14 +76,14 @@ class KafkaCluster:
         self._client: AdminClient | None = None
         self._brokers: set[tuple[str, int]] = set()
         self._ids: dict[str, str] = {}
-        self._without_ids_at: float | None = None  # when they were asked for last, and none came
-        self._asked: set[Partition] = set()  # whose offsets are read
-        self._beyond: set[Partition] = set()  # whose are not, being too many
-        self._committed_before: dict[str, Mapping[Partition, int]] = {}  # of groups, as they were read last
+        self._without_ids_at: float | None = None  # when ids were last requested without an answer
+        self._asked: set[Partition] = set()  # partitions whose offsets are read
+        self._beyond: set[Partition] = set()  # partitions beyond the maximum, whose offsets are not read
+        self._committed_before: dict[str, Mapping[Partition, int]] = {}  # offsets at the last reading
         self._failures: dict[str, str] = {}
 
     def read(self) -> ClusterReading:
-        """A reading. Raises PlantSilent and PlantConfused."""
+        """Return a reading. Raise `PlantSilent` and `PlantConfused`."""
         self._failures = {}
         topics = self._topics()
         names = self._group_names()
@@ -95,29 +98,30 @@ class KafkaCluster:
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """What could not be read the last time, such as `Group secret`, and why."""
+        """Return what could not be read the last time, such as `Group secret`, and why."""
         return self._failures
 
     def ends_at(self, times: Mapping[Partition, float]) -> dict[Partition, int | None]:
-        """Of each partition the offset of the first event that came at this time (s since 1970) or later;
-        None where there is none. A partition that does not answer is left out.
+        """Return the offset of the first event at or after this time (seconds since 1970), by partition.
+
+        None: there is none. A partition that does not answer is left out.
         """
         from confluent_kafka.admin import OffsetSpec
 
         specs = {each: OffsetSpec.for_timestamp(round(at * 1000)) for each, at in times.items()}
         ends: dict[Partition, int | None] = {}
         for partition, result in self._list_offsets(specs).items():
-            # A broker says a time with the offset that it found, and -1 with none.
+            # A broker returns a time with the offset that it found, and -1 if there is none.
             ends[partition] = result.offset if result.timestamp >= 0 and result.offset >= 0 else None
         return ends
 
     @property
     def left(self) -> int:
-        """Partitions that groups read beyond MOST_PARTITIONS, as they were read last."""
+        """Return how many partitions that groups read are beyond MOST_PARTITIONS, at the last reading."""
         return len(self._beyond)
 
     def close(self) -> None:
-        """Its connections end."""
+        """Close the connections."""
         self._client = None
 
     def _group(
@@ -126,7 +130,7 @@ class KafkaCluster:
         committed: Mapping[Partition, int],
         topics: "_Topics",
     ) -> Group:
-        """Without what is not asked yet: its offsets come with the next reading."""
+        """Return a group without new partitions: their offsets come with the next reading."""
         state, members = described
         known = {
             each: at for each, at in committed.items() if each in self._asked or not _there(each, topics)
@@ -140,8 +144,9 @@ class KafkaCluster:
         described: Mapping[str, tuple[str, tuple[GroupReader, ...]]],
         topics: "_Topics",
     ) -> None:
-        """The partitions that groups read or have read, of topics that are there. A group that can't be read
-        now is taken to read those of before.
+        """Follow the partitions of existing topics that groups read or have read.
+
+        A group that can't be read now is assumed to read its former partitions.
         """
         self._committed_before = {
             name: committed.get(name, self._committed_before.get(name, {})) for name in described
@@ -157,7 +162,7 @@ class KafkaCluster:
         self._asked, self._beyond = set(there[:MOST_PARTITIONS]), set(there[MOST_PARTITIONS:])
 
     def _topics(self) -> "_Topics":
-        """Topic → its id, number of partitions."""
+        """Return topic → (its id, number of partitions)."""
         metadata = self._call(lambda client: client.list_topics(timeout=answer_seconds()))
         self._check_brokers((broker.host, broker.port) for broker in metadata.brokers.values())
         for name, topic in metadata.topics.items():
@@ -175,7 +180,7 @@ class KafkaCluster:
         return {name: (self._ids.get(name, ""), count) for name, count in topics.items()}
 
     def _read_ids(self, names: list[str]) -> None:
-        """What is not answered now is as before. Some brokers answer none, and are slow to say so."""
+        """Read topic ids; ids that are not answered stay. Some brokers have none, and are slow to say so."""
         from confluent_kafka import KafkaException, TopicCollection
 
         self._without_ids_at = self._clock()
@@ -191,7 +196,7 @@ class KafkaCluster:
                 self._without_ids_at = None
 
     def _group_names(self) -> list[str]:
-        """Those that are read; names without a pattern need not be listed."""
+        """Return the groups to read; names without a pattern need no listing."""
         if _are_names(self._group_patterns):
             return list(self._group_patterns)[:MOST_GROUPS]
         listed = self._answer(self._open_client().list_consumer_groups(request_timeout=answer_seconds()))
@@ -206,7 +211,7 @@ class KafkaCluster:
         return names[:MOST_GROUPS]
 
     def _describe_groups(self, names: list[str]) -> dict[str, tuple[str, tuple[GroupReader, ...]]]:
-        """Group → its state, members; unknown where the broker does not say."""
+        """Return group → (its state, members); unknown if the broker does not answer."""
         if not names:
             return {}
         asked = self._open_client().describe_consumer_groups(names, request_timeout=answer_seconds())
@@ -222,8 +227,9 @@ class KafkaCluster:
         }
 
     def _load_committed(self, names: list[str], topics: "_Topics") -> dict[str, dict[Partition, int]]:
-        """Group → partition → offset, of the groups that can be read. Topics that are named are asked for by
-        name: not every broker gives all.
+        """Return group → partition → offset, of the groups that can be read.
+
+        Topics that are named are requested by name: not every broker returns all.
         """
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
@@ -234,7 +240,7 @@ class KafkaCluster:
             asked_for = [
                 TopicPartition(name, number) for name, count in counts.items() for number in range(count)
             ]
-        # One group a request; all are under way at once.
+        # One request per group; all run at once.
         asked = {
             name: client.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name, asked_for)], request_timeout=answer_seconds()
@@ -257,7 +263,7 @@ class KafkaCluster:
         return found
 
     def _offsets(self) -> dict[Partition, Offsets]:
-        """Of the partitions that groups read; without those whose leader is away."""
+        """Return the offsets of the partitions that groups read, except those without a leader."""
         from confluent_kafka.admin import OffsetSpec
 
         begins = self._list_offsets(dict.fromkeys(self._asked, OffsetSpec.earliest()))
@@ -284,8 +290,9 @@ class KafkaCluster:
     def _settle(
         self, asked: "Mapping[_Key, Future[Any]]", seconds: float
     ) -> "tuple[dict[_Key, Any], dict[_Key, KafkaError]]":
-        """Return the answers and the errors of questions that are under way. One that fails hides no other.
-        Raises PlantSilent where nothing answers.
+        """Return the answers and the errors of running requests. A failed request hides no other.
+
+        Raise `PlantSilent` if nothing answers.
         """
         from confluent_kafka import KafkaException
 
@@ -335,13 +342,13 @@ class KafkaCluster:
         return self._client
 
     def _check_brokers(self, brokers: Iterable[tuple[str, int]]) -> None:
-        """Raise PlantSilent that names a listed broker which may not be connected to."""
+        """Raise `PlantSilent`, naming the first listed broker that may not be connected to."""
         for host, port in sorted(set(brokers) - self._brokers):
             check_broker(self._address, host, port)
             self._brokers.add((host, port))
 
     def _check_connection(self, broker: str, address: str, port: int) -> None:
-        """Raise AddressRefused or BadInput for what librdkafka is about to connect to."""
+        """Raise `AddressRefused` or `BadInput` if librdkafka may not connect to this address."""
         egress.check_address(f"broker {broker}", ipaddress.ip_address(address), port, PORTS)
         egress.check_secret_host(self._address.secret_name, broker.rpartition(":")[0].strip("[]"))
 
@@ -350,8 +357,9 @@ _Topics = Mapping[str, tuple[str, int]]
 
 
 def client_settings(address: PlantAddress) -> dict[str, Any]:
-    """Of librdkafka. Raises PlantSilent for an address that leads where the egress policy does not go, or
-    where the secret may not be used.
+    """Return the settings of librdkafka.
+
+    Raise `PlantSilent` for an address that the egress policy refuses, or if the secret may not be used there.
     """
     url = httpx.URL(address.url)
     tls, user = url.scheme == "kafkas", address.option("user")
@@ -367,7 +375,7 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
         "socket.timeout.ms": round(2 * answer_seconds() * 1000),
         "reconnect.backoff.max.ms": 2_000,
         "receive.message.max.bytes": MOST_ANSWER_BYTES,
-        "log_level": 0,  # what goes wrong is said by an answer
+        "log_level": 0,  # errors are reported by answers
     }
     if user:
         settings |= {
@@ -379,25 +387,26 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
 
 
 def split_names(text: str) -> list[str]:
-    """Parts that commas separate."""
+    """Return the parts of a text that is separated by commas."""
     return [part for each in text.split(",") if (part := each.strip())]
 
 
 def broker_of(text: str) -> tuple[str, int]:
-    """Of `host:port`. Raises BadInput."""
+    """Return the host and port of `host:port`. Raise `BadInput`."""
     url = egress.check_url(f"kafka://{text}", "brokers", SCHEMES)
     return url.host, url.port or SCHEMES["kafka"]
 
 
 def _resolve_broker(plant: PlantAddress, host: str, port: int) -> str:
-    """Return a broker to begin with as librdkafka takes it; each of its connections is checked again."""
+    """Return a bootstrap broker in librdkafka's form; each of its connections is checked again."""
     check_broker(plant, host, port)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
-    """Return the broker's addresses. Raises PlantSilent for a broker that the egress policy refuses, or where
-    the secret may not be used.
+    """Return the broker's addresses.
+
+    Raise `PlantSilent` for a broker that the egress policy refuses, or if the secret may not be used there.
     """
     try:
         egress.check_secret_host(plant.secret_name, host)
@@ -411,12 +420,12 @@ def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
 
 
 def reason_of(error: "KafkaError") -> str:
-    """Return an error of Kafka by its name and in words."""
+    """Return a Kafka error by its name and in words."""
     return f"{error.name()}: {error.str()}"
 
 
 def _kafka_error(error: Any) -> "KafkaError":
-    """Return the error of Kafka that an exception of its client carries."""
+    """Return the Kafka error in an exception of its client."""
     from confluent_kafka import KafkaError
 
     if isinstance(error, TimeoutError):

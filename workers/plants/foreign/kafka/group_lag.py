@@ -1,20 +1,21 @@
 """How far groups are behind, in events and in seconds, from one reading of a cluster to the next.
 
-What counts is what a group would read next:
+The lag is computed from what a group would read next:
 
-    next    = max(committed, begin)        what retention or a deletion took is not waited for, but said
+    next    = max(committed, begin)        expired or deleted events don't count as waiting, but are reported
     events  = max(0, end - next)
-    seconds = committed_at - appended(next)        0 where nothing waits
+    seconds = committed_at - appended(next)        0 if nothing waits
 
-Lag that is none (phantom lag) is not counted, and `said` says why: partitions of a topic that is gone;
-partitions that no member of a working group reads (it has left the topic, its offsets stay for days). While
-it rebalances nobody reads anything: then the topics count that it read when it was last stable.
+Lag that isn't real (phantom lag) is not counted, and `said` says why: partitions of a topic that is gone;
+partitions that no member of a stable group reads (the group has left the topic, its offsets stay for days).
+No group member reads anything during a rebalance, so the topics that the group read when it was last stable
+count.
 
-An offset beyond the end is of a topic that was deleted and made anew: nothing waits. The history of such a
-topic begins anew with it.
+An offset beyond the end belongs to a topic that was deleted and created again: nothing waits. The history of
+such a topic restarts.
 
-A partition whose leader is away is as far behind at least as its history says; how much is appended to the
-group's partitions and read from them is not known meanwhile, nor where they are too many to be followed.
+The lag of a partition whose leader is unavailable has a minimum from its history. The rates of appended and
+read events of the group are unknown meanwhile, and also if its partitions are too many to be followed.
 """
 
 from collections import deque
@@ -27,7 +28,7 @@ from workers.plants.foreign.kafka.offset_history import OffsetHistory
 from workers.plants.foreign.kafka.reading import EMPTY, STABLE, ClusterReading, Group, Offsets, Partition
 
 WINDOW_SECONDS = 30.0
-MOST_SHOWN = 50  # partitions of a group
+MOST_SHOWN = 50  # partitions shown per group
 GONE = "the topic is gone; what the group committed there is not waited for"
 UNREADABLE = "the broker can't say its offsets now"
 NOT_COMMITTED = "no offset is committed yet: the group's reset policy decides where it begins"
@@ -39,8 +40,9 @@ OLDER = "older than what was watched, and the broker keeps no times"
 
 @dataclass(frozen=True)
 class Question:
-    """When the event at `offset` was appended, where the history does not say it, or not well: between
-    `after` (None: not known) and `before`.
+    """The question when the event at `offset` was appended, if the history doesn't say or isn't precise.
+
+    The time is between `after` (None: unknown) and `before`.
     """
 
     partition: Partition
@@ -50,16 +52,17 @@ class Question:
 
 
 class GroupLags:
-    """Of one cluster: `follow` takes each reading, `groups` judges the last one."""
+    """The lags of one cluster: `follow` takes each reading, `groups` evaluates the last one."""
 
     def __init__(self) -> None:
         self._readings: deque[ClusterReading] = deque()
         self._histories: dict[Partition, OffsetHistory] = {}
-        self._topics: dict[str, frozenset[str]] = {}  # of each group, when it was last stable
+        self._topics: dict[str, frozenset[str]] = {}  # topics of each group when it was last stable
 
     def follow(self, reading: ClusterReading) -> None:
-        """A reading later than those before. Where a clock that was set back says otherwise, they are
-        forgotten: what came in between has no time.
+        """Take a reading that is later than those before.
+
+        If a clock was set back, the former readings are discarded: the events between have no time.
         """
         last = self._readings[-1] if self._readings else reading
         for partition in list(self._histories):
@@ -76,22 +79,24 @@ class GroupLags:
             self._readings.popleft()
 
     def _read_by(self, name: str, group: Group) -> frozenset[str]:
-        """The topics of which it reads partitions, or will again; none: not known."""
+        """Return the topics whose partitions the group reads, or will read again; empty: unknown."""
         if group.state == STABLE:
             return group.topics
         return frozenset() if group.state == EMPTY else self._topics.get(name, frozenset())
 
     def history(self, partition: Partition) -> OffsetHistory:
-        """Of a partition of the last reading."""
+        """Return the history of a partition of the last reading."""
         return self._histories[partition]
 
     def end(self, partition: Partition) -> int:
-        """Of a partition of the last reading."""
+        """Return the end offset of a partition of the last reading."""
         return self._readings[-1].offsets[partition].end
 
     def questions(self, gap_share: float, least_gap_seconds: float) -> list[Question]:
-        """What the histories do not say well: the gap that an event came in is more than `gap_share` of its
-        age, and more than `least_gap_seconds`. Each event once.
+        """Return the questions that the histories don't answer precisely, each event once.
+
+        That is the case if the gap in which an event was appended is more than `gap_share` of its age, and
+        more than `least_gap_seconds`.
         """
         reading, questions = self._readings[-1], {}
         for name, group in reading.groups.items():
@@ -105,7 +110,7 @@ class GroupLags:
         return list(questions.values())
 
     def groups(self) -> dict[str, ConsumerGroup]:
-        """By name, as of the last reading."""
+        """Return the groups by name, as of the last reading."""
         return {name: self._group(name) for name in sorted(self._readings[-1].groups)}
 
     def _question(
@@ -146,8 +151,10 @@ class GroupLags:
         )
 
     def _partition_count(self, name: str, rows: Sequence[PartitionLag]) -> int:
-        """That its consumers may share. While it rebalances, or has none, all partitions of the topics that
-        it reads: nobody is assigned any then, and of some nothing may have been committed yet.
+        """Return the number of partitions that the consumers of a group may share.
+
+        During a rebalance, or without consumers, these are all partitions of the topics that it reads: no
+        partition is assigned then, and some may have no committed offset yet.
         """
         reading = self._readings[-1]
         if reading.groups[name].state == STABLE:
@@ -156,7 +163,7 @@ class GroupLags:
         return sum(reading.topics[topic][1] for topic in topics if topic in reading.topics)
 
     def _row(self, name: str, partition: Partition) -> PartitionLag:
-        """One partition of a group."""
+        """Return one partition of a group."""
         reading = self._readings[-1]
         group, offsets = reading.groups[name], reading.offsets.get(partition)
         committed, member = group.committed.get(partition), group.assigned.get(partition)
@@ -184,7 +191,7 @@ class GroupLags:
         return self._add_age(row, partition, waits.begin) if row.lag_events else row
 
     def _estimate_without_leader(self, row: PartitionLag, partition: Partition) -> PartitionLag:
-        """As it was seen last, at least; what was never seen does not count."""
+        """Return the minimum lag from the last known offset; a partition without history does not count."""
         history, committed = self._histories.get(partition), row.committed
         if history is None or history.newest is None or committed is None:
             return row
@@ -193,7 +200,7 @@ class GroupLags:
         return replace_fields(self._add_age(row, partition, committed) if waiting else row, at_least=True)
 
     def _add_age(self, row: PartitionLag, partition: Partition, offset: int) -> PartitionLag:
-        """With the age of the event that is read next."""
+        """Add the age of the next event to read."""
         history, now = self._histories[partition], self._readings[-1].committed_at
         if (appended := history.find_append_time(offset)) is not None:
             return replace_fields(row, lag_seconds=round(max(0.0, now - appended.at), 3))
@@ -201,7 +208,7 @@ class GroupLags:
         return replace_fields(row, lag_seconds=least, at_least=True, said=row.said or OLDER)
 
     def _read_waiting(self, name: str, partition: Partition) -> Offsets | None:
-        """What the group would read next, and up to where; None for a partition that does not count."""
+        """Return the range that the group would read next, or None for a partition that does not count."""
         reading = self._readings[-1]
         group = reading.groups[name]
         if self._explain_uncounted(name, partition):
@@ -210,7 +217,7 @@ class GroupLags:
         return Offsets(max(group.committed[partition], offsets.begin), offsets.end)
 
     def _explain_uncounted(self, name: str, partition: Partition) -> str:
-        """In a sentence; "" for a partition that counts."""
+        """Return why a partition does not count, or "" if it counts."""
         reading, topics = self._readings[-1], self._topics[name]
         group = reading.groups[name]
         if not reading.has(partition):
@@ -223,16 +230,17 @@ class GroupLags:
         return "" if partition in reading.offsets else UNREADABLE
 
     def _is_beyond(self, name: str, partition: Partition) -> bool:
-        """Whether what was committed before the end was read is more than that end."""
+        """Return whether the offset committed before the end was read is beyond that end."""
         if len(self._readings) < 2 or (before := self._readings[-2].groups.get(name)) is None:
             return False
         return before.committed.get(partition, 0) > self._readings[-1].offsets[partition].end
 
     def _rates(self, name: str, partitions: Sequence[Partition]) -> tuple[float | None, float | None]:
-        """Events appended and read in a second, of the partitions that count; of each since the first reading
-        of the window that has it. While one was not seen twice its part is not known, and so is the sum: of a
-        log that was cut or made anew. An offset that was set back counts for nothing, and what expired was
-        not read.
+        """Return the events appended and read per second, in the partitions that count.
+
+        Each partition counts from the first reading of the window that has it. While a partition has one
+        reading only, its rate is unknown, and so is the sum; that includes a log that was cut or created
+        again. An offset that was set back counts as 0, and expired events were not read.
         """
         last = self._readings[-1]
         into, out = 0.0, list[float]()
@@ -247,7 +255,7 @@ class GroupLags:
         return round(into, 3) if partitions else None, round(sum(out), 3) if out else None
 
     def _read_per_second(self, name: str, partition: Partition) -> float | None:
-        """None where nothing was committed before."""
+        """Return the rate of a partition, or None if nothing was committed before."""
         last = self._readings[-1]
         for first in self._readings:
             before = first.groups.get(name)
@@ -262,7 +270,7 @@ class GroupLags:
 
 
 def _goes_on(partition: Partition, first: ClusterReading, last: ClusterReading) -> bool:
-    """Whether both readings are of the same log."""
+    """Return whether both readings are of the same log."""
     if partition not in first.offsets or first.id_of(partition) != last.id_of(partition):
         return False
     return last.offsets[partition].end >= first.offsets[partition].end

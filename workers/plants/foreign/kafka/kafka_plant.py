@@ -1,11 +1,12 @@
-"""A Kafka cluster as a plant: topics are sources, groups of consumers operators behind them. A link's latency
-is the group's lag in seconds on that topic.
+"""A Kafka cluster as a plant: topics are sources, consumer groups the operators behind them.
 
-Nothing can be set here: Kafka starts no consumers. What runs them is steered (a Celery app, a Kubernetes
-Deployment, a declared plant), and may take its measures from here.
+The latency of a link is the group's lag in seconds on that topic.
 
-What was appended before Weir watched is asked of the broker by time (ListOffsets), a few times a reading,
-until it is known within GAP_SHARE of its age; events themselves are never read.
+Nothing can be set here: Kafka starts no consumers. The system that runs them is controlled (a Celery app, a
+Kubernetes Deployment, a declared plant), and may take its measures from here.
+
+The append times of events before the first observation are requested from the broker (ListOffsets), a few
+times per reading, until they are known within GAP_SHARE of their age; events themselves are never read.
 """
 
 import math
@@ -43,9 +44,9 @@ NEEDS = (
     " takes its lag from here (option lag)."
 )
 SOURCE = "a topic: it only brings events in"
-MOST_LINKS = MOST_PATHS - MOST_GROUPS  # a group without one is a path of its own
+MOST_LINKS = MOST_PATHS - MOST_GROUPS  # a group without a link is a path of its own
 GAP_SHARE, LEAST_GAP_SECONDS, EARLIEST_SECONDS = 0.05, 0.5, 7 * 86_400.0
-QUESTIONS_A_READING = 8  # each halves what is left, for all partitions at once
+QUESTIONS_A_READING = 8  # each halves the remaining interval, for all partitions at once
 UNTIMED_SECONDS = 600.0
 MAX_SHOWN_FAILURES = 20
 
@@ -59,11 +60,11 @@ class KafkaPlant(Adapter):
         self._cluster = KafkaCluster(address, groups, topics, clock)
         self._lags = GroupLags()
         self._groups: Mapping[str, ConsumerGroup] = {}
-        self._partitions: Mapping[str, int] = {}  # topic → how many it has
-        self._untimed: dict[Partition, float] = {}  # whose times contradict what was watched, and until when
+        self._partitions: Mapping[str, int] = {}  # topic → number of partitions
+        self._untimed: dict[Partition, float] = {}  # contradictory partitions → until when
 
     def topology(self) -> MeasuredTopology:
-        """Raises PlantSilent and PlantConfused."""
+        """Return the topology. Raise `PlantSilent` and `PlantConfused`."""
         reading = self._cluster.read()
         self._lags.follow(reading)
         self._ask_of_the_past()
@@ -72,11 +73,11 @@ class KafkaPlant(Adapter):
         return topology_of(self._name, self._clock(), self._groups, self._partitions)
 
     def groups(self) -> Mapping[str, ConsumerGroup]:
-        """As they were seen last."""
+        """Return the groups as observed last."""
         return self._groups
 
     def sections(self) -> Sequence[PlantSection]:
-        """What is beyond MOST_LINKS and MOST_PARTITIONS, and what the cluster did not let be read."""
+        """Return what is beyond MOST_LINKS and MOST_PARTITIONS, and what could not be read."""
         said = [describe_left_out(self._groups, self._partitions), self._partitions_left(), *self.unread()]
         rows: list[list[str | float | None]] = [[group] for group in said if group]
         return [PlantSection(title="Not seen", columns=["What, and why"], rows=rows)] if rows else ()
@@ -98,7 +99,7 @@ class KafkaPlant(Adapter):
         )
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Refused: see NOT_SET."""
+        """Raise an error: see NOT_SET."""
         if tasks:
             self.topology().check_tasks(tasks)
 
@@ -106,7 +107,7 @@ class KafkaPlant(Adapter):
         self._cluster.close()
 
     def _ask_of_the_past(self) -> None:
-        """Each round halves, in its logarithm, the age between which an event came."""
+        """Request append times; each round halves, on a logarithmic scale, the range of an event's age."""
         now = self._clock()
         self._untimed = {each: until for each, until in self._untimed.items() if until > now}
         for _ in range(QUESTIONS_A_READING):
@@ -122,13 +123,13 @@ class KafkaPlant(Adapter):
                 history = self._lags.history(partition)
                 end = ends.get(partition)
                 if end is None and partition in ends:
-                    end = self._lags.end(partition)  # nothing came since
+                    end = self._lags.end(partition)  # no event since
                 if end is None or not history.insert(at, end):
                     self._untimed[partition] = now + UNTIMED_SECONDS
 
 
 def choose_query_time(question: Question, now: float) -> float | None:
-    """At which time to ask for the offset; None where the answer would be too old to matter."""
+    """Return at which time to request the offset, or None if the answer would be too old to matter."""
     earliest = now - EARLIEST_SECONDS
     if question.after is None:
         return earliest if question.before > earliest else None
@@ -139,7 +140,7 @@ def choose_query_time(question: Question, now: float) -> float | None:
 def topology_of(
     plant: str, at: float, groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]
 ) -> MeasuredTopology:
-    """Topics → groups, the MOST_LINKS that are furthest behind; topics without one of these are left out."""
+    """Return topics → groups, the MOST_LINKS that are furthest behind; topics without a link are left out."""
     links = _links(groups, partitions)[:MOST_LINKS]
     read = {link.source.removeprefix("topics/") for link in links}
     operators = {
@@ -153,7 +154,7 @@ def topology_of(
 
 
 def _links(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> list[Link]:
-    """All of them, those that are furthest behind first."""
+    """Return all links, furthest behind first."""
     links = [
         Link(f"topics/{topic}", f"groups/{name}", _lag_seconds(group, topic))
         for name, group in groups.items()
@@ -164,7 +165,7 @@ def _links(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -
 
 
 def describe_left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> str:
-    """In a sentence; "" for nothing."""
+    """Return what is left out as a sentence, or "" for nothing."""
     links = _links(groups, partitions)
     if len(links) <= MOST_LINKS:
         return ""
@@ -177,7 +178,10 @@ def describe_left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[s
 
 
 def _operator(name: str, group: ConsumerGroup) -> MeasuredOperator:
-    """A group's members are its tasks; what is measured is of all together, and stands with the first."""
+    """Return a group as an operator with its members as tasks.
+
+    The measures are those of all members together, and are stored with the first.
+    """
     count = len(group.members)
     measures = {
         "inputs": _format_rate(group.in_per_second),
@@ -193,7 +197,7 @@ def _format_rate(per_second: float | None) -> float | None:
 
 
 def _lag_seconds(group: ConsumerGroup, topic: str) -> float | None:
-    """Of the partition that is furthest behind; what is only known at least is not known."""
+    """Return the lag of the partition that is furthest behind; a minimum counts as unknown."""
     rows = [row for row in group.partitions if row.topic == topic and row.lag_events is not None]
     if any(row.lag_seconds is None or row.at_least for row in rows):
         return None
@@ -201,7 +205,7 @@ def _lag_seconds(group: ConsumerGroup, topic: str) -> float | None:
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
-    """What is there now, and what of it could be steered (nothing)."""
+    """Return what exists now; nothing of it can be controlled."""
     with closing(KafkaPlant(address)) as plant:
         found = describe_topology("A Kafka cluster.", plant.topology(), (NEEDS,))
         groups, unread = plant.groups(), plant.unread()
@@ -210,7 +214,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
 
 
 def check(address: PlantAddress) -> None:
-    """Raise BadInput for options that can't be."""
+    """Raise `BadInput` for invalid options."""
     if address.option("mechanism") and not address.option("user"):
         raise BadInput("user", "is missing: a mechanism logs a user in.")
     for broker in split_names(address.option("brokers")):
@@ -218,7 +222,7 @@ def check(address: PlantAddress) -> None:
 
 
 def _describe_group(name: str, group: ConsumerGroup) -> str:
-    """One group in a sentence."""
+    """Return a group as a sentence."""
     if group.lag_events is None:
         return f"{name}: no lag is known ({group.state})."
     least = "at least " if group.at_least else ""

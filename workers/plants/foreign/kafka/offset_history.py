@@ -1,12 +1,12 @@
-"""When each event of a partition was appended: the partition's end offset, sample by sample.
+"""When each event of a partition was appended, from samples of the partition's end offset.
 
 The event with offset o was appended between the last sample whose end is ≤ o and the next one; between two
-samples events are taken to come evenly:
+samples events are assumed to arrive evenly:
 
     appended(o) = t_i + (o - end_i + ½) / (end_{i+1} - end_i) · (t_{i+1} - t_i)
 
-So a group whose next event is o is now - appended(o) seconds behind. Samples become rarer with their age: the
-gap between two is at most GAP_SHARE of it, and the error half of that.
+So a group whose next event is o is now - appended(o) seconds behind. Samples become sparser with age: the gap
+between two is at most GAP_SHARE of their age, and the error half of that.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,9 +19,7 @@ LEAST_GAP_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Appended:
-    """When an event was appended: at `at`, at the earliest `after`, at the latest `before` (seconds, of the
-    clock of the samples).
-    """
+    """When an event was appended: at `at`, between `after` and `before` (seconds, by the samples' clock)."""
 
     at: float
     after: float
@@ -33,7 +31,7 @@ class Appended:
 
 
 class OffsetHistory:
-    """Of one partition. `add` takes what is observed, `insert` what the broker says of the past."""
+    """The history of one partition. `add` takes observations, `insert` past values from the broker."""
 
     def __init__(self) -> None:
         self._times: list[float] = []
@@ -41,28 +39,28 @@ class OffsetHistory:
 
     @property
     def begins_at(self) -> float | None:
-        """The time of the oldest sample."""
+        """Return the time of the oldest sample."""
         return self._times[0] if self._times else None
 
     @property
     def oldest(self) -> int | None:
-        """The end offset of the oldest sample: events before it came before the history."""
+        """Return the end offset of the oldest sample: earlier events precede the history."""
         return self._ends[0] if self._ends else None
 
     @property
     def newest(self) -> int | None:
-        """The end offset as it was observed last."""
+        """Return the last observed end offset."""
         return self._ends[-1] if self._ends else None
 
     def add(self, at: float, end: int) -> None:
-        """The end offset now. One that is lower than before is another log: what was is forgotten."""
+        """Add the current end offset. A lower offset means another log, and clears the history."""
         if self._ends and end < self._ends[-1]:
             self._times, self._ends = [], []
         while self._times and self._times[-1] >= at:  # the clock was set back
             self._times.pop()
             self._ends.pop()
         if len(self._ends) > 1 and self._ends[-1] == self._ends[-2] == end:
-            self._times[-1] = at  # nothing comes: the first and the last such sample say so
+            self._times[-1] = at  # no arrivals: the first and the last such sample are enough
             return
         self._times.append(at)
         self._ends.append(end)
@@ -70,7 +68,7 @@ class OffsetHistory:
             self._thin(at)
 
     def insert(self, at: float, end: int) -> bool:
-        """A sample of the past; False where it contradicts the others, which stand."""
+        """Insert a past sample. Return False, and change nothing, if it contradicts the others."""
         place = bisect_left(self._times, at)
         before = self._ends[place - 1] if place else 0
         after = self._ends[place] if place < len(self._ends) else None
@@ -81,9 +79,7 @@ class OffsetHistory:
         return True
 
     def find_append_time(self, offset: int) -> Appended | None:
-        """When the event with this offset came; None where that was before the history, or it has not come
-        yet.
-        """
+        """Return when the event was appended; None if before the history, or not appended yet."""
         place = bisect_right(self._ends, offset)
         if not 0 < place < len(self._ends):
             return None
@@ -93,9 +89,7 @@ class OffsetHistory:
         return Appended(after + share * (before - after), after, before)
 
     def _thin(self, now: float) -> None:
-        """Leave out samples that are close together for their age; then the oldest, if there are still too
-        many.
-        """
+        """Remove samples that are close together for their age, then the oldest if still too many."""
         kept = [len(self._times) - 1]
         for place in range(len(self._times) - 2, 0, -1):
             gap = self._times[kept[-1]] - self._times[place - 1]

@@ -1,17 +1,17 @@
-"""What a Kafka cluster says at one instant: topics with their offsets, groups with what they committed."""
+"""The state of a Kafka cluster at one instant: topics, groups, and their offsets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-Partition = tuple[str, int]  # topic, number
+Partition = tuple[str, int]  # (topic, number)
 
 STABLE, EMPTY, UNKNOWN = "stable", "empty", "unknown"
 
 
 @dataclass(frozen=True)
 class Offsets:
-    """Of one partition: the first event that is still there, and the one that comes next."""
+    """The offsets of one partition: its first existing event, and the next one to be appended."""
 
     begin: int
     end: int
@@ -19,7 +19,7 @@ class Offsets:
 
 @dataclass(frozen=True)
 class GroupReader:
-    """A consumer, and the partitions it was given."""
+    """A consumer, and the partitions that are assigned to it."""
 
     client: str
     host: str
@@ -28,8 +28,10 @@ class GroupReader:
 
 @dataclass(frozen=True)
 class Group:
-    """committed: partition → the offset of the next event; only where one was committed. beyond: partitions
-    where one was, whose own offsets are not read, being too many.
+    """A consumer group.
+
+    committed: partition → the offset of the next event, if one was committed. beyond: number of partitions
+    with a committed offset whose own offsets are not read, because they are too many.
     """
 
     state: str
@@ -39,20 +41,22 @@ class Group:
 
     @cached_property
     def assigned(self) -> dict[Partition, GroupReader]:
-        """Who reads each partition."""
+        """Return the reader of each partition."""
         return {partition: member for member in self.members for partition in member.partitions}
 
     @property
     def topics(self) -> frozenset[str]:
-        """Of which it reads partitions now."""
+        """Return the topics whose partitions it reads now."""
         return frozenset(topic for topic, _ in self.assigned)
 
 
 @dataclass(frozen=True)
 class ClusterReading:
-    """One reading. ends_at: when the offsets of the partitions were read, committed_at: those of the groups,
-    which are read after them, so that a group that keeps up is never shown behind for what came in between.
-    topics: topic → its id ("" where the broker has none) and number of partitions.
+    """One reading.
+
+    ends_at: when the offsets of the partitions were read. committed_at: when those of the groups were read,
+    which is later, so that a group that keeps up is never shown as behind because of events in between.
+    topics: topic → its id ("" if the broker has none) and number of partitions.
     """
 
     ends_at: float
@@ -62,10 +66,10 @@ class ClusterReading:
     groups: Mapping[str, Group]
 
     def has(self, partition: Partition) -> bool:
-        """Whether its topic is there, and has that many partitions."""
+        """Return whether the topic exists and has this partition."""
         topic, number = partition
         return topic in self.topics and number < self.topics[topic][1]
 
     def id_of(self, partition: Partition) -> str:
-        """Of its topic; "" where there is none."""
+        """Return the id of the topic, or "" if it has none."""
         return self.topics.get(partition[0], ("", 0))[0]

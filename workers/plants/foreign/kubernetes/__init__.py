@@ -1,4 +1,4 @@
-"""Kubernetes: workloads by their replicas, KEDA and other autoscalers held meanwhile."""
+"""Kubernetes: workloads by their replicas; KEDA and other autoscalers are held meanwhile."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ LET_GO_BY_HAND = (
 
 
 def make(address: PlantAddress) -> KubernetesPlant:
-    """What it holds bears the id of this Weir."""
+    """Build the plant. What it holds is marked with the id of this Weir installation."""
     return KubernetesPlant(address, installation=partial(installation_id, control_server()))
 
 

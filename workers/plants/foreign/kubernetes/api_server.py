@@ -1,9 +1,10 @@
-"""A Kubernetes API server over HTTP: what is read there, and what is patched.
+"""A Kubernetes API server over HTTP: reading and patching of objects.
 
-The token is the registration's secret, or in a cluster that of the pod's service account, which goes to the
-cluster's own address alone. It is rotated: a server that refuses it is asked once more, with the new one.
-The certificate is checked against the pod's own authority where the pod's token goes, as the address may be
-of another domain (kubernetes.default.svc.example); else against WEIR_KUBERNETES_CA, or what the host trusts.
+The token is the secret of the registration, or inside a cluster that of the pod's service account, which is
+sent only to the cluster's own address. It is rotated: if a server refuses it, the request is repeated with
+the new one. For the pod's token, the certificate is checked against the pod's own authority, because the
+address may be in another domain (kubernetes.default.svc.example). Otherwise it is checked against
+WEIR_KUBERNETES_CA, or the authorities that the host trusts.
 """
 
 import ssl
@@ -23,16 +24,16 @@ from workers.plants.plant import PlantConfused
 IN_CLUSTER = "kubernetes.default.svc"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MAX_PAGES = 20
-AUTHORITY = "ca.crt"  # in it
+AUTHORITY = "ca.crt"  # in the folder of the account
 MERGE_PATCH = "application/merge-patch+json"
 
 
 class AccessDenied(PlantConfused):
-    """The account may not do this, and may do other things."""
+    """The account may not do this, but may do other things."""
 
 
 class ApiServer:
-    """Of one namespace. account: where a pod's service account lies."""
+    """The API server for one namespace. account: folder of a pod's service account."""
 
     def __init__(self, address: PlantAddress, namespace: str, account: Path = ACCOUNT) -> None:
         self.name, self._namespace = address.name, namespace
@@ -63,9 +64,10 @@ class ApiServer:
         return answer
 
     def get(self, group: str, path: str) -> Any:
-        """An object or a list of the namespace, such as ("apps/v1", "deployments/shop"); None where there is
-        none, nor such a kind. A list comes whole, however many pages a server makes of it. Raises PlantSilent
-        and PlantConfused.
+        """Return an object or a list of the namespace, such as ("apps/v1", "deployments/shop").
+
+        None: the object or its kind does not exist. A list is complete, however many pages the server makes
+        of it. Raise `PlantSilent` and `PlantConfused`.
         """
         status, document = self._ask("GET", self._path(group, path))
         if status == 404:
@@ -80,8 +82,9 @@ class ApiServer:
         raise PlantConfused(f"{self.name} lists {path} on more than {MAX_PAGES} pages.")
 
     def patch(self, group: str, path: str, changes: Any) -> Any:
-        """Merge changes into an object; None in them removes. Raises as `get` does, also where it is not
-        there.
+        """Merge changes into an object; None in them removes a field.
+
+        Raise as `get` does, also if the object does not exist.
         """
         status, document = self._ask("PATCH", self._path(group, path), changes, MERGE_PATCH)
         return self._check_answer(status, document, f"patch {path}")
@@ -101,7 +104,7 @@ class ApiServer:
 
 
 def _next_page(document: Any) -> str:
-    """Return the token of the next page of a list, "" where there is none."""
+    """Return the token of the next page of a list, or "" if there is none."""
     metadata = document.get("metadata")
     return str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
 
@@ -112,8 +115,9 @@ def _is_in_cluster(url: str) -> bool:
 
 
 def _token(url: str, account: Path) -> str:
-    """Of the pod's service account, for the cluster's own address over TLS; else none. None either where the
-    pod has no authority that vouches for who gets it.
+    """Return the token of the pod's service account, only for the cluster's own address over TLS.
+
+    Return none if the pod has no authority that certifies the receiver.
     """
     if not (url.startswith("https:") and _is_in_cluster(url) and (account / AUTHORITY).is_file()):
         return ""
@@ -124,7 +128,10 @@ def _token(url: str, account: Path) -> str:
 
 
 def _authorities(url: str, account: Path, is_pods: bool) -> ssl.SSLContext:
-    """is_pods: the pod's token is sent. Raises BadInput for a file that can't be read."""
+    """Return the trusted authorities.
+
+    is_pods: the pod's token is sent. Raise `BadInput` if a file can't be read.
+    """
     own = account / AUTHORITY
     set_file = "" if is_pods else variables.KUBERNETES_CA.text()
     file = set_file or (str(own) if _is_in_cluster(url) and own.is_file() else "")

@@ -1,12 +1,11 @@
-"""Autoscalers of a cluster, kept off a workload while a loop steers it, and restored as they were.
+"""Autoscalers of a cluster, held while a loop controls a workload, and restored afterwards.
 
-KEDA: its ScaledObject gets the annotation `autoscaling.keda.sh/paused`, which counts whatever it says but for
-what Go reads as false. A HorizontalPodAutoscaler can't be
-paused; `selectPolicy: Disabled` in both directions has it change nothing between its minimum and its maximum.
-Beyond them it sets the one or the other all the same: so tasks are set between them alone (`bounds`). What
-was there before stands in an annotation beside it, with until when the hold is. Neither autoscaler knows of
-that end: whoever observes the plant restores what is past it, also of workloads that are no longer among
-those of the plant.
+KEDA: its ScaledObject gets the annotation `autoscaling.keda.sh/paused`, which counts with every value except
+those that Go reads as false. A HorizontalPodAutoscaler can't be paused; with `selectPolicy: Disabled` in both
+directions it changes nothing between its minimum and its maximum. Outside of them it still sets one or the
+other, so tasks are set only between them (`bounds`). The former values are stored in an annotation beside it,
+with the expiry of the hold. Neither autoscaler knows that expiry: the observer of the plant restores expired
+holds, also of workloads that no longer belong to the plant.
 """
 
 import json
@@ -23,19 +22,20 @@ from workers.plants.plant import PlantConfused
 KEDA, SCALED_OBJECTS = "keda.sh/v1alpha1", "scaledobjects"
 AUTOSCALING, HPAS = "autoscaling/v2", "horizontalpodautoscalers"
 PAUSED, PAUSED_REPLICAS = "autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas"
-# What is held, by whom and until when (s since 1970), and what stood there before, as JSON.
+# The hold as JSON: who holds, until when (seconds since 1970), and the former values.
 HELD = "weir.io/held"
 DIRECTIONS = ("scaleUp", "scaleDown")
 DISABLED = "Disabled"
 NOT_PAUSED = ("0", "f", "F", "false", "FALSE", "False")
-TARGET = "Deployment"  # where a ScaledObject names no kind
+TARGET = "Deployment"  # default of a ScaledObject without a kind
 Workload = tuple[str, str]  # its kind, in lower case, and its name
 
 
 @dataclass(frozen=True)
 class Autoscaler:
-    """One that scales `workload`, of a kind, between `minimum` and `maximum`. is_off: whether it changes
-    nothing now (between them).
+    """An autoscaler of `workload` between `minimum` and `maximum`.
+
+    is_off: whether it changes nothing now (between them).
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Autoscaler:
 
     @property
     def held(self) -> dict[str, Any]:
-        """Our own note on it, {} where there is none."""
+        """Return Weir's own record on it, {} if there is none."""
         text = _annotations(self.document).get(HELD)
         try:
             held_before = json.loads(text) if text else {}
@@ -56,7 +56,7 @@ class Autoscaler:
             return {}
         if not held_before or not isinstance(held_before, dict):
             return {}
-        # Anybody may edit it: what can't be an end is past, and there was nothing before what can't be that.
+        # Anyone may edit it: an invalid expiry counts as past, and invalid former values as none.
         until, before = held_before.get("until"), held_before.get("before")
         end = float(until) if is_number(until) else 0.0
         return {**held_before, "until": end, "before": before if isinstance(before, dict) else {}}
@@ -67,14 +67,14 @@ class Autoscaler:
 
     @property
     def path(self) -> tuple[str, str]:
-        """Where it is patched."""
+        """Return the path for patches."""
         if self.kind == "KEDA":
             return KEDA, f"{SCALED_OBJECTS}/{self.name}"
         return AUTOSCALING, f"{HPAS}/{self.name}"
 
     @property
     def before(self) -> dict[str, Any]:
-        """What a hold replaces."""
+        """Return the values that a hold replaces."""
         if self.kind == "KEDA":
             return {"paused": _annotations(self.document).get(PAUSED)}
         behaviour = self.document["spec"].get("behavior") or {}
@@ -82,7 +82,7 @@ class Autoscaler:
 
 
 class Autoscalers:
-    """Those of the workloads of one namespace, held by what `holder` says."""
+    """The autoscalers of the workloads of one namespace, held on behalf of `holder`."""
 
     def __init__(
         self, server: ApiServer, workloads: Collection[Workload], holder: Callable[[], str] = str
@@ -90,12 +90,13 @@ class Autoscalers:
         self._server, self._workloads, self._holder = server, workloads, holder
 
     def read(self) -> list[Autoscaler]:
-        """What is there now. Raises what the server raises."""
+        """Return the current autoscalers. Raise what the server raises."""
         return [each for each in self._list_all() if each.target in self._workloads]
 
     def bounds(self) -> dict[str, tuple[int, int]]:
-        """Workload → the replicas at least and at most that HorizontalPodAutoscalers keep it at, held or not.
-        A paused ScaledObject has none. Raises what the server raises.
+        """Return workload → the minimum and maximum replicas of its HorizontalPodAutoscalers, held or not.
+
+        A paused ScaledObject has none. Raise what the server raises.
         """
         bounds_by_name: dict[str, tuple[int, int]] = {}
         for autoscaler in self.read():
@@ -110,7 +111,7 @@ class Autoscalers:
         return bounds_by_name
 
     def _list_all(self) -> list[Autoscaler]:
-        """Of the namespace."""
+        """Return all autoscalers of the namespace."""
         try:
             return [*self._list_scaled_objects(), *self._hpas()]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -118,7 +119,7 @@ class Autoscalers:
             raise PlantConfused(said) from error
 
     def hold(self, now: float, seconds: float) -> None:
-        """Keep them off for so long. Raises PlantHeld while another has one."""
+        """Hold the autoscalers for this time. Raise `PlantHeld` while another holder has one."""
         autoscalers, ourselves = self.read(), self._holder()
         for autoscaler in autoscalers:
             holder, until = autoscaler.held.get("by"), autoscaler.held.get("until", 0.0)
@@ -127,7 +128,7 @@ class Autoscalers:
         for autoscaler in autoscalers:
             ours = bool(autoscaler.held)
             if ours and autoscaler.held.get("until", 0.0) - now > seconds / 2:
-                continue  # long enough: not each tick is worth a change there
+                continue  # still long enough: a change at every tick is not worth it
             if autoscaler.is_off and not ours:
                 continue  # somebody else has switched it off: it stays so
             note = {"by": ourselves, "until": round(now + seconds, 1)}
@@ -135,8 +136,9 @@ class Autoscalers:
             self._server.patch(*autoscaler.path, _build_disabled(autoscaler.kind, json.dumps(note)))
 
     def release(self, now: float, only_past: bool = False) -> None:
-        """Restore ours at once, or only those whose end is past: also of workloads that are no longer the
-        plant's. One that is refused keeps no other held; the first refusal is raised afterwards.
+        """Restore Weir's own holds now, or only expired ones, also of workloads that left the plant.
+
+        A refusal does not stop the others; the first one is raised afterwards.
         """
         refused = list[WeirError]()
         for each in self._list_all():
@@ -160,7 +162,7 @@ class Autoscalers:
     def _hpas(self) -> Iterator[Autoscaler]:
         for row in items_of(self._server.get(AUTOSCALING, HPAS)):
             owners = {owner.get("kind") for owner in row["metadata"].get("ownerReferences", ())}
-            if "ScaledObject" in owners:  # KEDA's own is held with its ScaledObject
+            if "ScaledObject" in owners:  # KEDA's own autoscaler is held through its ScaledObject
                 continue
             spec = row["spec"]
             behaviour = spec.get("behavior") or {}
@@ -175,13 +177,13 @@ def _annotations(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _target(spec: dict[str, Any]) -> Workload:
-    """What it scales. A StatefulSet may have the name of a Deployment."""
+    """Return what it scales. A StatefulSet may have the same name as a Deployment."""
     target = spec["scaleTargetRef"]
     return str(target.get("kind") or TARGET).lower(), str(target["name"])
 
 
 def items_of(document: Any) -> list[dict[str, Any]]:
-    """Of a list; none where the cluster has no such kind."""
+    """Return the items of a list; none if the cluster has no such kind."""
     return [] if document is None else list(document["items"])
 
 

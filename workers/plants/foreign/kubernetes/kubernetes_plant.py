@@ -1,10 +1,10 @@
 """Deployments and StatefulSets of a namespace as a plant: replicas are tasks, set by their `/scale`.
 
-`workloads` says which, and in which order events pass them: `parse > score, mail` are two paths, the first of
-two steps. What was ordered is `spec.replicas`, what is there `status.replicas`; pods that a rollout has
-besides for its time (`maxSurge`) are no tasks. While a loop steers, KEDA and the HorizontalPodAutoscaler of a
-workload are held (`autoscalers`), and restored afterwards. The latter keeps its minimum and maximum all the
-same, so they are bounds of the operator.
+`workloads` lists them in the order in which events pass them: `parse > score, mail` are two paths, the first
+with two steps. `spec.replicas` is the ordered number, `status.replicas` the current one; additional pods of a
+rollout (`maxSurge`) are not tasks. While a loop controls the plant, KEDA and the HorizontalPodAutoscaler of a
+workload are held (`autoscalers`), and restored afterwards. The latter still enforces its minimum and maximum,
+so they are bounds of the operator.
 """
 
 import re
@@ -60,7 +60,7 @@ class KubernetesPlant(Adapter):
         clock: Callable[[], float] = time.time,
         installation: Callable[[], str] = str,
     ) -> None:
-        """installation: the id of this Weir, asked for where something is held."""
+        """Set up the plant. installation: returns the id of this Weir, used when something is held."""
         self._name, self._clock = address.name, clock
         self._paths = paths_of(address.option("workloads"))
         self._least, self._most = bounds_of(address)
@@ -72,17 +72,17 @@ class KubernetesPlant(Adapter):
         self._revisions: dict[str, str] = {}
         self._set_to: dict[str, int] = {}
         self._lives: dict[str, float] = {}
-        self._bounds: dict[str, tuple[int, int]] = {}  # workload → replicas that an HPA keeps it at
-        self._bounds_at: float | None = None  # when that was read
-        self._unread: dict[str, PlantConfused] = {}  # workload → why the last reading has it not
+        self._bounds: dict[str, tuple[int, int]] = {}  # workload → bounds of its HPA
+        self._bounds_at: float | None = None  # when the bounds were read
+        self._unread: dict[str, PlantConfused] = {}  # workload → why it is missing from the last reading
 
     def _holder(self) -> str:
-        """Another Weir may have given a plant the same name."""
+        """Return the holder, with the id of this Weir: another one may use the same name for a plant."""
         own = self._installation()
         return f"weir-{own}/{self._name}" if own else f"weir/{self._name}"
 
     def topology(self) -> MeasuredTopology:
-        """Raises PlantSilent and PlantConfused."""
+        """Return the topology. Raise `PlantSilent` and `PlantConfused`."""
         workloads = self._read()
         self._read_bounds()
         self._revisions = {
@@ -102,9 +102,7 @@ class KubernetesPlant(Adapter):
         return MeasuredTopology(self._name, self._clock(), WINDOW_SECONDS, operators, tuple(links))
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """All of them or none: where one is refused, those before it are set back. Raises as `Elastic`
-        says.
-        """
+        """Set all or none: if one is refused, those before it are reverted. Raise as `Elastic` says."""
         workloads = self._read()
         for name in tasks:
             if name in self._unread:
@@ -130,16 +128,17 @@ class KubernetesPlant(Adapter):
             raise
 
     def hold(self, seconds: float) -> None:
-        """KEDA and HorizontalPodAutoscalers of the workloads change nothing for so long."""
+        """Hold KEDA and the HorizontalPodAutoscalers of the workloads for this time."""
         self._autoscalers.hold(self._clock(), seconds)
 
     def release(self) -> None:
-        """They go on as they were set up."""
+        """Restore the autoscalers to their former setup."""
         self._autoscalers.release(self._clock())
 
     def sections(self) -> Sequence[PlantSection]:
-        """Replicas with their rollouts, and the autoscalers; a hold whose end is past is ended. One that the
-        cluster does not let go stands in the table as held, and is tried again.
+        """Return replicas with their rollouts, and the autoscalers; an expired hold is released.
+
+        A hold that the cluster refuses to release stays in the table, and is tried again.
         """
         with suppress(BadInput, PlantConfused):
             self._autoscalers.release(self._clock(), only_past=True)
@@ -173,22 +172,22 @@ class KubernetesPlant(Adapter):
         )
 
     def revisions(self) -> Mapping[str, str]:
-        """A Deployment's number, a StatefulSet's name of its newest template."""
+        """Return the revision of a Deployment, and the name of a StatefulSet's newest template."""
         return self._revisions
 
     def set_to(self) -> Mapping[str, int]:
-        """`spec.replicas`: a rollout changes how many pods are there, and not this."""
+        """Return `spec.replicas`: a rollout changes the number of pods, but not this."""
         return self._set_to
 
     def lives(self) -> Mapping[str, float]:
-        """Since it was made: one that was deleted and made anew is another one."""
+        """Return the creation times: a workload that was deleted and created again is another one."""
         return self._lives
 
     def close(self) -> None:
         self._server.close()
 
     def _read_bounds(self) -> None:
-        """Each BOUNDS_SECONDS. Where autoscalers may not be listed nothing is set either (`hold`)."""
+        """Read the bounds every BOUNDS_SECONDS. If autoscalers may not be listed, nothing is set (`hold`)."""
         now = self._clock()
         if self._bounds_at is None or abs(now - self._bounds_at) >= BOUNDS_SECONDS:
             self._bounds_at = now
@@ -196,8 +195,9 @@ class KubernetesPlant(Adapter):
                 self._bounds = self._autoscalers.bounds()
 
     def _operator(self, name: str, document: Any) -> MeasuredOperator:
-        """Between the registration's bounds and those that a HorizontalPodAutoscaler keeps, where some are
-        between both.
+        """Return an operator between the registration's bounds and those of a HorizontalPodAutoscaler.
+
+        If no number is within both, it can't be set.
         """
         tasks = _replicas(document)
         fixed: str | None = None
@@ -212,7 +212,7 @@ class KubernetesPlant(Adapter):
         return MeasuredOperator(name, "operator", tasks, least, most, fixed)
 
     def _check_bounds(self, tasks: Mapping[str, int]) -> None:
-        """Raise BadInput for what a HorizontalPodAutoscaler would set back at once."""
+        """Raise `BadInput` for a number that a HorizontalPodAutoscaler would revert at once."""
         for name, count in tasks.items():
             least, most = self._bounds.get(name, (count, count))
             if type(count) is int and not least <= count <= most:
@@ -220,9 +220,11 @@ class KubernetesPlant(Adapter):
                 raise BadInput(f"tasks.{name}", f"{said} there, held or not.")
 
     def _read(self) -> dict[str, Any]:
-        """The workloads that are there, by name. One that we may not read keeps no other one out: `_unread`
-        has the reason. What fails otherwise may be over at the next look, and until then half of a plant
-        would be taken for all of it. Raises PlantSilent and PlantConfused.
+        """Return the existing workloads, by name.
+
+        A workload that may not be read is left out, and `_unread` has the reason. Any other failure is
+        raised, because it may be over at the next reading, and half of a plant would look like all of it.
+        Raise `PlantSilent` and `PlantConfused`.
         """
         workloads = {}
         self._unread = {}
@@ -247,7 +249,7 @@ class KubernetesPlant(Adapter):
 
 
 def paths_of(text: str) -> list[list[tuple[str, str]]]:
-    """`parse > score, statefulset/mail` → paths of (kind, name). Raises BadInput."""
+    """Return the paths of (kind, name) in `parse > score, statefulset/mail`. Raise `BadInput`."""
     paths = [[_workload(part) for part in path.split(">")] for path in text.split(",") if path.strip()]
     names = [name for path in paths for _, name in path]
     if not 0 < len(names) <= MOST_WORKLOADS:
@@ -258,7 +260,7 @@ def paths_of(text: str) -> list[list[tuple[str, str]]]:
 
 
 def bounds_of(address: PlantAddress) -> tuple[int, int]:
-    """Replicas at least and at most. Raises BadInput."""
+    """Return the minimum and maximum replicas. Raise `BadInput`."""
     bounds = []
     for name, default in (("minimum", LEAST), ("maximum", MOST)):
         text = address.option(name, str(default))
@@ -271,7 +273,7 @@ def bounds_of(address: PlantAddress) -> tuple[int, int]:
 
 
 def check(address: PlantAddress) -> None:
-    """Raise BadInput for options that can't be."""
+    """Raise `BadInput` for invalid options."""
     names = {name for path in paths_of(address.option("workloads")) for _, name in path}
     bounds_of(address)
     if unknown := set(groups_of(address.option(OPTION))) - names:
@@ -281,7 +283,7 @@ def check(address: PlantAddress) -> None:
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
-    """What the namespace has; workloads that are named can be steered. Raises what `topology` raises."""
+    """Return what the namespace has; named workloads can be controlled. Raise what `topology` raises."""
     namespace = address.option("namespace", "default")
     with closing(ApiServer(address, namespace)) as server:
         try:
@@ -315,13 +317,14 @@ def _workload(text: str) -> tuple[str, str]:
 
 
 def _count_desired_replicas(document: Any) -> int:
-    """One without a number has one replica."""
+    """Return the ordered replicas, 1 by default."""
     return int(document["spec"].get("replicas", 1))
 
 
 def _replicas(document: Any) -> int:
-    """Pods that are there, without those of a rollout that are only there until others have gone; what was
-    ordered where the cluster says nothing yet.
+    """Return the existing pods without the additional ones of a rollout.
+
+    Return the ordered number if the cluster reports nothing yet.
     """
     status, ordered = document.get("status") or {}, _count_desired_replicas(document)
     there = _count(status, "replicas")
@@ -331,7 +334,7 @@ def _replicas(document: Any) -> int:
 
 
 def _count(status: Mapping[str, Any], name: str) -> int | None:
-    """A Deployment's controller leaves out what is 0; None: none has said anything yet."""
+    """Return a count. A Deployment's controller omits counts of 0; None: no controller has reported yet."""
     number = status.get(name, 0 if "observedGeneration" in status else None)
     return None if number is None else int(number)
 
@@ -342,7 +345,7 @@ def _revision(document: Any) -> str:
 
 
 def _read_creation_time(document: Any) -> float | None:
-    """s since 1970; None: the cluster does not say."""
+    """Return the creation time in seconds since 1970, or None if unknown."""
     at = document["metadata"].get("creationTimestamp")
     return None if at is None else checks.timestamp(at).timestamp()
 

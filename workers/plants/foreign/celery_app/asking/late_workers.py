@@ -33,8 +33,7 @@ class NotedInterventions(Protocol):
         ...
 
     def replace(self, noted: Intervention, by: Intervention) -> bool:
-        """Replace an intervention. Return False, and record nothing, if it was undone or changed meanwhile.
-        """
+        """Replace an intervention. Return False, and do nothing, if it was undone or changed meanwhile."""
         ...
 
 
@@ -67,7 +66,7 @@ class LateWorkers:
     def __init__(self, control: RemoteControl, noted: NotedInterventions, clock: Callable[[], float]) -> None:
         self._control, self._noted, self._clock = control, noted, clock
         self.paused: frozenset[str] = frozenset()  # paused queues at the last request
-        self._asked_at: dict[tuple[str, str], float] = {}  # (worker, field of the intervention) → time of the request
+        self._asked_at: dict[tuple[str, str], float] = {}  # (worker, field) → when
 
     def ask(self, pools: Sequence[WorkerPool], limits: Limits) -> None:
         """Ask the workers that were not asked yet, or that do not comply. pools: the latest answers."""

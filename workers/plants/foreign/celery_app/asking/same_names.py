@@ -1,9 +1,8 @@
-"""Workers with the same name: two workers, on two hosts or in two containers, that were started with the same
-`-n`.
+"""Workers with the same name: two workers that were started with the same `-n`.
 
-Remote control treats them as one: an order reaches both, and either one answers. So neither the number of
-tasks that they start nor their number of processes is known. Both answer when all workers are asked, every 30
-s.
+They are on two hosts or in two containers. Remote control treats them as one: an order reaches both, and
+either one answers. So neither the number of tasks that they start nor their number of processes is known.
+Both answer when all workers are asked, every 30 s.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,8 +21,7 @@ class SameNames:
         self._at: dict[str, float] = {}
 
     def observe(self, now: float, twice: Collection[str], pools: Iterable[WorkerPool]) -> list[WorkerPool]:
-        """Return the pools; pools with a shared name can't be set. twice: workers that just answered twice.
-        """
+        """Return the pools; those with a shared name can't be set. twice: workers that answered twice."""
         self._at |= dict.fromkeys(twice, now)
         self._at = {worker: at for worker, at in self._at.items() if now - at < SAME_SECONDS}
         return [replace(pool, fixed=WHY) if pool.worker in self._at else pool for pool in pools]

@@ -234,8 +234,7 @@ class CeleryPlant(Adapter):
         self._interventions.undo(kind, subject, before)
 
     def close(self) -> None:
-        """Ask workers to stop sending events, then close: a caller that gives up early misses only the rest.
-        """
+        """Ask workers to stop sending events, then close: a caller waits only for this long."""
         self._requests.stop()
         self._listener.close()
         self.control.close()

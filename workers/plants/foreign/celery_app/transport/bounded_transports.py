@@ -83,8 +83,7 @@ class BoundedChannel(redis.Channel):
         super()._queue_bind(exchange, routing_key, pattern, queue)  # type: ignore[misc]  # of kombu's class
 
     def _follow_separator(self) -> None:
-        """Raise `NoWorkerBound` or `SeparatorDiffers` rather than bind in a form that workers may not read.
-        """
+        """Raise `NoWorkerBound` or `SeparatorDiffers` rather than bind in a form unreadable to workers."""
         with self.conn_or_acquire() as client:
             shown = shown_separators(client.smembers(self.keyprefix_queue % (WORKERS_EXCHANGE,)))
         if self.sep in shown[:1] or (not shown and not self.follows_separator):

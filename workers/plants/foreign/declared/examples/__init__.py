@@ -1,8 +1,8 @@
-"""A library of declared plants to begin from."""
+"""A library of declared plants to start from."""
 
 from pathlib import Path
 
-# Name → text.
+# name → text
 EXAMPLES = {
     path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.yaml"))
 }
