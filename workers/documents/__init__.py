@@ -1,1 +1,1 @@
-"""What processes say to each other: the snapshot with its parts, the pipeline's status, a type each."""
+"""Documents that processes exchange: the snapshot with its parts, the pipeline's status, one type each."""

@@ -1,14 +1,16 @@
-"""Open alerts as the snapshot has them, and what alerts read of the audit."""
+"""Open alerts in the snapshot, and the audit findings that alerts read."""
 
 from queues.stored_document import StoredDocument
 
 
 class AlertStatus(StoredDocument, frozen=True, kw_only=True):
-    """condition: what its rule watches, "" where there is no rule any more. quiet: why nobody is notified
-    (explained, paused, silenced, snoozed, acknowledged), None where somebody is; quiet_until: how long.
-    under: the alert that explains it; explanation: the pause or drain that does, in words. announce: what a
-    browser shows once. round, step: how often it was announced, and to how many of its receivers. Times are
-    seconds since 1970.
+    """An open alert.
+
+    condition: what its rule watches, "" where the rule no longer exists. quiet: why notifications are
+    suppressed (explained, paused, silenced, snoozed, acknowledged), None where they are not; quiet_until: how
+    long. under: the alert that explains it; explanation: the pause or drain that explains it, in words.
+    announce: what a browser shows once. round, step: how often it was announced, and to how many of its
+    receivers. Times are seconds since 1970.
     """
 
     id: int
@@ -32,7 +34,7 @@ class AlertStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class AuditFinding(StoredDocument, frozen=True, kw_only=True):
-    """Where the audit is not what was written, from the row `sequence` on (`console.audit.check`)."""
+    """A place where the audit log was changed, from the row `sequence` on (`console.audit.check`)."""
 
     kind: str = ""
     sequence: int = 0
@@ -41,17 +43,19 @@ class AuditFinding(StoredDocument, frozen=True, kw_only=True):
 
 
 class AuditHead(StoredDocument, frozen=True, kw_only=True):
-    """A row of the audit, by its number, and its digest."""
+    """A row of the audit log, by its number, and its digest."""
 
     sequence: int = 0
     digest: str = ""
 
 
 class AuditVerdict(StoredDocument, frozen=True, kw_only=True):
-    """What the last check of the audit found (`weir:audit:verdict`), and when: at, seconds since 1970.
-    entries: rows there are; verified: rows whose digests were computed now; compared: by fingerprint;
-    unchecked: rows left for the next check. heads: statements kept elsewhere; last: the newest row.
-    findings: the first of `findings_count`; accepted: those that a person has accepted. seconds: it took.
+    """The result of the last check of the audit log (`weir:audit:verdict`).
+
+    at: time of the check, seconds since 1970. entries: number of rows; verified: rows whose digests were
+    computed in this check; compared: rows compared by fingerprint; unchecked: rows left for the next check.
+    heads: statements stored elsewhere; last: the newest row. findings: the first of `findings_count`;
+    accepted: those that a person has accepted. seconds: duration of the check.
     """
 
     at: float

@@ -1,10 +1,10 @@
-"""Where rates are expected, in the snapshot."""
+"""Expected ranges of rates, in the snapshot."""
 
 from queues.stored_document import StoredDocument
 
 
 class RateChange(StoredDocument, frozen=True, kw_only=True):
-    """A rate went to another level at a time, and stayed there: from `before` to `after`, events/s."""
+    """A lasting change of a rate to another level, from `before` to `after`, events/s."""
 
     at: float
     before: float
@@ -12,9 +12,11 @@ class RateChange(StoredDocument, frozen=True, kw_only=True):
 
 
 class ExpectedBand(StoredDocument, frozen=True, kw_only=True):
-    """low, high: where the mean of this minute is expected, events/s; days: of the past that it rests on.
-    minute: the mean of the newest whole minute; None: nothing was measured in it. changes: the newest of the
-    last day, the earliest first.
+    """The expected range of a rate.
+
+    low, high: limits of this minute's expected mean, events/s; days: the days of the past that it is based
+    on. minute: the mean of the newest whole minute; None: nothing was measured in it. changes: the newest
+    changes of the last day, the earliest first.
     """
 
     low: float
@@ -25,7 +27,7 @@ class ExpectedBand(StoredDocument, frozen=True, kw_only=True):
 
 
 class ExpectedBands(StoredDocument, frozen=True, kw_only=True):
-    """By the rate's name: `in_per_second` or `out_per_second`; of all queues together and of each queue."""
+    """Expected ranges of `in_per_second` and `out_per_second`, of all queues together and of each queue."""
 
     totals: dict[str, ExpectedBand] = {}
     queues: dict[str, dict[str, ExpectedBand]] = {}

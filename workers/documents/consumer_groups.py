@@ -1,14 +1,15 @@
-"""Groups of consumers that read somebody else's log, and how far each is behind, as the snapshot has them."""
+"""Consumer groups that read an external log, and their lags, in the snapshot."""
 
 from queues.stored_document import StoredDocument
 from workers.documents.queues import Trend
 
 
 class PartitionLag(StoredDocument, frozen=True, kw_only=True):
-    """One partition as a group reads it. committed: the offset of its next event; end: of the next one to be
-    appended. lag_events None: it does not count, and `said` says why. lag_seconds: the age of the next event;
-    at_least: it may be older. expired_events: that retention took before the group read them. member: who
-    reads it.
+    """One partition as a group reads it.
+
+    committed: the offset of its next event; end: of the next event to be appended. lag_events None: the
+    partition does not count, and `said` says why. lag_seconds: the age of the next event; at_least: it may be
+    older. expired_events: events that retention deleted before the group read them. member: its consumer.
     """
 
     topic: str
@@ -24,7 +25,7 @@ class PartitionLag(StoredDocument, frozen=True, kw_only=True):
 
 
 class GroupMember(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """One consumer of a group: its client id, from which host, and how many partitions it has."""
+    """One consumer of a group: its client id, its host, and its number of partitions."""
 
     client: str
     host: str = ""
@@ -32,12 +33,14 @@ class GroupMember(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class ConsumerGroup(StoredDocument, frozen=True, kw_only=True):
-    """state: as the broker says. Figures are of the partitions that count: lag_events their sum, lag_seconds
-    of the one that is furthest behind (at_least: it may be more). in_per_second, out_per_second: what is
-    appended to them and read from them, over half a minute. clearing_seconds: until nothing waits, at the
-    present rates; None while it does not shrink. topics: those it reads. partitions: the worst ones.
-    partition_count: of all, but those of topics that are gone and those that it has left;
-    of its topics while it rebalances or has no members.
+    """A consumer group.
+
+    state: as the broker reports it. Figures are of the partitions that count: lag_events their sum,
+    lag_seconds the maximum (at_least: it may be more). in_per_second, out_per_second: rates of appended and
+    read events, over half a minute. clearing_seconds: time until the lag is zero at the present rates; None
+    while it does not shrink. topics: topics that it reads. partitions: those with the largest lags.
+    partition_count: all except those of deleted topics and those that the group no longer reads; while it
+    rebalances or has no members, those of its topics.
     """
 
     state: str = ""

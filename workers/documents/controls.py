@@ -1,5 +1,6 @@
-"""What may be steered of an application while it runs (`weir:pipeline:controls:{app}`), as values;
-`workers.pipeline.declaration.controls` checks them, and says what they come to.
+"""Values of an application that can be changed while it runs (`weir:pipeline:controls:{app}`).
+
+`workers.pipeline.declaration.controls` validates them and explains their effects.
 """
 
 from collections.abc import Mapping
@@ -8,8 +9,9 @@ from queues.stored_document import StoredDocument
 
 
 class CriterionHold(StoredDocument, frozen=True, kw_only=True):
-    """What a person has put in the place of a criterion's value. until_seconds: since 1970, None:
-    no end.
+    """A criterion's value that a person has set in place of its own.
+
+    until_seconds: since 1970; None: no expiry.
     """
 
     value: float
@@ -19,21 +21,22 @@ class CriterionHold(StoredDocument, frozen=True, kw_only=True):
 
 
 class ControlValues(StoredDocument, frozen=True, kw_only=True):
-    """admit_events_per_second: most events dispatched (null: as many as the result queue has room
-    for). reserve_bytes: of the result queue, that admission leaves free (`reserve`); where it does, the
-    rate may be exceeded to catch up. admit_until_seconds: when both end by themselves (1970; null:
-    never). admit_events_per_batch: most events of one dispatch (0 admits none).
-    combine_events_per_batch: about as many rows the combiner takes at once; what is shed changes
-    from batch to batch. shares: replica → share of the
-    events (a replica that is not named gets an equal one). parallelism: most tasks of a replica's
-    batch, and of an operator that `tasks` does not name. result_bytes: what the result queue may
-    hold. lateness_seconds: how far behind the newest event an event may still come. ahead_seconds:
-    how far ahead of this host's clock an event may be. hold_seconds: how long an unreachable node
-    holds the watermark back. criteria: name → value, for rules that name them. held_criteria: name
-    → what a person has put in the place of that value. shed: pattern → type → share of the events
-    that the pattern does without. shed_until_seconds: when that ends by itself (1970; null: never).
-    shed_by: what gets its shed decision as one (`shedder`).
-    spared_keys_share: the share of the keys of which nothing is shed. revision: counts changes.
+    """Controls of an application.
+
+    admit_events_per_second: maximum rate of dispatched events (null: as many as the result queue has room
+    for). reserve_bytes: free space of the result queue that admission leaves (`reserve`); with it, the rate
+    may be exceeded to catch up. admit_until_seconds: expiry of both (1970; null: none).
+    admit_events_per_batch: maximum events of one dispatch (0 admits none). combine_events_per_batch:
+    approximate number of rows that the combiner takes at once; shedding changes from batch to batch. shares:
+    replica → share of the events (a replica without an entry gets an equal share). parallelism: maximum tasks
+    of a replica's batch, and of an operator without an entry in `tasks`. result_bytes: capacity of the result
+    queue. lateness_seconds: maximum delay of an event behind the newest one. ahead_seconds: how far ahead of
+    this host's clock an event may be. hold_seconds: how long an unreachable node holds the watermark back.
+    criteria: name → value, for rules that name them. held_criteria: name → the value that a person has set in
+    its place. shed: pattern → type → share of the events that are withheld from the pattern.
+    shed_until_seconds: expiry of the shedding (1970; null: none). shed_by: the unit of a shedding decision
+    (`shedder`). spared_keys_share: the share of control keys, of which nothing is shed. revision: counts
+    changes.
     """
 
     admit_events_per_second: float | None = None

@@ -1,4 +1,4 @@
-"""Worker hosts as the snapshot has them, and as they report themselves (`weir:hosts`)."""
+"""Worker hosts in the snapshot, and their own reports (`weir:hosts`)."""
 
 from msgspec.structs import force_setattr
 
@@ -7,9 +7,10 @@ from workers.documents.queues import PauseStatus
 
 
 class PoolWork(StoredDocument, frozen=True, kw_only=True):
-    """What a host's workers completed while all slots had work (`workers.pool.departures`).
-    recent_seconds: between completions, the newest of them number `seq`. full_seconds: so long all
-    had work since the start.
+    """Work that a host's workers completed while all slots were busy (`workers.pool.departures`).
+
+    recent_seconds: times between completions, the newest with number `seq`. full_seconds: total time with all
+    slots busy since the start.
     """
 
     seq: int | None = None
@@ -19,11 +20,13 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
 
 
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):
-    """slots: processes there are; busy: those at work; at_work: how many were, on average, in the second
-    before the report; of an older Weir's, busy. reserved: tasks handed to it and not finished, those
-    at work included. drained: it takes no new work. started_with: slots at its start. `trouble`: why the pool
-    is not what it was set to, "" where it is. ahead_seconds: by so much the host's clock is ahead of the
-    control server's.
+    """A worker host.
+
+    slots: number of processes; busy: those busy now; at_work: the mean number of busy processes in the second
+    before the report; for old versions, busy. reserved: tasks delivered to the host and not finished,
+    including running ones. drained: it takes no new work. started_with: slots at its start. `trouble`: why
+    the pool differs from its setting, "" where it does not. ahead_seconds: how far the host's clock is ahead
+    of the control server's.
     """
 
     role: str = ""
@@ -40,24 +43,27 @@ class WorkerHost(StoredDocument, frozen=True, kw_only=True):
     ahead_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """An older Weir says only who is at work at the instant of the report."""
+        """Fill `at_work` for old versions, which only report the processes that are busy at that instant."""
         if self.at_work is None:
             force_setattr(self, "at_work", float(self.busy))
 
 
 class ReportedHost(WorkerHost, frozen=True, kw_only=True):
-    """at: seconds since 1970, by the host's clock."""
+    """A host's report. at: seconds since 1970, by the host's clock."""
 
     at: float
 
 
 class HostStatus(WorkerHost, frozen=True, kw_only=True):
-    """age_seconds: since its last report. draining: it takes no new work, what runs is finished."""
+    """A host in the snapshot.
+
+    age_seconds: since its last report. draining: it takes no new work and finishes running tasks.
+    """
 
     age_seconds: float | None = None
     draining: PauseStatus | None = None
 
 
 def role_of(hostname: str) -> str:
-    """`jobs@machine` is of role jobs."""
+    """Return the role of a host: that of `jobs@machine` is jobs."""
     return hostname.partition("@")[0]

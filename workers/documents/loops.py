@@ -1,4 +1,4 @@
-"""Control loops, what they did lately and what people put in their place, as the snapshot has them."""
+"""Control loops, their recent actions, and overrides, in the snapshot."""
 
 import math
 from typing import Any
@@ -7,9 +7,10 @@ from queues.stored_document import StoredDocument
 
 
 class FirstReportFigures(StoredDocument, frozen=True, kw_only=True):
-    """What the advice of a loop at another's plant would have been worth
-    (`controllers.parallelism.advice_value.AdviceValue`). pause_seconds: for which the loop takes a change of
-    tasks to stop the plant; no waiting for that is in the figures.
+    """The estimated value of the advice of a loop at an attached plant.
+
+    See `controllers.parallelism.advice_value.AdviceValue`. pause_seconds: how long the loop expects a change
+    of tasks to stop the plant; the figures exclude that time.
     """
 
     measured_seconds: float
@@ -23,13 +24,15 @@ class FirstReportFigures(StoredDocument, frozen=True, kw_only=True):
 
 
 class LoopStatus(StoredDocument, frozen=True, kw_only=True):
-    """target: what it steers ({"queue", "node"}, {"application"}, …). mode: with an override of it
-    in place. measured, setpoint, actuator: of its last decision, in the law's units; so are `terms`, those
-    that pages follow. at: of its last tick, at which it decided so, or found that nothing has come since;
-    entry: the number of the decision in the ledger; last_mode: the mode in which it was taken, None where
-    that is not known. overrides: how many are in force. interval_seconds: between ticks. limited_by: what
-    limited the last; blind_since: since when each was for want of a valid measurement, and cause: why, where
-    that is known. late_seconds: how much later than due the last tick came, if so.
+    """A control loop.
+
+    target: what it controls ({"queue", "node"}, {"application"}, …). mode: with an override of it applied.
+    measured, setpoint, actuator: of its last decision, in the law's units; so are `terms`, those that pages
+    show live. at: its last tick, which decided so or found that nothing had arrived since; entry: the number
+    of the decision in the ledger; last_mode: the mode of that decision, None where unknown. overrides: the
+    number in force. interval_seconds: between ticks. limited_by: what limited the last decision; blind_since:
+    since when every decision lacks a valid measurement, and cause: why, where known. late_seconds: how late
+    the last tick was, if so.
     """
 
     id: int = 0
@@ -53,12 +56,15 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     last_mode: str | None = None
 
     def was_decided_in(self, *modes: str) -> bool:
-        """Whether it is in one of these modes, and was at its last decision: only then is that in force."""
+        """Return whether the loop is in one of these modes and made its last decision in it.
+
+        Only then is that decision in force.
+        """
         return self.mode in modes and self.last_mode in (None, self.mode)
 
 
 class RecentAction(StoredDocument, frozen=True, kw_only=True):
-    """What the loops of a law did last: `did` in words; points: that it moved."""
+    """The last action of a law's loops: `did` in words; points: the number of points moved."""
 
     law: str
     entry: int
@@ -69,10 +75,11 @@ class RecentAction(StoredDocument, frozen=True, kw_only=True):
 
 
 class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
-    """A value in place of a loop's, a law's, a queue's loops' or a node's own; or a queue that is
-    paused (`intake`, `consumption`), or a worker host that is drained (`work`). Times are seconds
-    since 1970; expires_at None: it has no end; notice_at: when people are notified of its end.
-    instead_of: the value it replaces.
+    """An override, a paused queue, or a drained worker host.
+
+    An override is of a loop, of a law's or a queue's loops, or of a node; a pause is of `intake` or
+    `consumption`, a drain of `work`. Times are seconds since 1970; expires_at None: no expiry; notice_at:
+    when people are notified before it expires. instead_of: the value that it replaces.
     """
 
     id: int
@@ -94,17 +101,17 @@ class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
 
     @property
     def lasts_seconds(self) -> float:
-        """From its beginning to its end; without one of them: for ever."""
+        """Return the time from its start to its expiry, infinite if one is missing."""
         if self.expires_at is None or self.created_at is None:
             return math.inf
         return self.expires_at - self.created_at
 
 
 class HandStatus(StoredDocument, frozen=True, kw_only=True):
-    """What a person set that stands in for a loop or a part of the plant, and is no override of a loop.
+    """A manual change that is no override of a loop.
 
-    kind: tasks, criterion, ladder cap, drain, cordon …; of: what it is set on ("kind/name"). value: in
-    words. owner: "" where only the audit says who. until: None where it has no end. Times are s since 1970.
+    kind: tasks, criterion, ladder cap, drain, cordon …; of: what it is set on ("kind/name"). value: in words.
+    owner: "" where only the audit log knows who. until: None for no expiry. Times are s since 1970.
     """
 
     kind: str

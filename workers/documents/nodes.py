@@ -1,4 +1,4 @@
-"""Nodes as the snapshot has them."""
+"""Nodes in the snapshot."""
 
 from queues.nodes.heartbeat import UtilisedParts
 from queues.stored_document import StoredDocument
@@ -8,11 +8,13 @@ _SPEC = NodeSpec("", "")
 
 
 class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """state: one of `node_state.STATES`, None before the first heartbeat; last_state: without
-    OFFLINE. stale: not heard for two beats. age_seconds: since the last beat. utilisation:
-    smoothed, raw: the greatest of the parts, all shares of capacity; so are busy and toobusy, the
-    thresholds. points: of 1000 a queue; containers: those with points. ahead_seconds: by so much the
-    clock of its agent is ahead of the control server's.
+    """A node.
+
+    state: one of `node_state.STATES`, None before the first heartbeat; last_state: without OFFLINE. stale: no
+    heartbeat for two intervals. age_seconds: since the last heartbeat. utilisation: smoothed, raw: the
+    maximum of its parts, all shares of capacity; so are the thresholds busy and toobusy. points: of 1000 for
+    each queue; containers: those with points. ahead_seconds: how far its agent's clock is ahead of the
+    control server's.
     """
 
     state: str | None = None

@@ -1,11 +1,12 @@
-"""Service levels as the snapshot has them: what is promised, and what is left to miss of it."""
+"""Service level objectives in the snapshot, and their remaining error budgets."""
 
 from queues.stored_document import StoredDocument
 
 
 class RunningMinute(StoredDocument, frozen=True, kw_only=True):
-    """What was counted of a minute that is not over, of an objective as it was in this revision. minute:
-    since 1970. carried: what was bad, and is counted in the next seconds.
+    """The counts of the current minute, for an objective in this revision.
+
+    minute: since 1970. carried: bad units that are counted in the next seconds.
     """
 
     revision: int
@@ -16,14 +17,15 @@ class RunningMinute(StoredDocument, frozen=True, kw_only=True):
 
 
 class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
-    """target: the share that is promised, of what is counted over window_days. kind, subject: of what; a
-    subject "" is each of that kind. unit: s or events. pays_for: what its budget may be spent on ("" for
-    nothing that a loop does). bad, total: what was counted. left: how much more of that may be bad;
-    left_share: of its budget; None where nothing was counted. window_budget: how much may be bad in the whole
-    window, if the rest of it is like what was counted. bad_per_second, per_second: now; None while that is
-    not known.
-    burn: pair of windows → the burn rate that is judged (`controllers.design.error_budget`). running: for who
-    takes over where the observer is killed. last_error: why it is not counted.
+    """An objective.
+
+    target: the promised share of what is counted over window_days. kind, subject: what it is about; a subject
+    "" is each of that kind. unit: s or events. pays_for: what its budget may be spent on ("" for nothing that
+    a loop does). bad, total: counts. left: how much more may be bad; left_share: as a share of the budget;
+    None where nothing was counted. window_budget: how much may be bad in the whole window, if its rest is
+    like the counted part. bad_per_second, per_second: now; None while unknown. burn: pair of windows → the
+    burn rate that is judged (`controllers.design.error_budget`). running: the current minute, for an observer
+    that takes over. last_error: why it is not counted.
     """
 
     target: float
@@ -45,5 +47,5 @@ class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
 
     @property
     def window_left_share(self) -> float | None:
-        """Of the budget of the whole window; below 0 it is overspent."""
+        """Return the remaining share of the whole window's budget; below 0, it is overspent."""
         return 1 - self.bad / self.window_budget if self.window_budget else None

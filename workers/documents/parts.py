@@ -1,17 +1,19 @@
-"""What the plant runs on, part by part: which of them run, and which are still starting."""
+"""Parts of the plant's own software, and whether they run or are still starting."""
 
 from collections.abc import Iterable, Mapping
 
 from queues.stored_document import StoredDocument
 
-# Of a queue, by its kind: the part that consumes it.
+# The part that consumes a queue, by the queue's kind.
 CONSUMERS = {"jobs": "workers.jobs", "pipeline": "pipeline"}
 CONTROL = "workers.control"
 
 
 class PartStatus(StoredDocument, frozen=True, kw_only=True):
-    """state: starting, running, stopped, failed or silent, since when (1970). grace_until: what this part
-    lacks, or has to catch up on, counts as its start's until then (None: not any more).
+    """The status of a part.
+
+    state: starting, running, stopped, failed, or silent, since when (1970). grace_until: until then, missing
+    data and backlogs of this part count as start-up effects (None: no longer).
     """
 
     state: str = "starting"
@@ -23,22 +25,22 @@ Parts = Mapping[str, PartStatus]
 
 
 def node_part(node: str) -> str:
-    """The part that says how a node is: its agent."""
+    """Return the part that reports a node's state: its agent."""
     return f"node {node}"
 
 
 def find_starting(parts: Parts, names: Iterable[str]) -> str | None:
-    """The first of the named parts that has not run yet and still may take its time."""
+    """Return the first of the named parts that is still starting within its time limit."""
     return next((name for name in names if _is_new(parts.get(name)) and parts[name].state != "running"), None)
 
 
 def find_settling(parts: Parts, names: Iterable[str]) -> str | None:
-    """The first of the named parts that starts, or has so lately that it still catches up."""
+    """Return the first of the named parts that is starting, or started recently and is still catching up."""
     return next((name for name in names if _is_new(parts.get(name))), None)
 
 
 def unready(parts: Parts) -> dict[str, PartStatus]:
-    """Those that start: what a checklist shows while there are any."""
+    """Return the parts that are starting, for a checklist."""
     return {name: part for name, part in parts.items() if part.state != "running" and _is_new(part)}
 
 

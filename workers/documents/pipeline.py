@@ -1,5 +1,6 @@
-"""What the pipeline says of itself (`weir:pipeline`), and the snapshot of it. What the figures mean
-is said in `workers.pipeline.status.status`.
+"""The pipeline's report (`weir:pipeline`), and the snapshot of it.
+
+`workers.pipeline.status.status` explains the figures.
 """
 
 from msgspec import field
@@ -10,14 +11,14 @@ from workers.documents.controls import ControlValues
 # States of the pipeline's process and of its applications.
 STATES = ("starting", "running", "stalled", "stopping", "stopped", "failed", "offline")
 STARTING, RUNNING, STALLED, STOPPING, STOPPED, FAILED, NOT_REPORTING = STATES
-UNHEARD = (NOT_REPORTING, None)  # it does not report, or has never done so
-AT_WORK = (RUNNING, STALLED)  # the process is there
-OUTDATED = (STALLED, FAILED, NOT_REPORTING)  # its figures are of when it last worked
+UNHEARD = (NOT_REPORTING, None)  # it does not report, or has never reported
+AT_WORK = (RUNNING, STALLED)  # the process runs
+OUTDATED = (STALLED, FAILED, NOT_REPORTING)  # its figures are from its last work
 Measures = dict[str, float | None]  # controllers.parallelism.measured_topology.MEASURES of one task
 
 
 class RuleStatus(StoredDocument, frozen=True, kw_only=True):
-    """Events/s that come to a rule, and that it lets through."""
+    """Events/s that a rule receives and passes."""
 
     name: str
     in_per_second: float = field(name="in", default=0.0)
@@ -25,9 +26,7 @@ class RuleStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class RecallEstimate(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The share of matches that is found while events are shed, and its interval
-    (`shedding.recall`).
-    """
+    """The share of matches found while events are shed, and its confidence interval (`shedding.recall`)."""
 
     estimate: float
     low: float
@@ -36,14 +35,14 @@ class RecallEstimate(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class ControlKeys(StoredDocument, frozen=True, kw_only=True):
-    """Of the keys of which nothing is shed: events/s by type, and what came of them."""
+    """Control keys, of which nothing is shed: events/s by type, and their results."""
 
     types: dict[str, float] = {}
     out_per_second: float = 0.0
 
 
 class PatternCounts(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """matches, quiet: since ever; seconds: for one event."""
+    """Counts of a pattern. matches, quiet: totals; seconds: for one event."""
 
     matches: int = 0
     quiet: int = 0
@@ -51,10 +50,11 @@ class PatternCounts(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class PatternStatus(StoredDocument, frozen=True, kw_only=True):
-    """types: events/s it was given, by type; shed_per_second likewise, what it was not given.
-    partnerless_per_second: of those it was given, events that could add to no match.
-    forgotten_bytes_per_second: of open matches, for which there was no room. expression: as one writes it.
-    recall: None while nothing is known.
+    """A pattern.
+
+    types: received events/s by type; shed_per_second: withheld events/s by type. partnerless_per_second:
+    received events that could add to no match. forgotten_bytes_per_second: open matches discarded for lack of
+    space. expression: as in the declaration. recall: None while unknown.
     """
 
     operator: str = ""
@@ -76,8 +76,10 @@ class PatternStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class ReplicaStatus(StoredDocument, frozen=True, kw_only=True):
-    """share: of the application's events. response_seconds: the mean of the window, None without
-    any; response_error_seconds: the standard error of that mean, None with fewer than two.
+    """A replica.
+
+    share: of the application's events. response_seconds: the mean of the window, None without any;
+    response_error_seconds: its standard error, None with fewer than two.
     """
 
     share: float = 0.0
@@ -91,8 +93,10 @@ class ReplicaStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class OperatorStatus(StoredDocument, frozen=True, kw_only=True):
-    """key: what it brings events together by. tasks: that worked last; parallelism: that it has.
-    seconds, overhead_seconds: for one event, in all and beside its patterns. work: one a task.
+    """An operator.
+
+    key: the attribute by which it groups events. tasks: those that worked last; parallelism: its number of
+    tasks. seconds, overhead_seconds: for one event, in all and outside its patterns. work: one row per task.
     """
 
     key: str | None = None
@@ -112,7 +116,7 @@ class OperatorStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class ResultQueueStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The room between the tiers."""
+    """The result queue between the tiers."""
 
     capacity_bytes: int | None = None
     used_bytes: int = 0
@@ -121,14 +125,14 @@ class ResultQueueStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class CombinerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """waits_for: the replica whose results are missing."""
+    """The combiner. waits_for: the replica whose results are missing."""
 
     waits_for: str | None = None
     held_results: int | None = None
 
 
 class MonitoredStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """What a criterion follows: the quantile of a column, over the events of a window."""
+    """The value that a criterion follows: the quantile of a column over the events of a window."""
 
     column: str = ""
     type: str | None = None
@@ -147,9 +151,11 @@ class EdgeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class RestartStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """count: starts after the first, since ever. tries: failures in a row since anything was worked.
-    failed_at, next_try_at: None while it does not fail, or nothing tries again by itself. last_error:
-    what failed last, at last_error_at. Times in seconds since 1970.
+    """Restarts.
+
+    count: total starts after the first. tries: failures in a row without work in between. failed_at,
+    next_try_at: None while it does not fail, or is not retried. last_error: the last failure, at
+    last_error_at. Times in seconds since 1970.
     """
 
     count: int = 0
@@ -161,7 +167,7 @@ class RestartStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
-    """One application. sinks: type → queues. queues: those it reads."""
+    """One application. sinks: type → queues. queues: its input queues."""
 
     state: str = STARTING
     hindrance: str | None = None
@@ -202,8 +208,9 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
-    """All applications together: the worst state, sums, the greatest batch and lag. ahead_seconds: by so much
-    the clock of the process' host is ahead of the control server's.
+    """All applications together: the worst state, sums, and the largest batch and lag.
+
+    ahead_seconds: how far the clock of the process' host is ahead of the control server's.
     """
 
     state: str | None = None
@@ -230,8 +237,10 @@ class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
 
 
 class PipelineReport(PipelineFigures, frozen=True, kw_only=True):
-    """What the process writes. at: seconds since 1970, by its clock. carried: what the process before said of
-    applications that have not begun in this one yet: they count on from there.
+    """The report that the process writes.
+
+    at: seconds since 1970, by its clock. carried: the previous process' report of applications that have not
+    started in this one yet, whose counts continue from there.
     """
 
     at: float
@@ -239,14 +248,15 @@ class PipelineReport(PipelineFigures, frozen=True, kw_only=True):
 
 
 class PipelineStatus(PipelineFigures, frozen=True, kw_only=True):
-    """The same in the snapshot. age_seconds: since it was written; None: never."""
+    """The report in the snapshot. age_seconds: since it was written; None: never."""
 
     age_seconds: float | None = None
 
 
 class PipelineOrder(StoredDocument, frozen=True, kw_only=True):
-    """What a person wants of an application (`weir:pipeline:orders`): that it stands still, or that it
-    is started anew each time `restart` is another number. by, reason: of the newest; at: s since 1970.
+    """A person's order for an application: to stop, or to restart each time `restart` changes.
+
+    It is stored in `weir:pipeline:orders`. by, reason: of the newest order; at: s since 1970.
     """
 
     stopped: bool = False
@@ -271,8 +281,9 @@ class PipelineLog(StoredDocument, frozen=True, kw_only=True):
 
 
 class ApplicationAtWork(StoredDocument, frozen=True, kw_only=True):
-    """A declared application as the pipeline has it (`weir:pipeline:at-work`). version: 0 came with the
-    process. refused: why a wanted version is not taken.
+    """A declared application as the pipeline runs it (`weir:pipeline:at-work`).
+
+    version: 0 is shipped with the process. refused: why a requested version was rejected.
     """
 
     name: str
@@ -292,7 +303,7 @@ class ContributingEvent(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class MatchAttributes(StoredDocument, frozen=True, kw_only=True):
-    """What a complex event says of its match. first_time: of its first event, seconds since 1970."""
+    """A complex event's description of its match. first_time: of its first event, seconds since 1970."""
 
     pattern: str = ""
     severity: str = ""
@@ -301,8 +312,9 @@ class MatchAttributes(StoredDocument, frozen=True, kw_only=True):
 
 
 class ComplexEvent(StoredDocument, frozen=True, kw_only=True):
-    """A match as an event (`weir:pipeline:recent:{app}`). time: of its last event, ISO 8601; source: the
-    key that its events have in common; key: the pattern.
+    """A match as an event (`weir:pipeline:recent:{app}`).
+
+    time: of its last event, ISO 8601; source: the common key of its events; key: the pattern.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Plans of moved points: as the snapshot has the open ones, and whole."""
+"""Plans that move points: the open ones in the snapshot, and whole plans."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from queues.stored_document import StoredDocument
 
 
 class PlanMove(StoredDocument, frozen=True, kw_only=True):
-    """Points of a queue from a node to another, and how far that is: points that have moved, and
-    what was transferred of the events there.
+    """A move of a queue's points from one node to another, and its progress: points moved, events
+    transferred.
     """
 
     queue: str
@@ -25,7 +25,10 @@ class PlanMove(StoredDocument, frozen=True, kw_only=True):
 
 
 class PlanStatus(StoredDocument, frozen=True, kw_only=True):
-    """hash: what an approval names. empties: the node that is to be empty. progress_share: 0 to 1."""
+    """An open plan.
+
+    hash: what an approval refers to. empties: the node to be emptied. progress_share: 0 to 1.
+    """
 
     id: int
     state: str
@@ -49,8 +52,9 @@ class NodeForecast(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class PlanDocument(PlanStatus, frozen=True, kw_only=True):
-    """A plan whole. before, after: by node. owner: a person, a law or "recovery". Times in seconds
-    since 1970.
+    """A whole plan.
+
+    before, after: by node. owner: a person, a law, or "recovery". Times in seconds since 1970.
     """
 
     short_hash: str = ""

@@ -1,4 +1,4 @@
-"""Registered plants, who steers one, and the forecast of what comes, as the snapshot has them."""
+"""Registered plants, their controllers, and the forecasts of their arrivals, in the snapshot."""
 
 from typing import Any
 
@@ -8,8 +8,9 @@ from workers.documents.hosts import PoolWork
 
 
 class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """Who steers a plant's tasks through the control API; until: seconds since 1970, None: nobody
-    knows.
+    """The controller that sets a plant's tasks through the control API.
+
+    until: seconds since 1970, None: unknown.
     """
 
     holder: str | None = None
@@ -17,8 +18,10 @@ class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class PlantSection(StoredDocument, frozen=True, kw_only=True):
-    """More that a plant says of itself, as a table of its page: `rows` have a value a column, None for what
-    is not known. about: a sentence beside the title; empty: what stands there without rows.
+    """Additional information of a plant, as a table of its page: `rows` have one value per column, None where
+    unknown.
+
+    about: a sentence beside the title; empty: the text without rows.
     """
 
     title: str
@@ -29,11 +32,11 @@ class PlantSection(StoredDocument, frozen=True, kw_only=True):
 
 
 class SensorStatus(StoredDocument, frozen=True, kw_only=True):
-    """A number that a plant's declaration names; None: not known, where an error says why. silent_seconds:
-    since it was known last, or since it was first asked for.
+    """A number that a plant's declaration names; None: unknown, in which case an error may say why.
 
-    A value beside an error is what the source says and nothing can rely on: a sum without the parts that did
-    not answer, or a negative count. It is shown with the error, and is unknown to rules, loops and history.
+    silent_seconds: since it was last known, or since the first request. A value with an error is an
+    unreliable report of the source: a sum without the parts that did not answer, or a negative count. It is
+    displayed with the error, and is unknown to rules, loops, and history.
     """
 
     value: float | None = None
@@ -44,13 +47,14 @@ class SensorStatus(StoredDocument, frozen=True, kw_only=True):
 
     @property
     def known_value(self) -> float | None:
-        """The value, where it can be relied on."""
+        """Return the value where it is reliable."""
         return self.value if self.error is None else None
 
 
 class ProofStatus(StoredDocument, frozen=True, kw_only=True):
-    """What shows that an order took effect: a sensor that must say as many tasks within so long. value: what
-    it says now; None: not known, and so not shown.
+    """Evidence that an order took effect: a sensor that must show as many tasks within a time limit.
+
+    value: its present value; None: unknown and therefore not shown.
     """
 
     sensor: str
@@ -59,8 +63,10 @@ class ProofStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class FoundPart(StoredDocument, frozen=True, kw_only=True):
-    """A part of a plant that was inspected. kind: operator, source, pool, group, sensor …; tasks: now.
-    fixed: why its tasks can't be set; None: they can, from minimum to maximum.
+    """A part of an inspected plant.
+
+    kind: operator, source, pool, group, sensor …; tasks: now. fixed: why its tasks cannot be set; None: they
+    can, from minimum to maximum.
     """
 
     name: str
@@ -72,9 +78,10 @@ class FoundPart(StoredDocument, frozen=True, kw_only=True):
 
 
 class FoundPlant(StoredDocument, frozen=True, kw_only=True):
-    """What stands at an address. what: in one sentence. name: what it calls itself. said: more of it, a
-    sentence each. needs: what it would need so that Weir can do (more) there, a sentence each. choices:
-    option → what it could be there.
+    """The system found at an address.
+
+    what: in one sentence. name: its own name. said: details, a sentence each. needs: requirements for Weir to
+    do (more) there, a sentence each. choices: option → possible values there.
     """
 
     what: str
@@ -86,10 +93,11 @@ class FoundPlant(StoredDocument, frozen=True, kw_only=True):
 
 
 class OrderStatus(StoredDocument, frozen=True, kw_only=True):
-    """What was last ordered of an operator, and what it has. at: when it was ordered, by a loop or a person.
-    now: its tasks, since when it was observed to have them. state: pending, reached, missed or undone
-    (`workers.plants.reached`). waiting_since: for what is pending or missed. undone_to: what something else
-    set, where it was undone.
+    """The last order of an operator's tasks, and its outcome.
+
+    at: when a loop or a person ordered it. now: its tasks, since when it was observed to have them. state:
+    pending, reached, missed, or undone (`workers.plants.reached`). waiting_since: for pending and missed
+    orders. undone_to: the value that another controller set, where it was undone.
     """
 
     tasks: int
@@ -103,33 +111,35 @@ class OrderStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class PoolSamples(PoolWork, frozen=True, kw_only=True):
-    """What the pool of an operator completed while all of its tasks had work, of its present size. since:
-    when this was first counted (s since 1970); of another time all numbers are anew.
+    """Completions of an operator's pool at its present size while all of its tasks were busy.
+
+    since: when this count started (s since 1970); with another time, all numbers are new.
     """
 
     since: float
 
 
 class UnservedQueue(StoredDocument, frozen=True, kw_only=True):
-    """A queue of a plant from which no worker takes: what waits in it, and for how long nobody has taken."""
+    """A queue of a plant without consumers: its backlog, and for how long it has had none."""
 
     waiting: int
     seconds: float
 
 
 class PlantStatus(StoredDocument, frozen=True, kw_only=True):
-    """Another plant. state: seen, stale or unseen; error: what went wrong when it was observed
-    last. tasks: that can be set. latency_seconds: of its slowest path. topology: as
-    `controllers.parallelism.measured_topology` writes and checks it; None while it was never seen.
-    sections: what else its adapter shows. orders: operator → what was ordered of it from here. groups: the
-    groups of consumers that read its logs, by name. sensors: by name, the numbers that its declaration names.
-    revisions: what is rolled out of each part. proofs: operator → what shows that an order took effect, where
-    that is not the number of its tasks. set_to: operator → tasks that the plant itself aims at, where it says
-    so beside those that are there. lives: operator → since when it is at work (s since 1970), where that is
-    known: what was ordered earlier was ordered of another one. completions: operator → what its pool
-    completed while it was full, where the plant says each completion. silent_seconds: since it was observed
-    last, or first asked. missed_workers: worker → for how long it has not answered (s), though nothing was
-    heard of its end.
+    """An attached plant.
+
+    state: seen, stale, or unseen; error: the last failure to observe it. tasks: whether they can be set.
+    latency_seconds: of its slowest path. topology: as `controllers.parallelism.measured_topology` writes and
+    validates it; None while it was never seen. sections: additional tables of its adapter. orders: operator →
+    the last order from here. groups: the consumer groups that read its logs, by name. sensors: the numbers
+    that its declaration names, by name. revisions: the deployed revision of each part. proofs: operator →
+    evidence that an order took effect, where that is not the number of its tasks. set_to: operator → the
+    plant's own target of tasks, where it reports one besides the existing tasks. lives: operator → since when
+    it runs (s since 1970), where known: earlier orders were for another one. completions: operator →
+    completions of its pool while it was full, where the plant reports each. silent_seconds: since the last
+    observation, or the first request. missed_workers: worker → for how long it has not answered (s) without
+    reporting its end.
     """
 
     kind: str = ""
@@ -156,14 +166,15 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
 
     @property
     def live_groups(self) -> dict[str, ConsumerGroup]:
-        """Its groups while it is seen: how far behind they were when it was seen last is no figure of now."""
+        """Return its groups while it is seen: old lags are not current figures."""
         return self.groups if self.state == "seen" else {}
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):
-    """What will be offered to an application or a plant: means and deviations, events/s, one a window from
-    `at` on; None with `refused` saying why. days: of the past that it rests on. trained_until: a
-    day, of its training sets.
+    """The forecast load of an application or a plant: means and deviations, events/s, one per window from
+    `at` on; None with `refused` saying why.
+
+    days: days of the past that it is based on. trained_until: the last day of its training sets.
     """
 
     at: float

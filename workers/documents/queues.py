@@ -1,4 +1,4 @@
-"""Queues, their containers and who publishes to them, as the snapshot has them."""
+"""Queues, their containers, and their producers, in the snapshot."""
 
 from typing import Literal
 
@@ -8,11 +8,12 @@ Trend = Literal["rising", "falling", "steady"]
 
 
 class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """A queue's share on one node. points: of 1000; 0 while it drains. leaving_blocks: marked for a
-    transfer. inserted_events, removed_events: by producers and workers since ever, without what
-    went from node to node. load: its share of the node's capacity. server_time_share: of one core
-    of the node's server. waiting_to_run, workers_busy: workers submitted and not started, and at
-    work; workers_started: since ever.
+    """A queue's segment on one node.
+
+    points: of 1000; 0 while it drains. leaving_blocks: marked for a transfer. inserted_events,
+    removed_events: totals by producers and workers, without transfers between nodes. load: its share of the
+    node's capacity. server_time_share: of one core of the node's server. waiting_to_run, workers_busy:
+    workers submitted and not started, and busy workers; workers_started: total.
     """
 
     points: int = 0
@@ -35,8 +36,10 @@ class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class PauseStatus(StoredDocument, frozen=True, kw_only=True):
-    """What a person has stopped for a time. part: intake or consumption of a queue, work of a worker
-    host. since, until: seconds since 1970. override: its number.
+    """A pause or drain by a person.
+
+    part: intake or consumption of a queue, work of a worker host. since, until: seconds since 1970. override:
+    its number.
     """
 
     part: str
@@ -48,13 +51,15 @@ class PauseStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class QueueStatus(StoredDocument, frozen=True, kw_only=True):
-    """kind: jobs or pipeline. handler, sink: of a jobs queue, what is done with its events, and
-    where they go. Figures are of all containers together. wait_seconds: for how long the
-    oldest event has waited; 0 while none waits, None while that is not known. clearing_seconds: how long
-    what waits takes at the present rate; None while nothing leaves. oldest_seconds: as the nodes said
-    it. trend: of the waiting events, over half a minute (`workers.snapshot.trend`). latency_p95_seconds: from
-    publishing to acknowledging. workers_at_once: on average; service_seconds: of one of them, for
-    one event. `trouble`: why a worker ended early. pauses: that are in force.
+    """A queue.
+
+    kind: jobs or pipeline. handler, sink: of a jobs queue, its handler and the destination of its events.
+    Figures are of all containers together. wait_seconds: how long the oldest event has waited; 0 while none
+    waits, None while unknown. clearing_seconds: time to clear the backlog at the present rate; None while
+    nothing leaves. oldest_seconds: as the nodes reported it. trend: of the backlog, over half a minute
+    (`workers.snapshot.trend`). latency_p95_seconds: from publishing to acknowledgment. workers_at_once: the
+    mean number; service_seconds: of one of them, for one event. `trouble`: why a worker ended early. pauses:
+    those in force.
     """
 
     kind: str | None = None
@@ -81,8 +86,10 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class EventSample(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """What events are made of (`queues.events.composition`): events by value, the most frequent values alone.
-    events: how many were sampled.
+    """The composition of events (`queues.events.composition`): events by value, only the most frequent
+    values.
+
+    events: the number of sampled events.
     """
 
     events: int = 0
@@ -92,9 +99,10 @@ class EventSample(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class ReportedProducer(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """What a producer has published to one queue since ever (`weir:producers`), in events and blocks.
-    rejected: events that were none; rerouted: that went elsewhere, since their node did not answer.
-    at: seconds since 1970, by the producer's clock. sample: of what it published last.
+    """The totals that a producer has published to one queue (`weir:producers`), in events and blocks.
+
+    rejected: invalid events; rerouted: events sent to another node because theirs did not answer. at: seconds
+    since 1970, by the producer's clock. sample: of its latest events.
     """
 
     at: float
@@ -105,13 +113,15 @@ class ReportedProducer(StoredDocument, frozen=True, kw_only=True, gc=False):
     sample: EventSample | None = None
 
 
-# Before the name of an application: who publishes its complex events.
+# Prefix of an application's name for the producer of its complex events.
 PIPELINE_PRODUCER = "pipeline-"
 
 
 class ProducerStatus(StoredDocument, frozen=True, kw_only=True):
-    """age_seconds: since it published. queues: events/s by queue. rejected, rerouted: events since
-    it began. samples: by queue, of the busiest alone.
+    """A producer.
+
+    age_seconds: since it published. queues: events/s by queue. rejected, rerouted: events since it started.
+    samples: by queue, only of the busiest.
     """
 
     in_per_second: float | None = None

@@ -1,6 +1,4 @@
-"""The plant at one instant (`weir:snapshot`): composed by the observer each second, read by
-everybody else.
-"""
+"""The plant at one instant (`weir:snapshot`), composed by the observer each second and read by all others."""
 
 from msgspec.structs import force_setattr
 
@@ -20,13 +18,15 @@ from workers.documents.queues import ProducerStatus, QueueStatus, Trend
 from workers.documents.states import Severity, SubjectFinding, SubjectState
 from workers.documents.work import RunStatus
 
-SILENT_AFTER_SECONDS = 3.0  # a snapshot of such an age is shown as old: by pages, sockets and terminals
+SILENT_AFTER_SECONDS = 3.0  # from this age on, pages, sockets, and terminals show a snapshot as outdated
 
 
 class PlantHealth(StoredDocument, frozen=True):
-    """state: the sign of what is worst, and its colour; sentence: what that is. word: what is read before
-    the sentence, which a sign's word need not fit. doing: what plans, loops and people do about it.
-    findings: all that is wrong, worst first; the sentence is of the first.
+    """The health of the plant.
+
+    state: the sign of the worst problem and its color; sentence: its description. word: the word before the
+    sentence, which may differ from the sign's. doing: what plans, loops, and people do about it. findings:
+    all problems, worst first; the sentence describes the first.
     """
 
     state: str
@@ -38,10 +38,11 @@ class PlantHealth(StoredDocument, frozen=True):
 
 
 class PlantTotals(StoredDocument, frozen=True, kw_only=True):
-    """All queues, nodes and worker hosts of role jobs together. backlog_seconds: of the queue that
-    waits longest; backlog_change_events, backlog_trend: over the last half minute. shed_share: of
-    what patterns could use. workers_busy: slots at work at this instant, workers_at_work: on average in the
-    last second. console_available: 1 where the console answers, else 0.
+    """All queues, nodes, and worker hosts of role jobs together.
+
+    backlog_seconds: of the queue with the longest wait; backlog_change_events, backlog_trend: over the last
+    half minute. shed_share: of the events that patterns could use. workers_busy: busy slots at this instant,
+    workers_at_work: the mean in the last second. console_available: 1 where the console answers, else 0.
     """
 
     in_per_second: float | None = None
@@ -61,18 +62,20 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     dead_letters: int | None = None
 
     def __post_init__(self) -> None:
-        """An older Weir counts those at work at an instant alone."""
+        """Fill `workers_at_work` for old versions, which only count busy slots at an instant."""
         if self.workers_at_work is None and self.workers_busy is not None:
             force_setattr(self, "workers_at_work", float(self.workers_busy))
 
 
 class Snapshot(StoredDocument, frozen=True, kw_only=True):
-    """seq counts the observer's looks; at: seconds since 1970, None of a snapshot that nobody made;
-    ahead_seconds: how far the clock of who made it was ahead of the plant's, None of an older Weir. Parts
-    are by name, runs by number; overrides: the soonest to expire first, plans: the oldest first, alerts: the
-    most severe first, `deeds`: the newest first. states: by "kind/name"; empty in snapshots that are older
-    than they. hands: what people set besides overrides. parts: what the plant runs on. objectives: by name.
-    bands: in which rates are expected.
+    """The snapshot.
+
+    seq: counts the observer's steps; at: seconds since 1970, None for an empty snapshot; ahead_seconds: how
+    far the observer's clock was ahead of the plant's, None for old versions. Parts are by name, runs by
+    number; overrides: the earliest expiry first, plans: the oldest first, alerts: the most severe first,
+    `deeds`: the newest first. states: by "kind/name"; empty in snapshots of versions without states. hands:
+    manual changes other than overrides. parts: the plant's own software. objectives: by name. bands: expected
+    ranges of rates.
     """
 
     seq: int = 0
@@ -102,7 +105,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     objectives: dict[str, ObjectiveStatus] = {}
 
     def to_json(self) -> bytes:
-        """The stored form."""
+        """Return the stored form."""
         return encode_document(self)
 
     @classmethod

@@ -1,5 +1,6 @@
-"""What the plant's parts are found to be, evaluated once a second (`workers.snapshot.states`): one state
-a subject, read by every page, alert and list that says how something is.
+"""States of the plant's subjects, evaluated once a second (`workers.snapshot.states`).
+
+Each subject has one state, which every page, alert, and list uses.
 """
 
 from typing import Literal
@@ -12,7 +13,7 @@ KINDS = ("plant", "pipeline", "application", "node", "queue", "host", "loop")
 
 
 class SubjectFinding(StoredDocument, frozen=True, kw_only=True):
-    """What is wrong with a subject ("kind/name"; "" of several alike), as the headline's list has it."""
+    """A problem of a subject ("kind/name"; "" for several alike), as the headline's list shows it."""
 
     subject: str
     severity: Severity
@@ -23,14 +24,14 @@ class SubjectFinding(StoredDocument, frozen=True, kw_only=True):
 
 
 class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """One subject: `kind` (of KINDS) and name; it stands under "kind/name".
+    """The state of one subject: `kind` (of KINDS) and name; its key is "kind/name".
 
-    severity: how bad it is. sign: of `node_state.STATES`, the colour and the glyph that it is drawn with;
-    None while nothing is known. word: what people read beside the sign. stale: what is shown of it is old.
-    since: since when it is as severe (s since 1970). finding: what is wrong, in a sentence; "" where
-    nothing is. also: what else is wrong with it. step: what to do first. within: the subject that explains
-    it ("kind/name"); lists and sentences name that one. rules: names of the alert rules beyond whose
-    threshold it is, whose alerts fire once that has lasted.
+    severity: how bad it is. sign: of `node_state.STATES`, its color and glyph; None while nothing is known.
+    word: the text beside the sign. stale: its displayed data is outdated. since: since when it has this
+    severity (s since 1970). finding: the problem in a sentence; "" without one. also: its other problems.
+    step: the first remedy. within: the subject that explains it ("kind/name"); lists and sentences name that
+    one instead. rules: names of the alert rules whose threshold it exceeds and whose alerts fire after their
+    duration.
     """
 
     kind: str

@@ -1,11 +1,12 @@
-"""Open runs of batch tasks, and open alerts, as the snapshot has them."""
+"""Open runs of batch tasks in the snapshot."""
 
 from queues.stored_document import StoredDocument
 
 
 class RunStatus(StoredDocument, frozen=True, kw_only=True):
-    """share: how far it is, 0 to 1. working: workers at it now; workers_wanted: that it should
-    have.
+    """A run.
+
+    share: its progress, 0 to 1. working: workers at it now; workers_wanted: the number that it should have.
     """
 
     task: str

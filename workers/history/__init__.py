@@ -1,1 +1,1 @@
-"""What has been: metrics, snapshots and events as files, and the forecasts made of them."""
+"""History: metrics, snapshots, and events as files, and the forecasts made from them."""

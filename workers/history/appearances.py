@@ -1,9 +1,9 @@
-"""What came to a plant, left it or jumped before an instant: from few of its snapshots.
+"""Parts that appeared at a plant, left it, or changed their rate before an instant, found with few snapshots.
 
-Snapshots are read 0, 1, 2, 4 … minutes before; where two in a row differ, the step between them is
-halved until it is as short as RESOLUTION of its distance (at least 5 s). So three hours take about ten reads,
-and a change about three more; what came and went between two reads is not seen. Nor is what comes, or what
-rates do, within SETTLING_SECONDS of a plant's first snapshot.
+Snapshots are read 0, 1, 2, 4 … minutes before; where two adjacent ones differ, the step between them is
+halved until it is as short as RESOLUTION of its distance (at least 5 s). Three hours take about ten reads,
+and a change about three more; what appeared and left between two reads is not seen. Changes within
+SETTLING_SECONDS of a plant's first snapshot are ignored, too.
 """
 
 import itertools
@@ -21,19 +21,20 @@ from workers.history.snapshot_archive import REACH_SECONDS, snapshot_at
 
 FIRST_SECONDS = 60.0
 RESOLUTION, LEAST_SECONDS = 1 / 8, 5.0
-GONE_SECONDS = 30.0  # silent for so long: gone
-JUMP, LEAST_JUMP = 2.0, 10.0  # a rate that doubles or halves, by at least so many events/s
+GONE_SECONDS = 30.0  # gone after this silence
+JUMP, LEAST_JUMP = 2.0, 10.0  # a rate that doubles or halves, by at least this many events/s
 SETTLING_SECONDS = 300.0  # from a plant's first snapshot until all its parts have been seen
 MOST_READS = 60
-SETTLING = ("came", "rose", "fell")  # no news until then
+SETTLING = ("came", "rose", "fell")  # changes before this time are ignored
 How = Literal["came", "left", "rose", "fell", "restarted"]
 Read = Callable[[float], Snapshot | None]
 
 
 @dataclass(frozen=True)
 class Appearance:
-    """What was there differently from an instant on (seconds since 1970). part: as in
-    `workers.plants.influences`; before, after: events/s of what rose or fell, else None.
+    """A change of a part at an instant (seconds since 1970).
+
+    part: as in `workers.plants.influences`; before, after: events/s of a rate that changed, else None.
     """
 
     part: str
@@ -44,7 +45,7 @@ class Appearance:
 
     @property
     def times(self) -> float:
-        """How much larger a rate's change is than the least that counts; 1 of what is no change of a rate."""
+        """Return the change of a rate relative to the smallest that counts; 1 for other changes."""
         if self.how not in ("rose", "fell") or self.before is None or self.after is None:
             return 1.0
         greater, less = max(self.before, self.after), min(self.before, self.after)
@@ -53,7 +54,7 @@ class Appearance:
 
 @dataclass(frozen=True)
 class ShownParts:
-    """What a snapshot shows: parts with their rate (None: it has none), and how often each has restarted."""
+    """The content of a snapshot: parts with their rate (None: without one), and the restart count of each."""
 
     rates: Mapping[str, float | None]
     restarts: Mapping[str, int]
@@ -62,9 +63,9 @@ class ShownParts:
 def appearances(
     data: Path, since: float, until: float, clock: Callable[[], float] = time.time
 ) -> list[Appearance]:
-    """Of the time between two instants (seconds since 1970), the newest first."""
+    """Return the changes between two instants (seconds since 1970), the newest first."""
     span = round(since), round(until)
-    # Frames of the last minutes are still written: what they will show is not to be kept as never seen.
+    # Frames of the last minutes are still being written: do not cache their contents as missing.
     if clock() - until > REACH_SECONDS:
         return list(_appearances(data, *span))
     return list(_appearances.__wrapped__(data, *span))
@@ -72,7 +73,7 @@ def appearances(
 
 @lru_cache(maxsize=64)
 def _appearances(data: Path, since: int, until: int) -> tuple[Appearance, ...]:
-    """A past that is over does not change: read once."""
+    """Return the changes in a finished past, which is read once and cached."""
 
     def read(at: float) -> Snapshot | None:
         try:
@@ -84,7 +85,7 @@ def _appearances(data: Path, since: int, until: int) -> tuple[Appearance, ...]:
 
 
 def find_in_snapshots(read: Read, since: float, until: float) -> list[Appearance]:
-    """The same of any source of snapshots."""
+    """Return the changes from any source of snapshots."""
     reads: dict[float, ShownParts | None] = {}
 
     def parts_at(at: float) -> ShownParts | None:
@@ -107,14 +108,16 @@ def find_in_snapshots(read: Read, since: float, until: float) -> list[Appearance
 
 
 def _find_settled_time(known: list[tuple[float, ShownParts]], since: float) -> float:
-    """Until then what is seen for the first time is no news: nobody had watched before."""
+    """Return the time until which first sightings are no news, because the plant was not watched before."""
     oldest_at = known[-1][0] if known else since
     return oldest_at + SETTLING_SECONDS if oldest_at > since else since
 
 
 def present_in(snapshot: Snapshot) -> ShownParts:
-    """Producers that publish, nodes and hosts that are heard, types that applications read. What publishes an
-    application's complex events is none: it comes and goes with the application and with what that finds.
+    """Return publishing producers, reporting nodes and hosts, and the types that applications read.
+
+    The producer of an application's complex events is excluded: it comes and goes with the application and
+    its matches.
     """
     rates: dict[str, float | None] = {}
     restarts: dict[str, int] = {}
@@ -176,7 +179,7 @@ def _locate_appearances(
     late_at: float,
     until: float,
 ) -> Appearance:
-    """The same, at the first instant at which it is so, as finely as it is worth."""
+    """Return the changes, each at the first instant at which it is visible, as precisely as needed."""
     while late_at - early_at > max(LEAST_SECONDS, RESOLUTION * (until - early_at)):
         middle = (early_at + late_at) / 2
         shown = parts_at(middle)
@@ -190,11 +193,11 @@ def _locate_appearances(
 
 
 def _is_so(found: Appearance, shown: ShownParts) -> bool:
-    """Whether it has happened by then."""
+    """Return whether the change has happened by then."""
     if found.how in ("came", "left"):
         return (found.part in shown.rates) == (found.how == "came")
     if found.how == "restarted":
-        return False  # its number alone says too little of which of several it was
+        return False  # the number alone does not identify which one changed
     rate = shown.rates.get(found.part)
     middle = ((found.before or 0.0) + (found.after or 0.0)) / 2
     return rate is not None and (rate >= middle) == (found.how == "rose")

@@ -1,5 +1,6 @@
-"""The event archive as batch jobs read it: partitions by queue and day, and files that are distinct before
-Spark sees them: sound, of a foreign schema, corrupt.
+"""The event archive as batch jobs read it: partitions by queue and day.
+
+Files are classified before Spark reads them: sound, of another schema, corrupt.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +21,7 @@ ON_ERROR = ("skip", "stop")
 
 @dataclass(frozen=True, order=True)
 class Partition:
-    """The events of a queue whose day (UTC) it is; `day` is ISO text, so days are ordered as text."""
+    """The events of a queue on a day (UTC); `day` is ISO text, so days sort as text."""
 
     day: str
     queue: str
@@ -30,13 +31,13 @@ class Partition:
         return f"queue={self.queue}/day={self.day}"
 
     def folder(self, data: Path) -> Path:
-        """Return where its files lie. Raises Forbidden where the queue or day leads out of the archive."""
+        """Return the folder of its files. Raises Forbidden where the queue or day leads out of it."""
         return path_inside(data / ROOT, self.identifier, "queue")
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The sound files of a partition, their rows, and what is wrong with the others."""
+    """The sound files of a partition, their rows, and the faults of the others."""
 
     files: tuple[Path, ...]
     rows: int
@@ -46,7 +47,10 @@ class Checked:
 def partitions(
     data: Path, queues: Iterable[str] = (), since: str = "", until: str = "9999"
 ) -> list[Partition]:
-    """What is archived, of these queues (none named: all), from day to day, both included; oldest first."""
+    """Return the archived partitions of these queues between two days, both included, oldest first.
+
+    Without queues, the partitions of all are returned.
+    """
     wanted = set(queues)
     found = []
     for folder in (data / ROOT).glob("queue=*/day=*"):
@@ -58,19 +62,19 @@ def partitions(
 
 
 def check_files(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
-    """Distinguish sound files from others by their footers (fast: no data is read)."""
+    """Classify files by their footers, which is fast because no data is read."""
     return _sort_out_files(files, lambda path: _footer_fault(path, schema))
 
 
 def read_through(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
-    """The same, but every page of every file is read: for when Spark stumbled over a sound footer."""
+    """Classify files by reading every page, for when Spark failed on a file with a sound footer."""
     return _sort_out_files(files, lambda path: _footer_fault(path, schema) or _page_fault(path))
 
 
 def demand(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str], ...]:
-    """The faults to be skipped, files named relative to the data folder.
+    """Return the faults to skip, with files relative to the data folder.
 
-    Raises BadInput naming the first when the choice is to stop.
+    Raises BadInput naming the first fault when the choice is to stop.
     """
     faults = tuple({**fault, "file": _relative(fault["file"], data)} for fault in checked.faults)
     if faults and on_error == "stop":
@@ -83,7 +87,7 @@ def demand(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str],
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The visible files of a partition."""
+    """Return the visible files of a partition."""
     return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
 
 
@@ -127,7 +131,7 @@ def _differences(found: pa.Schema, wanted: pa.Schema) -> str:
 
 
 def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Spellings of one type pass: large strings, dictionaries of strings."""
+    """Return whether the types are equal apart from spelling: large strings, dictionaries of strings."""
     if pa.types.is_dictionary(found):
         found = found.value_type
     if pa.types.is_string(wanted):
@@ -144,5 +148,5 @@ def _line(error: BaseException) -> str:
 
 
 def days_of(partitions: Sequence[Partition]) -> list[str]:
-    """The days among partitions, each once, in order."""
+    """Return the days of the partitions, each once, in order."""
     return sorted({partition.day for partition in partitions})

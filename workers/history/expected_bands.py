@@ -1,9 +1,9 @@
-"""The bands in which rates are expected, and when rates went to another level, found once a minute from what
-came (`controllers.design.expected_band`, `controllers.design.change_points`).
+"""Expected ranges of rates and changes of their level, computed once a minute from past arrivals.
 
-A band in force was made `AHEAD_SECONDS` ago, or, after a start, is the first that was made. The past is read,
-and bands are made, in a thread of their own: the watcher, who asks each second, waits for nobody. The bands
-stand in the snapshot, so that charts, alerts and the history have the same.
+See `controllers.design.expected_band` and `controllers.design.change_points`. A range in force was computed
+`AHEAD_SECONDS` ago or, after a start, is the first one. The past is read and ranges are computed in a
+separate thread, so that the observer, which asks each second, never waits. The ranges are in the snapshot, so
+that charts, alerts, and the history share them.
 """
 
 import logging
@@ -25,7 +25,7 @@ from workers.history.minute_rates import MINUTE_SECONDS, MinuteRates
 
 Floats = npt.NDArray[np.float64]
 RATES = ("in_per_second", "out_per_second")
-MOST_QUEUES = 50  # by name: a band takes some milliseconds of a core, each minute
+MOST_QUEUES = 50  # by name: a range takes some milliseconds of a core each minute
 MOST_CHANGES = 5  # a rate that changes more often has no level
 DIGITS = 3
 logger = logging.getLogger(__name__)
@@ -33,14 +33,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class PlannedBands:
-    """Of one rate: when each band is in force, the earliest first."""
+    """The planned ranges of one rate, by the time from which each is in force, the earliest first."""
 
     forecaster: BandForecaster = field(default_factory=BandForecaster)
     planned: deque[tuple[float, ForecastBand]] = field(default_factory=deque)
 
     def plan(self, band: ForecastBand | None, now_seconds: float) -> ForecastBand | None:
-        """Keep a band for its time; the one that is in force now."""
-        # Where the clock was set back, what was made before would stand until it has caught up.
+        """Plan a range for its time; return the one in force now."""
+        # After the clock was set back, older plans would stay in force until it has caught up.
         while len(self.planned) > 1 and self.planned[-1][0] > now_seconds + AHEAD_SECONDS:
             self.planned.pop()
         if band is not None:
@@ -51,7 +51,10 @@ class PlannedBands:
 
 
 class BandWatch:
-    """Asked each second by one thread; `minutes` reads what came of some series until now."""
+    """Computation of expected ranges, queried each second by one thread.
+
+    `minutes` reads the past of some series.
+    """
 
     def __init__(self, minutes: Callable[[Sequence[str], float], tuple[Floats, Floats]]) -> None:
         self._minutes = minutes
@@ -62,11 +65,11 @@ class BandWatch:
 
     @classmethod
     def load(cls, control: redis.Redis, data: Path) -> "BandWatch":
-        """From what the plant has kept."""
+        """Create one that reads the plant's history."""
         return cls(MinuteRates(control, data).build)
 
     def rows(self, queues: Sequence[str], now_seconds: float) -> ExpectedBands:
-        """What was made last; a queue that has just come has none yet, one that is gone has none."""
+        """Return the latest ranges; new queues have none yet, and deleted queues are left out."""
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= MINUTE_SECONDS
         if is_due and not (self._thread and self._thread.is_alive()):
             self._renewed_at = now_seconds
@@ -79,7 +82,7 @@ class BandWatch:
         return replace_fields(self._found, queues=there)
 
     def wait(self) -> None:
-        """Until what is being made is."""
+        """Wait for the computation in progress."""
         if self._thread:
             self._thread.join()
 
@@ -96,7 +99,9 @@ class BandWatch:
                 key: self._band(name, at, values, now_seconds)
                 for (key, name), values in zip(series.items(), rates, strict=True)
             }
-        except Exception:  # a fault here must not end the watch of the plant; what was known goes out of date
+        except (
+            Exception
+        ):  # a failure here must not end the observation of the plant; the known ranges go out of date
             logger.exception("No bands are made.")
             self._found = ExpectedBands()
             return
@@ -127,7 +132,7 @@ class BandWatch:
 
 
 def _changes(at: Floats, rates: Floats, now_seconds: float) -> list[RateChange]:
-    """The newest of the last day."""
+    """Return the newest changes of the last day."""
     day = at >= now_seconds - DAY_SECONDS
     changes = change_points(at[day], rates[day])[-MOST_CHANGES:]
     return [

@@ -1,6 +1,6 @@
-"""Where extracts of the archive and uploaded traces lie in the data folder, by whose values they have.
+"""Paths of archive extracts and uploaded traces in the data folder.
 
-extracts/queue={queue}/{name}.{format}    made by the job `replay_extract`
+extracts/queue={queue}/{name}.{format}    created by the job `replay_extract`
 traces/{user id}/{name}                   uploaded on the Lab page
 """
 
@@ -12,7 +12,7 @@ OF_QUEUE = "queue="
 
 
 def extract_file(queue: str, name: str, format: str) -> str:
-    """Relative to the data folder, like all names here."""
+    """Return the path relative to the data folder, as for all names here."""
     return f"{EXTRACTS}/{OF_QUEUE}{queue}/{name}.{format}"
 
 
@@ -21,7 +21,7 @@ def upload_folder(user_id: int) -> str:
 
 
 def kept_files(data: Path) -> Iterator[Path]:
-    """Every extract and every uploaded trace, also those that an earlier version kept beside the folders."""
+    """Return every extract and uploaded trace, including those stored elsewhere by older versions."""
     for root in (TRACES, EXTRACTS):
         for pattern in ("[!.]*", "[!.]*/[!.]*"):
             found = sorted((data / root).glob(pattern))

@@ -1,9 +1,9 @@
-"""What will be offered to each application and to each registered plant whose tasks can be set, forecast once
-a minute from what came (`controllers.design`).
+"""Forecasts of the load offered to each application and to each registered plant with adjustable tasks.
 
-The past is what was measured (`metric_history`) and, of an application, before that the newest set of
-`forecast_training` of its queues. It is read and forecast in a thread of its own: the watcher, who asks each
-second, waits for nobody. The forecast stands in the snapshot, so that laws and pages see the same
+They are computed once a minute from past arrivals (`controllers.design`). The past is the measured history
+(`metric_history`) and, for an application, the newest `forecast_training` set of its queues for the time
+before. It is read and forecast in a separate thread, so that the observer, which asks each second, never
+waits. The forecast is in the snapshot, so that laws and pages share it
 (`workers.documents.plants.LoadForecast`).
 """
 
@@ -28,20 +28,20 @@ from workers.history.training_sets import TrainingRefused
 Floats = npt.NDArray[np.float64]
 WINDOW_SECONDS, WINDOWS, EVERY_SECONDS = 60.0, 15, 60.0
 DIGITS = 3
-PLANT = "plant:"  # before the name of a registered plant, among applications
+PLANT = "plant:"  # prefix of a registered plant's name among applications
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class LoadSource:
-    """Where what is offered comes from: the queues that an application reads, or a registered plant's own."""
+    """The source of offered load: the queues that an application reads, or a registered plant."""
 
     queues: tuple[str, ...] = ()
     plant: str = ""
 
     @property
     def series(self) -> list[str]:
-        """The figures of it, events/s each."""
+        """Return its series, events/s each."""
         if self.plant:
             return [f"plants.{self.plant}.in_per_second"]
         return [f"queues.{name}.in_per_second" for name in self.queues]
@@ -52,7 +52,7 @@ Sources = Mapping[str, LoadSource]
 
 @dataclass(frozen=True)
 class OfferedLoad:
-    """What was offered at which times, events/s; and what a training set did for it."""
+    """The offered load by time, events/s, and the use of a training set."""
 
     at_seconds: Floats
     rates_per_second: Floats
@@ -61,7 +61,10 @@ class OfferedLoad:
 
 
 class LoadForecasts:
-    """Asked each second by one thread; `past` reads what came from a source until now."""
+    """Computation of forecasts, queried each second by one thread.
+
+    `past` reads the arrivals of a source until now.
+    """
 
     def __init__(
         self, past: Callable[[LoadSource, float], OfferedLoad], every_seconds: float = EVERY_SECONDS
@@ -74,12 +77,12 @@ class LoadForecasts:
 
     @classmethod
     def load(cls, control: redis.Redis, data: Path) -> "LoadForecasts":
-        """From what the plant has kept."""
+        """Create one that reads the plant's history."""
         history = History(control, data)
         return cls(lambda source, now: past_of(history, data, source, now))
 
     def rows(self, sources: Sources, now_seconds: float) -> dict[str, LoadForecast]:
-        """Name → what was forecast last; what has just come has none yet."""
+        """Return the latest forecasts by name; new sources have none yet."""
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= self._every_seconds
         is_new = not sources.keys() <= self._documents.keys()
         if (is_due or is_new) and not (self._thread and self._thread.is_alive()):
@@ -91,7 +94,7 @@ class LoadForecasts:
         return {name: self._documents[name] for name in sources if name in self._documents}
 
     def wait(self) -> None:
-        """Until what is being forecast is."""
+        """Wait for the computation in progress."""
         if self._thread:
             self._thread.join()
 
@@ -100,7 +103,7 @@ class LoadForecasts:
         for name, source in sources.items():
             try:
                 forecasts[name] = self._forecast(name, self._past(source, now_seconds), now_seconds)
-            except Exception as error:  # a fault here must not end the watch of the plant
+            except Exception as error:  # a failure here must not end the observation of the plant
                 logger.exception("No forecast for %s.", name)
                 forecasts[name] = document(
                     now_seconds, refused=f"foreseeing it failed ({type(error).__name__})"
@@ -124,7 +127,7 @@ class LoadForecasts:
 
 
 def document(now_seconds: float, past: OfferedLoad | None = None, refused: str | None = None) -> LoadForecast:
-    """One that says nothing yet."""
+    """Return a document without a forecast."""
     at = past.at_seconds if past else np.zeros(0)
     return LoadForecast(
         at=now_seconds,
@@ -136,21 +139,21 @@ def document(now_seconds: float, past: OfferedLoad | None = None, refused: str |
 
 
 class History:
-    """What was offered by a source, all of its queues together, by the minute."""
+    """The load offered by a source, all of its queues together, by the minute."""
 
     def __init__(self, control: redis.Redis, data: Path) -> None:
         self._control, self._data = control, data
         self._known: dict[LoadSource, MinuteRates] = {}
 
     def build(self, source: LoadSource, now_seconds: float) -> tuple[Floats, Floats]:
-        """Times and what was offered then, events/s."""
+        """Return times and the load offered then, events/s."""
         minutes = self._known.setdefault(source, MinuteRates(self._control, self._data))
         at, rates = minutes.build(source.series, now_seconds)
         return at, np.nansum(rates, axis=0)
 
 
 def past_of(history: History, data: Path, source: LoadSource, now_seconds: float) -> OfferedLoad:
-    """What was offered, measured and, before that, from the training sets of its queues."""
+    """Return the measured load and, for the time before, that of the training sets of its queues."""
     at, measured = history.build(source, now_seconds)
     try:
         trained = [training_sets.newest(data, name, now_seconds) for name in source.queues]
@@ -162,7 +165,7 @@ def past_of(history: History, data: Path, source: LoadSource, now_seconds: float
 
 
 def _join_sets(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingSet]) -> OfferedLoad:
-    """The sets' windows that all queues have, up to where the measured begins."""
+    """Join the windows that the sets of all queues have, up to the start of the measured load."""
     common = trained[0].at_seconds
     for each in trained[1:]:
         common = np.intersect1d(common, each.at_seconds)

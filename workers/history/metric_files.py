@@ -1,6 +1,6 @@
-"""The plant's figures as files: what is spilled from the stream, and its roll-ups.
+"""The plant's metrics as files: rows spilled from the stream, and their roll-ups.
 
-`metrics/raw/day=…/{first id}_{last id}.parquet`: time, series, value; a file a spill, named by the stream
+`metrics/raw/day=…/{first id}_{last id}.parquet`: time, series, value; one file per spill, named by the stream
 ids of its first and last row. `metrics/{10s,1m,1h}/day=….parquet`: see `workers.batch.jobs.spark.rollup`.
 """
 
@@ -24,20 +24,20 @@ def raw_folder(data: Path, day: str) -> Path:
 
 
 def raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:
-    """The days with raw figures, from day to day, both included."""
+    """Return the days with raw metrics between two days, both included."""
     found = list_days((data / RAW_ROOT).glob("day=*"))
     return [day for day in found if since <= day <= until and any(raw_folder(data, day).glob("*.parquet"))]
 
 
 def last_spilled(data: Path) -> str | None:
-    """The greatest stream id in any file's name; None before the first spill."""
+    """Return the greatest stream id in any file's name; None before the first spill."""
     stems = (path.stem for path in (data / RAW_ROOT).glob("day=*/*.parquet"))
     ends = (stem.split("_")[1] for stem in stems if SPILLED.fullmatch(stem))
     return max(ends, key=lambda entry: tuple(map(int, entry.split("-"))), default=None)
 
 
 def is_rolled_up(data: Path, day: str) -> bool:
-    """Whether a day has its roll-ups, made of all that was spilled of it."""
+    """Return whether a day has roll-ups of all of its spilled rows."""
     rolled = data / rollup_file(next(iter(STEPS)), day)
     if not rolled.exists():
         return False
@@ -50,6 +50,6 @@ def rollup_file(step: str, day: str) -> str:
 
 
 def rollup_days(data: Path, step: str, since: str = "", until: str = "9999") -> list[str]:
-    """The days with roll-ups of this step, from day to day, both included."""
+    """Return the days with roll-ups of this step between two days, both included."""
     found = list_days((data / ROOT / step).glob("day=*.parquet"), ".parquet")
     return [day for day in found if since <= day <= until]

@@ -1,9 +1,9 @@
-"""The plant's figures over any time range: from the files that were spilled and rolled up, and from the
-stream for what isn't spilled yet.
+"""The plant's metrics over any time range, from files and the stream.
 
-Up to two hours come by the second; longer ranges by windows of 10 s, 1 min or 1 h, so that a week is read as
-quickly as an hour. A window gives two rows, its least value at its begin and its greatest in its middle: a
-chart of it loses no peak. What no roll-up holds yet comes by the second.
+Files have spilled and rolled-up rows, the stream those that are not spilled yet. Ranges of up to two hours
+have a row per second; longer ranges use windows of 10 s, 1 min, or 1 h, so that a week is read as fast as an
+hour. A window gives two rows, its minimum at its start and its maximum in its middle, so that a chart loses
+no peak. Times without a roll-up yet have a row per second.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from workers.history import event_archive, metric_files, metrics
 
-# The longest range that is read by these windows; None: by the second.
+# The longest range that is read with these windows; None: by the second.
 STEPS: tuple[tuple[float, str | None], ...] = (
     (2 * 3_600, None),
     (6 * 3_600, "10s"),
@@ -41,11 +41,11 @@ def columns(
     range_seconds: float | None = None,
     means: bool = False,
 ) -> dict[str, list[float | None]]:
-    """`{"at": [seconds …], series: [number or None …]}`, both ends included.
+    """Return `{"at": [seconds …], series: [number or None …]}`, both ends included.
 
-    `range_seconds`: the length of the whole range that this is a part of, which decides on the windows.
-    `means`: a window gives one row, its mean in its middle. What is computed with takes these: of a rate in
-    bursts the middle between its least and its greatest is far from its mean.
+    `range_seconds`: the length of the whole range that this one belongs to, which decides on the windows.
+    `means`: a window gives one row, its mean in its middle, which computations need: for a bursty rate, the
+    middle between minimum and maximum is far from the mean.
     """
     since, until = (min(max(0.0, instant), LAST_SECONDS) for instant in (since_seconds, until_seconds))
     earlier = {name: before for name in series if (before := _earlier(name)) is not None}
@@ -65,7 +65,7 @@ def columns(
 
 
 def _earlier(name: str) -> str | None:
-    """What rows of an older Weir have in place of a series: workers at work at an instant."""
+    """Return the series that rows of old versions have instead: busy workers at an instant."""
     if name == "totals.workers_at_work":
         return "totals.workers_busy"
     if name.startswith("hosts.") and name.endswith(".at_work"):
@@ -74,7 +74,7 @@ def _earlier(name: str) -> str | None:
 
 
 def step_seconds(range_seconds: float) -> int:
-    """How far apart the rows of so long a range are."""
+    """Return the distance between the rows of a range of this length."""
     step = _step(range_seconds)
     return metric_files.STEPS[step] if step else 1
 
@@ -84,20 +84,23 @@ def _step(range_seconds: float) -> str | None:
 
 
 def _choose_kept_step(data: Path, step: str | None, since: float, until: float) -> str | None:
-    """The step, or the next longer one that is kept of these days: of what is fine the oldest goes first."""
+    """Return the step, or the next longer one that is kept for these days.
+
+    Retention deletes fine data first.
+    """
     first, last = _day(since), _day(until)
     raw = metric_files.raw_days(data, first)
     steps = [each for _, each in STEPS]
     for each in steps[steps.index(step) :]:
         days = [*raw, *(metric_files.rollup_days(data, each, first) if each else ())]
-        # Nothing of these days, but of later ones: it has gone.
+        # Nothing of these days is kept, but later days are: it was deleted.
         if min(days, default="") <= last:
             return each
     return step
 
 
 def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
-    """The windows of the range; gives the second from which on there is none."""
+    """Add the windows of the range; return the second from which on there are none."""
     width = metric_files.STEPS[step]
     files = _rollups(data, step, since - width, until)
     tables = [_windows(path, path.stat().st_mtime_ns, tuple(parts)) for path in files]
@@ -109,14 +112,14 @@ def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: flo
         begins = _seconds(rows["time"])
         whole = begins < end
         least, greatest = (rows[column].to_numpy()[whole] for column in ("minimum", "maximum"))
-        # A state that was bad for an instant was bad: its window is as bad as its worst.
+        # A state that was bad for an instant was bad: its window has its worst state.
         first = greatest if name.endswith(".state") else least
         parts[name] += [(begins[whole], first), (begins[whole] + width / 2, greatest)]
     return max(since, end)
 
 
 def _add_means(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
-    """The same of the windows' means. It is asked once, so that no file is kept."""
+    """Add the windows' means. This is requested once, so no file is cached."""
     width = metric_files.STEPS[step]
     tables = [_rows(path, ("mean",), parts) for path in _rollups(data, step, since - width, until)]
     table = _select_between(pa.concat_tables(tables), since - width, until) if tables else None
@@ -136,13 +139,13 @@ def _rollups(data: Path, step: str, since: float, until: float) -> list[Path]:
 
 
 def _end(table: pa.Table) -> float:
-    """The begin of the newest window, which may have been rolled up before it was over."""
+    """Return the start of the newest window, which may have been rolled up before it was complete."""
     end: float = pc.max(table["time"]).as_py().timestamp()
     return end
 
 
 def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: float) -> float:
-    """The spilled rows of the range; gives the second from which on nothing is spilled."""
+    """Add the spilled rows of the range; return the second from which on nothing is spilled."""
     for day in metric_files.raw_days(data, _day(since), _day(until)):
         for path in event_archive.parquet_files(metric_files.raw_folder(data, day)):
             first, last = (int(part.split("-")[0]) / 1000 for part in path.stem.split("_"))
@@ -151,7 +154,7 @@ def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: 
             for name, rows in _group_by_series(_select_between(_rows(path, ("value",), parts), since, until)):
                 parts[name].append((_seconds(rows["time"]), rows["value"].to_numpy()))
     spilled = metric_files.last_spilled(data)
-    # From the next millisecond after the last that was spilled.
+    # From the next millisecond after the last spilled row.
     return since if spilled is None else max(since, (int(spilled.split("-")[0]) + 1) / 1000)
 
 
@@ -166,8 +169,10 @@ def _add_live(parts: dict[str, list[Part]], control: redis.Redis, since: float, 
 
 @lru_cache(maxsize=16)
 def _windows(path: Path, changed_ns: int, series: tuple[str, ...]) -> pa.Table:
-    """A day's windows of the wanted series, kept while the file is as it was: a week is asked for again as
-    soon as somebody moves or zooms it.
+    """Return a day's windows of the requested series.
+
+    They are cached while the file is unchanged: a week is requested again whenever a person moves or zooms
+    it.
     """
     return _rows(path, ("minimum", "maximum"), series)
 
@@ -188,7 +193,7 @@ def _group_by_series(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _on_one_axis(parts: dict[str, list[Part]]) -> dict[str, list[float | None]]:
-    """Every series on the times of all; of rows that came twice (two spills that overlap) one is kept."""
+    """Align all series on the union of times; of duplicate rows (overlapping spills), one is kept."""
     times = [at for pieces in parts.values() for at, _ in pieces]
     axis = np.unique(np.concatenate(times)) if times else np.empty(0)
     columns_by_name: dict[str, list[Any]] = {"at": axis.tolist()}

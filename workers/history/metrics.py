@@ -1,9 +1,9 @@
-"""Two hours of the plant's figures, a row a second: written by the observer, read back as columns.
+"""Two hours of the plant's metrics, a row per second, written by the observer and read back as columns.
 
 A series is named by its path in the snapshot: `totals.in_per_second`, `queues.alert.waiting_events`,
 `queues.alert.containers.n1.points`, `nodes.n1.utilisation`, `pipeline.in_per_second`,
-`loops.worker_rate/alert/n1.actuator`. A state is its place in `node_state.STATES`. What is unknown in a
-second is left out of its row, and None in its column.
+`loops.worker_rate/alert/n1.actuator`. A state is its index in `node_state.STATES`. A value that is unknown in
+a second is missing in its row, and None in its column.
 """
 
 from collections.abc import Collection, Iterator
@@ -53,7 +53,7 @@ PER_KIND = {
 PER_CONTAINER = ("points",)
 OPERATOR = ("parallelism",)
 GROUP = ("lag_seconds", "lag_events", "in_per_second", "out_per_second")
-MOST_GROUPS = 100  # of a plant, by name
+MOST_GROUPS = 100  # metrics of a plant, by name
 SENSOR = ("value",)
 BAND = ("low", "high")
 APPLICATION = (
@@ -78,7 +78,7 @@ PIPELINE = (
 
 
 def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
-    """The snapshot's known numbers by series."""
+    """Return the snapshot's known numbers by series."""
     yield from _numbers("totals", snapshot.totals, TOTALS)
     yield from _numbers("pipeline", snapshot.pipeline, PIPELINE)
     for name, application in snapshot.pipeline.applications.items():
@@ -112,7 +112,7 @@ def _bands(bands: ExpectedBands) -> Iterator[tuple[str, float]]:
 
 
 def _list_shedding_series(prefix: str, application: ApplicationStatus) -> Iterator[tuple[str, float]]:
-    """Of an application that has ever shed something: by pattern."""
+    """Return the series by pattern of an application that has ever shed events."""
     if application.shed_events:
         yield from _numbers(prefix, application, ("shed_share", "latency_p95_seconds"))
         for name, pattern in application.patterns.items():
@@ -120,23 +120,22 @@ def _list_shedding_series(prefix: str, application: ApplicationStatus) -> Iterat
 
 
 def row(snapshot: Snapshot) -> dict[FieldT, EncodableT]:
-    """A stream entry of the snapshot: series → number as short text."""
+    """Return a stream entry of the snapshot: series → number as short text."""
     return {name: f"{value:.10g}" for name, value in figures(snapshot)}
 
 
 def append(pipe: redis.Redis, snapshot: Snapshot) -> None:
-    """Write the snapshot's row. The entry's id (the server's clock, ms) is its time."""
+    """Append the snapshot's row. The entry's id (the server's clock, ms) is its time."""
     pipe.xadd(keys.METRICS, row(snapshot), maxlen=RETAINED_ROWS, approximate=True)
 
 
 def columns(
     control: redis.Redis, since_seconds: float, until_seconds: float, series: Collection[str] | None = None
 ) -> dict[str, list[float | None]]:
-    """`{"at": [seconds …], series: [number or None …]}` of the rows in the time range (seconds since 1970,
-    both ends included).
+    """Return `{"at": [seconds …], series: [number or None …]}` of the rows in the time range.
 
-    `series` picks and orders the columns; without it, all that occur come. A series that never occurred is
-    a column of None.
+    The range is in seconds since 1970, both ends included. `series` selects and orders the columns; without
+    it, the result has all series of the range. A series without any value is a column of None.
     """
     wanted = None if series is None else list(dict.fromkeys(series))
     columns_by_name: dict[str, list[float | None]] = {name: [] for name in wanted or ()}
@@ -144,9 +143,9 @@ def columns(
     for entry_id, fields in _rows(control, since_seconds, until_seconds):
         for name in wanted if wanted is not None else [name.decode() for name in fields]:
             column = columns_by_name.setdefault(name, [])
-            # A series that was absent so far (a queue made just now) is filled up to here.
+            # A series that first occurs here (a new queue) is padded up to this row.
             column.extend([None] * (len(at) - len(column)))
-            # Only what was asked for is read: a row holds many times as much.
+            # Only the requested series are parsed: a row has many times as many.
             text = fields.get(name.encode())
             column.append(None if text is None else float(text))
         at.append(int(entry_id.split(b"-")[0]) / 1000)

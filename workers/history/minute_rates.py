@@ -1,4 +1,4 @@
-"""What was measured of several series, by the minute: read whole once, and from then on only what is new."""
+"""Means of several series by the minute, read completely once and then incrementally."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ PAST_SECONDS = 7.5 * DAY_SECONDS
 
 
 class MinuteRates:
-    """Of some series together; other series are read anew."""
+    """Minute means of one set of series; another set is read anew."""
 
     def __init__(self, control: redis.Redis, data: Path) -> None:
         self._control, self._data = control, data
@@ -23,15 +23,16 @@ class MinuteRates:
         self._at, self._rates = np.zeros(0), np.zeros((0, 0))
 
     def build(self, series: Sequence[str], now_seconds: float) -> tuple[Floats, Floats]:
-        """Mean time of each minute of the past in which anything was measured (s), and the mean of each
-        series then (series by minutes; NaN: nothing of this one).
+        """Return the mean time of each minute with measurements (s) and each series' mean.
+
+        The means are an array, series by minutes; NaN: none.
         """
         if self._series != tuple(series):
             self._series, self._at, self._rates = tuple(series), np.zeros(0), np.zeros((len(series), 0))
         since = now_seconds - PAST_SECONDS
         kept = (self._at >= since) & (self._at <= now_seconds)
         at, rates = self._at[kept], self._rates[:, kept]
-        # The newest minute may not have been over: it is read again.
+        # The newest minute may have been incomplete, so it is read again.
         begin = since if at.size == 0 else at[-1] - at[-1] % MINUTE_SECONDS
         before = at < begin
         found = _average_by_minute(*self._read(begin, now_seconds, None if before.any() else PAST_SECONDS))
@@ -51,7 +52,7 @@ class MinuteRates:
 
 
 def _average_by_minute(at: Floats, rates: Floats) -> tuple[Floats, Floats]:
-    """Mean time and mean rates of each minute in which something was measured."""
+    """Return the mean time and the mean rates of each minute with measurements."""
     _, place, counts = np.unique(at // MINUTE_SECONDS, return_inverse=True, return_counts=True)
     times = np.bincount(place, weights=at, minlength=counts.size) / np.maximum(counts, 1)
     means = np.full((len(rates), counts.size), np.nan)

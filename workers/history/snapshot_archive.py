@@ -1,12 +1,12 @@
-"""The plant's past, whole: snapshots by the minute, compressed, in files that other programs read too.
+"""Archive of whole snapshots by the minute, compressed, in files that other programs can read.
 
-`snapshots/day=2026-11-20/1790000000.200.jsonl.zst`: the frames of one minute, named by the first one's
-time; a frame is a line, `{at} {snapshot as JSON}`. `snapshots/open-{token}.jsonl` holds those of the minute
-that isn't over. A frame is the snapshot itself, with its nulls: what two frames have in common costs next to
-nothing when they are compressed together, and any instant is one file read, one line parsed.
+`snapshots/day=2026-11-20/1790000000.200.jsonl.zst`: the frames of one minute, named by the time of the first;
+a frame is a line, `{at} {snapshot as JSON}`. `snapshots/open-{token}.jsonl` has those of the current minute.
+A frame is the whole snapshot with its nulls: the common content of frames costs almost nothing when they are
+compressed together, and reading any instant takes one file and one parsed line.
 
-A block is written under a hidden name and renamed, and each frame is one write to the open file: whatever
-dies when, all that was written is found again, and the next recorder seals what the last one left open.
+A block is written under a hidden name and renamed, and each frame is one write to the open file. After any
+crash, everything written is found again, and the next recorder seals the file that was left open.
 """
 
 import errno
@@ -26,10 +26,10 @@ from workers.history.days import list_days
 
 ROOT = "snapshots"
 BLOCK_SECONDS = 60
-# 50 MB a day. A plant whose minutes are larger is kept less often, down to one frame a minute.
+# 50 MB a day. A plant with larger minutes is recorded less often, down to one frame a minute.
 BLOCK_BUDGET_BYTES = 50_000_000 // 1_440
 LONGEST_STEP_SECONDS = BLOCK_SECONDS
-# An instant is answered by the newest frame before it, unless that is older than any step there is.
+# An instant is answered with the newest frame before it, unless that is older than the longest step.
 REACH_SECONDS = 1.5 * LONGEST_STEP_SECONDS
 LEVEL = 9
 SUFFIX = ".jsonl.zst"
@@ -37,7 +37,7 @@ Frame = tuple[float, bytes]
 
 
 class Recorder:
-    """Keeps the snapshots it is given; one per observer. `add` is the only thing done each second."""
+    """Recorder of snapshots; one per observer. Only `add` runs each second."""
 
     def __init__(self, data: Path) -> None:
         self._root = data / ROOT
@@ -47,9 +47,9 @@ class Recorder:
         self._kept_at = -math.inf
 
     def add(self, at_seconds: float, encoded: bytes) -> None:
-        """Keep a snapshot (JSON without a line break) made at this time, if the step since the last is over.
+        """Record a snapshot (JSON without a line break) of this time, if the step since the last one is over.
 
-        Raises OSError when the folder can't be written.
+        Raises OSError when the folder cannot be written.
         """
         if 0 <= at_seconds - self._kept_at < self._step_seconds - 0.5:
             return
@@ -61,13 +61,13 @@ class Recorder:
         line = b"%.3f %s\n" % (at_seconds, encoded)
         with self._open.open("ab", buffering=0) as file:
             written = file.write(line)
-            if written < len(line):  # there was room for a part, to which the next frame would be added
+            if written < len(line):  # only a part was written, to which the next frame would be appended
                 file.truncate(file.tell() - written)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._open))
         self._kept_at = at_seconds
 
     def _seal_all(self) -> None:
-        """Also what an observer before left open: it is over, or goes on in a file that has no name."""
+        """Seal all open files, including those that previous observers left."""
         for path in sorted(self._root.glob("open-*.jsonl")):
             size = seal(self._root, path)
             if path == self._open:
@@ -75,13 +75,16 @@ class Recorder:
 
 
 def next_step_seconds(step_seconds: int, block_bytes: int) -> int:
-    """The step at which a minute like the last one fits its budget: step * size / budget, whole seconds."""
+    """Return the step (whole seconds) at which a minute like the last one fits its budget.
+
+    That is step * size / budget.
+    """
     wanted = math.ceil(step_seconds * block_bytes / BLOCK_BUDGET_BYTES)
     return min(max(wanted, 1), LONGEST_STEP_SECONDS)
 
 
 def seal(root: Path, path: Path) -> int:
-    """An open file as a block; gives its size in bytes. Sealed twice it is the same block again."""
+    """Convert an open file to a block and return its size in bytes. Sealing twice gives the same block."""
     frames = list(_frames(path.read_bytes()))
     size = 0
     if frames:
@@ -101,9 +104,9 @@ def seal(root: Path, path: Path) -> int:
 
 
 def snapshot_at(data: Path, at_seconds: float) -> Snapshot | None:
-    """The plant as it was at an instant: the newest frame not after it; None when none was kept near it.
+    """Return the plant at an instant: the newest frame not after it; None when none was recorded near it.
 
-    What an older version kept is read with a default for each field that it did not have. Raises BadDocument.
+    Snapshots of older versions are read with a default for each missing field. Raises BadDocument.
     """
     found = max(_find_near_frame(data, at_seconds), key=lambda frame: frame[0], default=None)
     if found is None or at_seconds - found[0] > REACH_SECONDS:
@@ -112,7 +115,7 @@ def snapshot_at(data: Path, at_seconds: float) -> Snapshot | None:
 
 
 def nearest_seconds(data: Path, at_seconds: float) -> tuple[float | None, float | None]:
-    """The last time before an instant, and the first after it, of which something is kept (to the minute)."""
+    """Return the last recorded time before an instant and the first after it (to the minute)."""
     starts = sorted(start for day in days(data) for start in _starts(data, day))
     starts += sorted(frames[0][0] for frames in _open_frames(data) if frames)
     place = bisect_right(starts, at_seconds)
@@ -120,7 +123,7 @@ def nearest_seconds(data: Path, at_seconds: float) -> tuple[float | None, float 
 
 
 def days(data: Path) -> list[str]:
-    """The days of which blocks are kept, in order."""
+    """Return the days with blocks, in order."""
     return list_days((data / ROOT).glob("day=*"))
 
 
@@ -129,8 +132,8 @@ def day_folder(data: Path, day: str) -> Path:
 
 
 def _find_near_frame(data: Path, at_seconds: float) -> Iterator[Frame]:
-    """The newest frame not after the instant in the block that may hold it, and in what is open."""
-    # A minute may begin on the day before.
+    """Return the newest frame not after the instant, from its block or the open file."""
+    # A minute may start on the day before.
     starts = [start for day in _days_around(at_seconds) for start in _starts(data, day)]
     begun = [start for start in starts if start <= at_seconds]
     if begun:
@@ -149,7 +152,7 @@ def _block(data: Path, start_seconds: float) -> list[Frame]:
     try:
         with pa.input_stream(str(path), compression="zstd") as stream:
             return list(_frames(stream.read()))
-    except FileNotFoundError:  # retention took it meanwhile
+    except FileNotFoundError:  # retention deleted it in the meantime
         return []
 
 
@@ -157,12 +160,12 @@ def _open_frames(data: Path) -> Iterator[list[Frame]]:
     for path in (data / ROOT).glob("open-*.jsonl"):
         try:
             yield list(_frames(path.read_bytes()))
-        except FileNotFoundError:  # sealed meanwhile: its block is read with the others next time
+        except FileNotFoundError:  # sealed in the meantime: the next read finds it among the blocks
             continue
 
 
 def _frames(text: bytes) -> Iterator[Frame]:
-    """The whole lines; one that a crash has torn is none."""
+    """Yield the whole lines; a line that a crash truncated is left out."""
     for line in text.split(b"\n")[:-1]:
         at, _, snapshot = line.partition(b" ")
         if snapshot.endswith(b"}"):
@@ -174,7 +177,7 @@ def _lines(frames: Iterable[Frame]) -> bytes:
 
 
 def _starts(data: Path, day: str) -> list[float]:
-    """When the blocks of a day begin, as their names say."""
+    """Return when the blocks of a day start, by their names."""
     paths = day_folder(data, day).glob(f"[0-9]*{SUFFIX}")
     return [float(path.name.removesuffix(SUFFIX)) for path in paths]
 

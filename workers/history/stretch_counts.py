@@ -1,13 +1,14 @@
-"""What Spark counted of two stretches of the event archive: `comparisons/…parquet`, written by the job
-`stretch_comparison` and read by the page that compares them.
+"""Spark's counts of two stretches of the event archive.
+
+`comparisons/…parquet` is written by the job `stretch_comparison` and read by the page that compares them.
 
 | column | is |
 |---|---|
-| dimension | type, key or source |
+| dimension | type, key, or source |
 | value | one of the most frequent of both stretches together, or `(all others)` |
 | here, there | the events of each slice of either stretch, as `stretches.archived` counts them |
 
-A file's name says what it compares: whoever asks the same again finds it.
+A file's name identifies its comparison, so that the same request finds it again.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,10 @@ TABLE = pa.schema(
 
 @dataclass(frozen=True)
 class StretchCounts:
-    """here, there: dimension → value → events a slice; made_at: when they were counted."""
+    """Counts of two stretches.
+
+    here, there: dimension → value → events per slice; made_at: when they were counted.
+    """
 
     here: Mapping[str, Sliced]
     there: Mapping[str, Sliced]
@@ -42,18 +46,18 @@ class StretchCounts:
 
 
 def counts_name(queue: str, here: Stretch, there: Stretch) -> str:
-    """Of the file, without its ending: whole seconds, of a queue or of all."""
+    """Return the file's name without its suffix: whole seconds, for one queue or all."""
     times = "-".join(f"{int(at)}" for at in (here.since, here.until, there.since))
     return f"queue={queue}/{times}" if queue else f"all/{times}"
 
 
 def counts_file(queue: str, here: Stretch, there: Stretch) -> str:
-    """Relative to the data folder."""
+    """Return the file's path relative to the data folder."""
     return f"{ROOT}/{counts_name(queue, here, there)}.parquet"
 
 
 def counts_table(here: Mapping[str, Sliced], there: Mapping[str, Sliced]) -> pa.Table:
-    """A row a dimension and value; a value that one stretch has not is 0 there."""
+    """Return a table with a row per dimension and value; a value missing in one stretch is 0 there."""
     none = [0.0] * SLICES
     rows = [
         {
@@ -69,7 +73,7 @@ def counts_table(here: Mapping[str, Sliced], there: Mapping[str, Sliced]) -> pa.
 
 
 def read_counts(data: Path, queue: str, here: Stretch, there: Stretch) -> StretchCounts | None:
-    """None where nobody had them counted."""
+    """Read the counts; None where no job has counted them."""
     path = path_inside(data / ROOT, f"{counts_name(queue, here, there)}.parquet", "queue")
     try:
         with pq.ParquetFile(path) as file:

@@ -1,18 +1,19 @@
-"""A stretch of time, cut into slices, as `controllers.diagnosis.differences` compares it with another: how
-many events each value of each dimension has, and what was measured.
+"""A time range cut into slices, for a comparison with another (`controllers.diagnosis.differences`).
+
+Each slice has measures and the number of events of each value of each dimension:
 
 | from | dimensions |
 |---|---|
 | the archive (`queue=…/day=…`, Parquet), where the queue is archived | type, key, source |
-| snapshots, two counters' difference a slice | node, container: events in; handler: events out |
+| snapshots, difference of two counters per slice | node, container: events in; handler: events out |
 | snapshots, a rate times the slice | producer, operator, type at an application |
-| snapshots, the same by a sample of each producer's events, of other queues | type, key, source |
-| snapshots, as measured at the slice's end | events/s in all, seconds per event, busy share of a host |
+| snapshots, rates times a sample of each producer's events, for other queues | type, key, source |
+| snapshots, as measured at the slice's end | total events/s, seconds per event, busy share of a host |
 
-Two stretches that are compared are read with one `ReadBudget`: the archive may be larger than what a
-request can read (a Spark job counts it then, `workers.history.stretch_counts`), and a key of its own for each
-event fills no memory. Of the values the most frequent of both stretches together stay (`fold_rare`), the rest
-is one: folded by itself, each stretch would have others, and each of those would differ.
+Two stretches that are compared are read with one `ReadBudget`: the archive may be larger than a request can
+read (a Spark job then counts it, `workers.history.stretch_counts`), and unique keys must not fill the memory.
+The most frequent values of both stretches together are kept (`fold_rare`), and the rest becomes one value:
+folded separately, the stretches would keep different values, and each of those would differ.
 """
 
 import itertools
@@ -26,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq  # and not its dataset, which imports pandas: 32 MB in each web process
+import pyarrow.parquet as pq  # not its dataset module, which imports pandas: 32 MB in each web process
 
 from queues.errors import BadInput
 from queues.events.composition import COLUMNS, NONE
@@ -39,22 +40,22 @@ SLICES = 12
 ARCHIVED = COLUMNS
 MOST_VALUES = 200
 REST, UNKNOWN = "(all others)", NONE
-MOST_ROWS, MOST_SECONDS = 2_000_000, 10.0  # of both stretches; more is for the Spark job
+MOST_ROWS, MOST_SECONDS = 2_000_000, 10.0  # for both stretches; more is left to the Spark job
 DAY_SECONDS = 86_400.0
 BATCH_ROWS = 65_536
-MOST_COUNTED = 50_000  # values of a dimension that are counted at a time; then the rarest are dropped
+MOST_COUNTED = 50_000  # values of a dimension that are counted at once; beyond this, the rarest are dropped
 INSTEAD = "take a shorter stretch or one queue, or let Spark count it."
-Sliced = dict[str, list[float]]  # value → a number a slice
+Sliced = dict[str, list[float]]  # value → a number per slice
 Read = Callable[[float], Snapshot | None]
 
 
 class TooMuchToRead(BadInput):
-    """More is recorded of these stretches than a request reads; Spark can count it."""
+    """Raised when these stretches have more records than a request reads; Spark can count them."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """From an instant to another, seconds since 1970."""
+    """A time range, seconds since 1970."""
 
     since: float
     until: float
@@ -67,29 +68,35 @@ class Stretch:
         return Stretch(self.since - seconds, self.until - seconds)
 
     def ends(self) -> list[float]:
-        """Of the slices, with the begin of the first."""
+        """Return the ends of the slices, preceded by the start of the first."""
         return [float(at) for at in np.linspace(self.since, self.until, SLICES + 1)]
 
     def partitions(self, data: Path, queue: str = "") -> list[Partition]:
-        """Where its events may lie. A block lies at the day of its newest event: some are at the next."""
+        """Return the partitions that may have its events.
+
+        A block is stored under the day of its newest event, so some events are in the next day's partition.
+        """
         last = _day(self.until + DAY_SECONDS)
         return partitions(data, [queue] if queue else (), _day(self.since), last)
 
     def list_archived_queues(self, data: Path) -> set[str]:
-        """Of which anything may be archived in it."""
+        """List the queues that may have archived events in it."""
         return {partition.queue for partition in self.partitions(data)}
 
 
 @dataclass
 class StretchFigures:
-    """counts: dimension → value → events a slice; measures: (dimension, value, measure) → what is known."""
+    """Figures of a stretch.
+
+    counts: dimension → value → events per slice; measures: (dimension, value, measure) → values.
+    """
 
     counts: dict[str, Sliced] = field(default_factory=lambda: defaultdict(dict))
     measures: dict[tuple[str, str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
 class ReadBudget:
-    """What a comparison may read: events of the archive, and seconds."""
+    """The limit of a comparison: archived events and seconds."""
 
     def __init__(
         self,
@@ -101,7 +108,7 @@ class ReadBudget:
         self._seconds, self._clock, self._began = seconds, clock, clock()
 
     def spend(self, rows: int = 0) -> None:
-        """Raises TooMuchToRead naming to where it is used up."""
+        """Use up a part of the budget. Raises TooMuchToRead naming how far it reached when it is used up."""
         self._left -= rows
         if self._left < 0:
             raise TooMuchToRead("to", f"holds more than {self._rows:,} archived events; {INSTEAD}")
@@ -116,9 +123,10 @@ def figures_of(
     budget: ReadBudget | None = None,
     archives: Collection[str] | None = None,
 ) -> StretchFigures:
-    """All that is recorded of a stretch; of one queue, where one is named. archives: queues whose archived
-    events are read, None for all; of the others what producers sampled counts. Raises TooMuchToRead where
-    that is more than the budget.
+    """Return all figures of a stretch, of one queue where one is named.
+
+    archives: queues whose archived events are read, None for all; for the others, the producers' samples
+    count. Raises TooMuchToRead where that exceeds the budget.
     """
     spending = budget or ReadBudget()
     counts = count_archived(stretch, data, queue, spending, archives)
@@ -133,8 +141,9 @@ def count_with_snapshots(
     budget: ReadBudget,
     archives: Collection[str] | None = None,
 ) -> StretchFigures:
-    """What is counted of a stretch's archived events, and what its snapshots say. archives: the queues whose
-    archived events those are; None: all.
+    """Combine counts of a stretch's archived events with figures from snapshots.
+
+    archives: the queues whose archived events were counted; None: all.
     """
 
     def read(at: float) -> Snapshot | None:
@@ -158,7 +167,7 @@ def count_archived(
     budget: ReadBudget | None = None,
     archives: Collection[str] | None = None,
 ) -> dict[str, Sliced]:
-    """Of the event archive, by the events' own time. archives: of these queues alone; None: of all."""
+    """Count archived events by their own time. archives: only these queues; None: all."""
     spending = budget or ReadBudget()
     found: dict[str, Sliced] = {name: {} for name in ARCHIVED}
     for partition in stretch.partitions(data, queue):
@@ -174,7 +183,7 @@ def count_archived(
 
 
 def _read_batches(path: Path, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-    """Batch by batch, in this thread: a file is never in memory whole."""
+    """Yield batches in this thread, so that a file is never in memory whole."""
     since, until = (
         pa.scalar(datetime.fromtimestamp(each, UTC), pa.timestamp("us", "UTC"))
         for each in (stretch.since, stretch.until)
@@ -188,7 +197,7 @@ def _read_batches(path: Path, stretch: Stretch) -> Iterator[pa.RecordBatch]:
 
 
 def _groups(file: pq.ParquetFile, stretch: Stretch) -> list[int]:
-    """The row groups that may have events of the stretch, by the least and greatest time that each states."""
+    """Return the row groups that may have events of the stretch, by their minimum and maximum time."""
 
     def may_have(group: int) -> bool:
         rows = file.metadata.row_group(group)
@@ -219,7 +228,7 @@ def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Stre
 
 
 def fold_rare(ours: Sliced, theirs: Sliced) -> tuple[Sliced, Sliced]:
-    """Two stretches with the MOST_VALUES values that are the most frequent in both together, and the rest."""
+    """Keep the MOST_VALUES most frequent values of both stretches together and fold the rest."""
     kept = _most_frequent(ours, theirs, count=MOST_VALUES)
     return _fold_rare_values(ours, kept), _fold_rare_values(theirs, kept)
 
@@ -249,8 +258,9 @@ def add_snapshots(
     queue: str = "",
     archived: Collection[str] = (),
 ) -> None:
-    """Of the snapshots at the slices' ends. A slice of which one is missing counts nothing. archived: queues
-    whose events are counted already.
+    """Add figures from the snapshots at the slices' ends.
+
+    A slice with a missing snapshot counts nothing. archived: queues whose events are counted already.
     """
     shown = [read(at) for at in stretch.ends()]
     for place, (before, after) in enumerate(itertools.pairwise(shown)):
@@ -298,7 +308,7 @@ def _count_changes(
 def _count_samples(
     shown: Snapshot, seconds: float, only: str, archived: Collection[str]
 ) -> Iterator[tuple[str, str, float]]:
-    """Events of queues that are not archived, as what their producers sampled says that they are made of."""
+    """Count events of queues without an archive by the composition of their producers' samples."""
     for producer in shown.producers.values():
         for queue, sample in producer.samples.items():
             if queue in archived or (only and queue != only) or not sample.events:

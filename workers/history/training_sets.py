@@ -1,8 +1,7 @@
-"""The sets that `forecast_training` makes: rates by window, from the archive, to forecast by.
+"""Training sets of the job `forecast_training`: archived rates by window, as input of forecasts.
 
-`training/queue=…/day=….parquet`; columns: see `workers.batch.jobs.spark.training`. Read is the newest run of
-days that belong together. A set that is stale or is none is refused with the reason: the forecast then rests
-on what was measured since.
+`training/queue=…/day=….parquet`; columns: see `workers.batch.jobs.spark.training`. The newest contiguous days
+are read. A stale or invalid set is refused with the reason: the forecast then uses measured rates only.
 """
 
 from dataclasses import dataclass
@@ -36,19 +35,19 @@ TABLE = pa.schema(
     ]
 )
 NEEDED = ("time", "type", "rate_per_second")
-# Older than that, the week it shows may be another one.
+# An older set may show a different week.
 STALE_DAYS, MOST_DAYS = 8, 14
 MOST_WINDOW_SECONDS = 3_600.0
 Floats = npt.NDArray[np.float64]
 
 
 class TrainingRefused(WeirError):  # noqa: N818
-    """A set can't be forecast by; the message says why."""
+    """Raised when a set is unusable for forecasts; the message says why."""
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Middles of windows (s since 1970) and what came in them, events/s."""
+    """Middles of windows (s since 1970) and their rates, events/s."""
 
     at_seconds: Floats
     rates_per_second: Floats
@@ -57,7 +56,7 @@ class TrainingSet:
 
 
 def newest(data: Path, queue: str, now_seconds: float) -> TrainingSet | None:
-    """The newest days of a queue; None where there is no set. Raises TrainingRefused."""
+    """Return the newest days of a queue; None where there is no set. Raises TrainingRefused."""
     files = sorted(path_inside(data / ROOT, f"queue={queue}", "queue").glob("day=*.parquet"))[-MOST_DAYS:]
     if not files:
         return None
@@ -83,7 +82,10 @@ def _day(path: Path) -> date:
 
 @lru_cache(maxsize=64)
 def _rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
-    """Middles, rates and the width of the windows of the whole queue; kept while the file is as it was."""
+    """Return middles, rates, and the width of the whole queue's windows.
+
+    They are cached while the file is unchanged.
+    """
     try:
         schema = pq.read_schema(path)
         table = pq.read_table(path, columns=list(NEEDED), partitioning=None)
@@ -103,7 +105,10 @@ def _rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
 
 
 def _is_ours(schema: pa.Schema) -> bool:
-    """Columns and types; in a file, times may be finer and lists name their items otherwise."""
+    """Return whether columns and types match.
+
+    In a file, times may be finer and lists name their items differently.
+    """
     if schema.names != TABLE.names:
         return False
     is_time = pa.types.is_timestamp(schema.field("time").type)

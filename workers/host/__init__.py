@@ -1,1 +1,1 @@
-"""This machine: the environment of our processes, Java, Spark's privacy, what may be called outside."""
+"""This machine: environments of our processes, Java, Spark's privacy, permitted outgoing connections."""

@@ -1,7 +1,7 @@
-"""A process of its own for what may hang, grow or read what it must not: one JSON document in, one out.
+"""A separate process for code that may hang, grow, or read what it must not: one JSON document in, one out.
 
-It is given nothing of this process's environment but what every process has: no secret, no proxy, no
-~/.netrc. It ends when its time is over, and has a bound on memory and on core time.
+It inherits only the environment variables that every process has: no secret, no proxy, no ~/.netrc. It ends
+at its time limit, and its memory and CPU time are bounded.
 """
 
 import os
@@ -21,18 +21,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class ProcessFailed(Exception):  # noqa: N818
-    """It gave no answer; says why."""
+    """Raised when the process gave no answer; says why."""
 
 
 def answer_of(module: str, order: Any, seconds: float) -> Any:
-    """What the module, run as a process that calls `serve`, answers. Raises ProcessFailed."""
+    """Return the answer of a module that calls `serve`, run as a process. Raises ProcessFailed."""
     environment = {
         **select_needed(variables.PROCESS),
         variables.PYTHONPATH: python_path(str(ROOT)),
         "NETRC": "/dev/null",
     }
     try:
-        # What it says on standard error is not kept: it may hold a secret, and has no bound.
+        # Its standard error is discarded: it may have a secret, and it is unbounded.
         done = subprocess.run(
             (sys.executable, "-m", module),
             input=orjson.dumps(order),
@@ -58,8 +58,8 @@ def answer_of(module: str, order: Any, seconds: float) -> Any:
 
 
 def serve(handle: Callable[[Any], Any], most_memory_bytes: int, most_core_seconds: int) -> None:
-    """In that process: read the order, answer it, within these bounds."""
-    answers = os.dup(1)  # what a library prints is no answer
+    """Read the order and answer it, in that process and within these limits."""
+    answers = os.dup(1)  # text that a library prints is no answer
     os.dup2(2, 1)
     ProcessLimits(most_memory_bytes, most_core_seconds).apply()
     with os.fdopen(answers, "wb") as out:

@@ -1,4 +1,4 @@
-"""IPv4 addresses that an IPv6 address carries: a packet to the one may arrive at the other."""
+"""IPv4 addresses that an IPv6 address embeds: a packet to the one may arrive at the other."""
 
 import ipaddress
 
@@ -13,7 +13,7 @@ _ISATAP_MARKS = (0x0000_5EFE, 0x0200_5EFE)  # RFC 5214: the upper half of the in
 
 
 def carried_addresses(address: Address) -> list[ipaddress.IPv4Address]:
-    """Return the IPv4 addresses that the address carries, in every form that a network may translate."""
+    """Return the IPv4 addresses that the address embeds, in every form that a network may translate."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     if address.ipv4_mapped is not None:

@@ -1,4 +1,4 @@
-"""Where a Spark driver is found: by nobody else when all runs here, by a cluster's executors otherwise."""
+"""The address of a Spark driver: loopback when everything runs here, reachable by executors for a cluster."""
 
 import socket
 
@@ -8,7 +8,7 @@ SCHEME = "spark://"
 
 
 def driver_settings(master: str) -> dict[str, str]:
-    """Spark's settings for a driver of this master."""
+    """Return Spark's settings for a driver of this master."""
     if master.startswith("local"):
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     host = variables.SPARK_DRIVER_HOST.text() or _find_local_address(master) or socket.gethostname()
@@ -16,16 +16,16 @@ def driver_settings(master: str) -> dict[str, str]:
 
 
 def _find_local_address(master: str) -> str:
-    """This host's address on the way to the first master of `spark://host:port[,host:port…]`; "" without one.
+    """Return this host's address on the route to the first master of `spark://host:port[,host:port…]`.
 
-    A name may stand for several networks, and after a container's restart for one that is gone: executors
-    that try that one never begin.
+    The result is "" without one. A name may resolve to several networks, and after a restart of a container
+    to one that no longer exists: executors that use that one never start.
     """
     host, _, port = master.removeprefix(SCHEME).partition(",")[0].rpartition(":")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-            way.connect((host, int(port)))  # of datagrams: nothing is sent
+            way.connect((host, int(port)))  # a datagram socket: nothing is sent
             address: str = way.getsockname()[0]
             return address
-    except (OSError, ValueError, OverflowError):  # no such host, no number, no port
+    except (OSError, ValueError, OverflowError):  # no such host, or no number or valid port
         return ""

@@ -1,20 +1,20 @@
-"""One policy for every address that people type: receivers' webhooks, plants, handlers' webhooks.
+"""One policy for all addresses that people enter: receivers' webhooks, plants, handlers' webhooks.
 
-    scheme    http, https; of a plant, those of its adapter (redis, amqp, kafka …)
-    port      80, 443, and 1024 to 65535 but those of databases and of a host's own services (OWN_PORTS);
+    scheme    http, https; for a plant, those of its adapter (redis, amqp, kafka …)
+    port      80, 443, and 1024 to 65535 except those of databases and of a host's own services (OWN_PORTS);
               for a plant, also those of its adapter's protocol
-    user      none: a password in an address would be shown
+    user      none: a password in an address would be displayed
     host      a name, or an IP address in its usual form
     address   not loopback, link-local, unspecified, multicast, reserved, or a cloud's metadata service,
-              also when an IPv6 address carries it (`workers.host.carried_addresses`)
+              also when an IPv6 address embeds it (`workers.host.carried_addresses`)
 
-Private networks (10/8, 172.16/12, 192.168/16, fc00::/7) are allowed: a console talks to the plants and
-receivers of its own site, and those stand there. What is refused can be allowed by network in the environment
-(WEIR_EGRESS_ALLOW), which no page can change.
+Private networks (10/8, 172.16/12, 192.168/16, fc00::/7) are allowed, because the plants and receivers of a
+site are there. Refused addresses can be allowed by network in the environment (WEIR_EGRESS_ALLOW), which no
+page can change.
 
-A name is resolved once for each connection, and the connection goes to the address that was checked: what the
-name means shortly after does not matter. TLS and the header Host keep the name. Redirects are not followed,
-proxies of the environment are not asked, a request ends in time, and what answers is read up to a bound.
+A name is resolved once for each connection, and the connection goes to the address that was checked, so a
+later change of the name has no effect. TLS and the header Host use the name. Redirects are not followed,
+proxies of the environment are not used, a request has a time limit, and a response is read up to a limit.
 """
 
 import ipaddress
@@ -46,7 +46,7 @@ OWN_PORTS = frozenset(
     {1433, 1521, 2049, 2181, 2375, 2376, 2379, 2380, 3306, 5432, 6000, 6379, 9042, 9300, 10250, 11211, 16379}
     | {26379, 27017}
 )
-RESOLVING_SECONDS = 5.0  # that a name's addresses may take where nothing else is said
+RESOLVING_SECONDS = 5.0  # default time limit for resolving a name
 _REFUSED = {
     "this host": ("0.0.0.0/8", "::/128"),
     "loopback": ("127.0.0.0/8", "::1/128"),
@@ -64,15 +64,15 @@ SECRET_HELP = "takes a name that begins with WEIR_SECRET_ or is WEIR_…_TOKEN, 
 
 
 class AddressRefused(ConnectionError):  # noqa: N818
-    """A name that leads nowhere, or where the policy refuses to go."""
+    """Raised for a name that does not resolve or leads to an address that the policy refuses."""
 
 
 class EgressRefused(httpx.ConnectError):
-    """The policy refuses where a name leads."""
+    """Raised when the policy refuses the address of a name."""
 
 
 def check_secret_name(name: str, field: str) -> None:
-    """Raise Forbidden unless the variable is one that people may name: any other may hold anything."""
+    """Raise Forbidden unless people may name this variable: any other variable may have any content."""
     if not variables.SECRET_NAME.match(name):
         raise Forbidden(field, f"{SECRET_HELP}; any other variable is not for others to read.")
 
@@ -83,8 +83,9 @@ def check_secret_host(
     field: str = "secret_environment",
     environment: Mapping[str, str] = variables.PROCESS,
 ) -> None:
-    """Raise Forbidden where the environment binds the secret to other hosts: who may name it and type an
-    address would else have it sent there.
+    """Raise Forbidden where the environment binds the secret to other hosts.
+
+    Otherwise a person who may name it and enter an address could have it sent there.
     """
     bound = variables.secret_hosts(name, environment)
     if bound and (host or "").rstrip(".").lower() not in bound:
@@ -97,9 +98,11 @@ def check_secret_host(
 def check_url(
     url: Any, field: str = "url", schemes: Mapping[str, int] = SCHEMES, ports: frozenset[int] = frozenset()
 ) -> httpx.URL:
-    """The address, when its form is allowed. Raises BadInput naming the field, Forbidden for what the policy
-    refuses. Where a name leads is checked when it is connected to. schemes: those taken, with their usual
-    ports, which are allowed; ports: that are allowed besides, for whoever speaks their protocol.
+    """Return the address if its form is allowed.
+
+    Raises BadInput naming the field, and Forbidden for what the policy refuses. The address of a name is
+    checked when connecting. schemes: the allowed ones, with their default ports, which are allowed; ports:
+    additional allowed ports, for callers that speak their protocol.
     """
     begins = " or ".join(f"{scheme}://" for scheme in reversed(list(schemes)))
     takes = f"takes an address that begins with {begins}."
@@ -119,7 +122,7 @@ def check_url(
 
 
 def check_port(port: int, field: str = "url", ports: frozenset[int] = frozenset()) -> None:
-    """ports: that are allowed besides."""
+    """Check a port. ports: additional allowed ports."""
     if port in ports:
         return
     if port not in LOW_PORTS and not (FIRST_PORT <= port <= LAST_PORT and port not in OWN_PORTS):
@@ -142,7 +145,7 @@ def _check_host(host: str, field: str) -> None:
 
 
 def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
-    """Why nobody may be sent to this address, "" when one may."""
+    """Return why the policy refuses an address, "" when it is allowed."""
     networks = load_allowed_networks() if allowed is None else tuple(allowed)
     carried = carried_addresses(address)
     for candidate in [address, *carried]:
@@ -156,7 +159,7 @@ def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
 
 
 def load_allowed_networks() -> tuple[Network, ...]:
-    """Of the environment. Raises BadInput that quotes what is none."""
+    """Load the allowed networks from the environment. Raises BadInput quoting an invalid one."""
     return networks_of(settings.WEIR_EGRESS_ALLOW)
 
 
@@ -172,21 +175,23 @@ def networks_of(text: str) -> tuple[Network, ...]:
 
 
 def resolve_addresses(host: str, port: int) -> list[str]:
-    """All addresses of a name."""
+    """Return all addresses of a name."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 def _run_with_deadline(seconds: float, resolve: Resolve, host: str, port: int) -> Sequence[str]:
-    """What `resolve` answers. Raises what it raises, and TimeoutError: the system's own takes half a minute
-    where no name server answers, and can't be ended, so it is left to itself.
+    """Return what `resolve` returns. Raises what it raises, and TimeoutError.
+
+    The system's own timeout is half a minute where no name server answers, and the call cannot be cancelled,
+    so it is left to finish in its thread.
     """
     answers: SimpleQueue[tuple[Sequence[str], Exception | None]] = SimpleQueue()
 
     def ask() -> None:
         try:
             answers.put((resolve(host, port), None))
-        except Exception as error:  # whatever it is, it is the caller's
+        except Exception as error:  # any exception is for the caller
             answers.put(((), error))
 
     threading.Thread(target=ask, name="resolve", daemon=True).start()
@@ -206,9 +211,11 @@ def addresses_of(
     ports: frozenset[int] = frozenset(),
     seconds: float = RESOLVING_SECONDS,
 ) -> list[str]:
-    """Where a name leads now, checked: all of its addresses, or AddressRefused, for a name with one good
-    address among bad ones is not trusted. Whoever connects by another protocol than HTTP connects to one of
-    these, never to the name. ports: as `check_url` has it. seconds: that the answer may take.
+    """Return the checked addresses of a name.
+
+    Raises AddressRefused if any address is refused: a name with good and bad addresses is not trusted.
+    Callers that use protocols other than HTTP connect to one of these and never to the name. ports: as in
+    `check_url`. seconds: the time limit for the answer.
     """
     try:
         check_port(port, ports=ports)
@@ -223,7 +230,7 @@ def addresses_of(
 
 
 def check_address(host: str, address: Address, port: int, ports: frozenset[int] = frozenset()) -> None:
-    """Raise AddressRefused for an address that may not be connected to. host: the name that led there."""
+    """Raise AddressRefused for an address that the policy refuses. host: the name that resolved to it."""
     try:
         check_port(port, ports=ports)
         why = refusal(address)
@@ -236,8 +243,9 @@ def check_address(host: str, address: Address, port: int, ports: frozenset[int] 
 def connect(
     host: str, port: int, timeout_seconds: float, ports: frozenset[int] = frozenset()
 ) -> socket.socket:
-    """A connection to a checked address of the name, for protocols other than HTTP. Raises OSError, which
-    AddressRefused is.
+    """Return a connection to a checked address of the name, for protocols other than HTTP.
+
+    Raises OSError, which AddressRefused is.
     """
     failed: OSError | None = None
     for address in addresses_of(host, port, ports=ports, seconds=timeout_seconds):
@@ -249,7 +257,7 @@ def connect(
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection whose reads and writes end with the request's time."""
+    """A connection whose reads and writes end with the request's time limit."""
 
     def __init__(self, stream: httpcore.NetworkStream, left: Callable[[], float]) -> None:
         self._stream, self._left = stream, left
@@ -280,7 +288,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 class _Backend(httpcore.NetworkBackend):
-    """Connects to addresses that were checked, and to no others."""
+    """A backend that connects only to checked addresses."""
 
     def __init__(self, resolve: Resolve, left: Callable[[], float]) -> None:
         self._plain, self._resolve, self._left = httpcore.SyncBackend(), resolve, left
@@ -314,8 +322,9 @@ class _Backend(httpcore.NetworkBackend):
 
 
 class Transport(httpx.HTTPTransport):
-    """For httpx.Client: an address by the policy above, a request within `total_seconds` (None: unbounded but
-    by the client's timeouts for each step).
+    """A transport for httpx.Client that applies the policy above.
+
+    `total_seconds` limits a request (None: only the client's timeouts of each step apply).
     """
 
     def __init__(
@@ -328,7 +337,7 @@ class Transport(httpx.HTTPTransport):
         super().__init__(trust_env=False, **more)
         self._total_seconds, self._monotonic = total_seconds, monotonic
         self._local = threading.local()
-        # httpx offers no argument for it; tests/security/host/test_egress.py holds that it is in place.
+        # httpx has no argument for it; tests/security/host/test_egress.py verifies that it is in place.
         self._pool._network_backend = _Backend(resolve, self._compute_time_left)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -352,7 +361,7 @@ def client(
     total_seconds: float | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> httpx.Client:
-    """An HTTP client for addresses that people typed. `transport`: another than the policy's, for tests."""
+    """Return an HTTP client for addresses that people entered. `transport`: a replacement for tests."""
     return httpx.Client(
         headers={"Accept-Encoding": "identity", **(headers or {})},
         timeout=timeout_seconds,
@@ -363,7 +372,7 @@ def client(
 
 
 def read(response: httpx.Response, most_bytes: int) -> bytes:
-    """The first bytes of what answers; the rest is not read, and what is packed stays so."""
+    """Read the first bytes of a response, without the rest and without decompression."""
     body = bytearray()
     if response.headers.get("Content-Encoding", "identity") != "identity":
         return b""

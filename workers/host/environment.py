@@ -1,14 +1,15 @@
-"""The environment that a process of ours gives to the processes it starts, or goes on with itself: only what
-they need. Passwords and keys are for those that use them; a rule, a job or a library in any other process
-can't leak what it was never given.
+"""Environments that our processes pass to the processes they start, or continue with: only what those need.
+
+Passwords and keys go only to the processes that use them; a rule, a job, or a library in any other process
+cannot leak what it never received.
 
 | for | gets |
 |---|---|
-| every process | EVERYWHERE, and what begins with a prefix of EVERYWHERE_PREFIXES |
+| every process | EVERYWHERE, and names with a prefix of EVERYWHERE_PREFIXES |
 | Spark: driver's Java, executors, Python workers, master and worker of a cluster | no more than that |
-| the pipeline | besides, PIPELINE, WEIR_PIPELINE_… and OTEL_… |
-| Spark's process of batch jobs | besides, WEIR_SPARK_SECRET and WEIR_PIPELINE_… (its declaration) |
-| the lab's simulation | no more than everywhere |
+| the pipeline | also PIPELINE, WEIR_PIPELINE_… and OTEL_… |
+| Spark's process of batch jobs | also WEIR_SPARK_SECRET and WEIR_PIPELINE_… (its declaration) |
+| the lab's simulation | the same as every process |
 """
 
 import os
@@ -59,14 +60,14 @@ PIPELINE_PREFIXES = (PIPELINE_PREFIX, variables.OTLP_PREFIX)
 
 
 def python_path(root: str) -> str:
-    """PYTHONPATH of a process that finds our packages in `root` first, then where this one does."""
+    """Return the PYTHONPATH of a process that finds our packages in `root` first, then as here."""
     return os.pathsep.join(filter(None, [root, variables.PROCESS.get(variables.PYTHONPATH, "")]))
 
 
 def select_needed(
     environment: Mapping[str, str], names: Collection[str] = (), prefixes: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Of an environment what every process may have, and these names and prefixes."""
+    """Return the part of an environment that every process may have, and these names and prefixes."""
     begins = (*EVERYWHERE_PREFIXES, *prefixes)
     return {
         name: value
@@ -77,7 +78,7 @@ def select_needed(
 
 @contextmanager
 def narrow_environment(environment: Mapping[str, str]) -> Iterator[None]:
-    """While inside, processes that are started get this environment, and no other thread should need more."""
+    """Pass only this environment to processes started while inside; no other thread should need more then."""
     before = dict(variables.PROCESS)
     _replace_environment(environment)
     try:
@@ -93,8 +94,9 @@ def _replace_environment(environment: Mapping[str, str]) -> None:
 
 
 def go_on_with(environment: Mapping[str, str]) -> None:
-    """Starts this program again in the same process without the rest of its environment, which otherwise can
-    be read in /proc by all that the process starts. Returns where there is no rest.
+    """Restart this program in the same process without the rest of its environment.
+
+    Otherwise, all that the process starts could read the rest in /proc. Returns where there is no rest.
     """
     if set(variables.PROCESS) - set(environment):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], dict(environment))

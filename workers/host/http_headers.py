@@ -1,6 +1,6 @@
-"""HTTP headers that people write: their names, and values that a header can carry.
+"""HTTP headers that people enter: their names, and values that a header can have.
 
-A line break in a header begins another header, or another request.
+A line break in a header would start another header or another request.
 """
 
 import re
@@ -13,7 +13,7 @@ MAX_HEADERS = 32
 MAX_VALUE_CHARACTERS = 4_096
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")  # RFC 9110's token
 _VALUE = re.compile(r"[!-~]([ -~]*[!-~])?\Z")  # printable ASCII without blanks at either end
-# They say where a request goes and where it ends, which only the HTTP client knows.
+# Headers that determine where a request goes and ends, which only the HTTP client sets.
 CLIENT_HEADERS = frozenset(
     {
         "connection",
@@ -32,7 +32,7 @@ CLIENT_HEADERS = frozenset(
 
 
 def check_headers(headers: Mapping[str, str], field: str) -> None:
-    """Raise BadInput for a header that can't be sent, and Forbidden for one that frames the request."""
+    """Raise BadInput for a header that cannot be sent, and Forbidden for one that frames the request."""
     if len(headers) > MAX_HEADERS:
         raise BadInput(field, f"takes at most {MAX_HEADERS} headers, not {len(headers):,}.")
     for name, value in headers.items():
@@ -60,12 +60,12 @@ def _check_header(name: str, value: str, field: str) -> None:
 
 
 def is_header_value(value: str) -> bool:
-    """Return whether a header carries the value unchanged."""
+    """Return whether a header can have the value unchanged."""
     return _VALUE.match(value) is not None
 
 
 def check_header_secret(name: str, secret: str, field: str = "secret_environment") -> None:
-    """Raise BadInput for a secret that no header carries: an HTTP library quotes what it refuses."""
+    """Raise BadInput for a secret that no header can have: an HTTP library would quote the invalid value."""
     if secret and not is_header_value(secret):
         raise BadInput(
             field,

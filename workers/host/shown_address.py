@@ -1,5 +1,6 @@
-"""What those may see of an address who may not change it: in a password, a path or a query there may be a
-key, as in the addresses that chats give out.
+"""The part of an address that is shown to readers who may not change it.
+
+A password, a path, or a query may be a key, as in webhook addresses of chats.
 """
 
 from urllib.parse import urlsplit
@@ -8,7 +9,7 @@ HIDDEN = "…"
 
 
 def mask_address(url: str) -> str:
-    """Scheme, host and port, and HIDDEN for whatever is behind them; of what is no address HIDDEN alone."""
+    """Return scheme, host, and port, with HIDDEN for the rest; for an invalid address only HIDDEN."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
