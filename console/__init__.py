@@ -1,1 +1,1 @@
-"""Who watches and steers: the web console, its API and its commands."""
+"""The web console, its API, and its commands."""

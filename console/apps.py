@@ -1,4 +1,4 @@
-"""Loading the console makes its Celery application the current one, and has every row checked."""
+"""The console's app: makes its Celery application the current one, and validates every row."""
 
 from django.apps import AppConfig
 
@@ -7,10 +7,10 @@ class ConsoleConfig(AppConfig):
     name = "console"
 
     def ready(self) -> None:
-        # Each login is noted from the first on, whatever was imported before it.
+        # Each login is recorded from the first on, independently of earlier imports.
         import console.accounts.sessions
 
-        # The shared tasks of `workers` bind to this application; importing it is what registers it.
+        # The shared tasks of `workers` bind to this application; importing it registers it.
         import console.celery  # noqa: F401
         from console.input import row_bounds
 

@@ -5,7 +5,7 @@ uvicorn console.asgi:application, with console.embedded.processes.WEB_OPTIONS
 
 import gc
 
-# While all pages are imported the collector has nothing to find, and takes a fifth of the time.
+# While all pages are imported the garbage collector finds nothing, and takes a fifth of the time.
 gc.disable()
 
 from typing import Any, cast  # noqa: E402
@@ -15,9 +15,9 @@ from django.core.asgi import get_asgi_application  # noqa: E402
 from queues import environment as variables  # noqa: E402
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
-# A page's sessions and forms are signed with the key that all web processes share.
+# Sessions and forms of a page are signed with the key that all web processes share.
 variables.PROCESS.pop(variables.WITHOUT_PAGES.name, None)
-pages = get_asgi_application()  # sets Django up, so it comes before what imports models
+pages = get_asgi_application()  # sets Django up, so it precedes imports of models
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.sessions import CookieMiddleware  # noqa: E402
@@ -49,9 +49,9 @@ routed = ProtocolTypeRouter(
 )
 application = TrustedProxies(routed, settings.WEIR_TRUSTED_PROXIES)
 
-# Now, and not with the first request: who listens answers. On a busy host pages waited 16 s for it.
+# Now, not with the first request: a listening server must answer. On a busy host pages waited 16 s for it.
 _ = get_resolver().url_patterns
 
-# What is there now stays: to go through all of it would keep every request waiting for 0.15 s.
+# Objects that exist now stay: collecting them would delay every request by 0.15 s.
 gc.freeze()
 gc.enable()

@@ -27,12 +27,12 @@ from workers.coordination.task_expiry import set_expiry
 from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
-# Django's checks would import every page, for twice the memory; `manage.py check` makes them.
+# Django's checks would import every page, for twice the memory; `manage.py check` runs them.
 variables.PROCESS.setdefault("CELERY_SKIP_CHECKS", "1")
 
 
 class LoggedTask(Task):  # type: ignore[type-arg]
-    """What a task logs says which one it is of; its span belongs to the trace of who sent it."""
+    """A task whose log lines name it; its span belongs to the trace of its sender."""
 
     abstract = True
     Request = "workers.coordination.task_expiry:TimedRequest"
@@ -46,7 +46,7 @@ class LoggedTask(Task):  # type: ignore[type-arg]
 
 
 def application(**options: Any) -> "Celery[Any]":
-    """Weir's settings and broker; no tasks yet."""
+    """Return an application with Weir's settings and broker, without tasks."""
     made = Celery("weir", task_cls=LoggedTask, amqp=PromptConnections, **options)
     made.config_from_object("django.conf:settings", namespace="CELERY")
     return made
@@ -60,13 +60,13 @@ worker_process_init.connect(watch_child)
 
 @setup_logging.connect
 def as_every_process_logs(loglevel: int | None = None, **_: Any) -> None:
-    """In place of Celery's own lines."""
+    """Configure logging as in every process, in place of Celery's own lines."""
     logs.configure(loglevel)
 
 
 @before_task_publish.connect
 def add_trace_headers(headers: dict[str, Any] | None = None, **_: Any) -> None:
-    """The task's span becomes a part of what sends it: a request, a tick, another task."""
+    """Make the task's span a child of its sender's: a request, a tick, or another task."""
     if headers is not None:
         carry(headers)
         set_expiry(headers)
@@ -74,8 +74,9 @@ def add_trace_headers(headers: dict[str, Any] | None = None, **_: Any) -> None:
 
 @worker_init.connect
 def keep_connections(**_: Any) -> None:
-    """To the database, for as long as it answers: a process here works one task after another, and connecting
-    takes as long as a tick's statements. It waits for nobody's lock without end.
+    """Keep database connections open while the database answers, with time limits for locks.
+
+    A process here runs one task after another, and connecting takes as long as a tick's statements.
     """
     hold_work_limits(connection.settings_dict, settings.WEIR_DATABASE_LIMITS)
     connection.settings_dict.update(CONN_MAX_AGE=None, CONN_HEALTH_CHECKS=True)
@@ -84,12 +85,14 @@ def keep_connections(**_: Any) -> None:
 
 @worker_before_create_process.connect
 def share_memory(**_: Any) -> None:
-    """A child's collector leaves alone what was there before it: those pages stay shared with its parent."""
+    """Exclude existing objects from a child's garbage collector, so that their pages stay shared with its
+    parent.
+    """
     gc.collect()
     gc.freeze()
 
 
 @heartbeat_sent.connect
 def touch_heartbeat_file(**_: Any) -> None:
-    """A health check that starts Celery to ask would cost more than an idle worker."""
+    """Touch a file for the health check, since starting Celery to ask would cost more than an idle worker."""
     heartbeat_file.touch()

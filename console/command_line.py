@@ -9,7 +9,7 @@ from django.db import InterfaceError, OperationalError
 from console import release
 from queues import environment as variables
 
-# They answer from what they are given alone, so they wait for none of Django's applications to load.
+# They only use their input, so they don't load Django's applications.
 PLAIN = ("decide", "design", "lab", "match", "split")
 DATABASE_REMEDY = (
     "Start it, check DATABASE_URL, and run `manage.py migrate` where a table is missing; `manage.py doctor`"
@@ -19,12 +19,12 @@ RUN = "weir run [--port N] [--data DIR]   starts a plant on this machine; weir r
 
 
 def main() -> int:
-    """The program `weir`."""
+    """Run the program `weir`."""
     words = sys.argv[1:]
     if words == ["--version"]:
         sys.stdout.write(f"weir {release.version()}\n")
     elif words[:1] == ["run"]:
-        # It brings what supervises a plant, which no other word needs.
+        # It imports the supervision of a plant, which no other word needs.
         from console.embedded import launch
 
         return launch.main(words[1:])
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def manage() -> None:
-    """manage.py; CONTRACT: one JSON document out, exit 2 for bad input. Exit 1 where no database answers."""
+    """Run manage.py. CONTRACT: one JSON document out, exit 2 for bad input. Exit 1 if no database answers."""
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     if sys.argv[1:2] and sys.argv[1] in PLAIN:
         import_module(f"console.management.commands.{sys.argv[1]}").Command().run_from_argv(sys.argv)

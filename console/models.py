@@ -1,4 +1,4 @@
-"""Who did what, with which token, in which session, and what was sent already."""
+"""Audit entries, tokens, sessions, submissions, and other rows of the console."""
 
 from typing import Any
 
@@ -13,12 +13,14 @@ from console.storage.session_store import SessionStore
 
 
 class AuditEntry(models.Model):
-    """One state change by a person or a token: the database itself refuses to edit or delete it, and the
-    entries are a chain (`console.audit.chain`, which alone writes them).
+    """One change of state by a person or a token.
+
+    The database itself rejects changes and deletions, and the entries are a chain (`console.audit.chain`,
+    which alone writes them).
     """
 
     sequence = models.BigIntegerField(unique=True)  # 1, 2, 3 … without a gap
-    previous = models.CharField(max_length=64)  # the digest of the entry before
+    previous = models.CharField(max_length=64)  # the digest of the previous entry
     digest = models.CharField(max_length=64)
     at = models.DateTimeField(default=timezone.now, db_index=True)
     actor = models.CharField(max_length=200)  # a user name, or token:NAME
@@ -26,7 +28,7 @@ class AuditEntry(models.Model):
     target = models.CharField(max_length=200)
     reason = models.TextField(blank=True)
     before = models.JSONField(null=True)
-    # Any: who reads an entry of some action knows what its document has.
+    # Any: readers of an entry know the document of its action.
     after: "models.JSONField[Any, Any]" = models.JSONField(null=True)
     address = models.GenericIPAddressField(null=True)
     request_id = models.CharField(max_length=64, default="", blank=True)
@@ -39,10 +41,10 @@ class AuditEntry(models.Model):
 
 
 class Mark(models.Model):
-    """What a person or a deployment tool wrote on the timeline, at an instant or over a range.
+    """A mark on the timeline by a person or a deployment tool, at an instant or over a range.
 
-    source, event: of the CloudEvent that it came as, "" of one that somebody wrote; the two name it, so one
-    that is sent again is the same. parts: what it is about (`queue/alert`), none: the whole plant.
+    source, event: of the CloudEvent that it came as, "" for one that a person wrote; the two identify it, so
+    a repetition is the same mark. parts: its subjects (`queue/alert`), none: the whole plant.
     """
 
     class Kind(models.TextChoices):
@@ -75,8 +77,10 @@ class Mark(models.Model):
 
 
 class SharedLink(models.Model):
-    """A link to the plant as it was at an instant, for people without a login. The link is this row's number,
-    signed (`console.actions.timeline.shared_links`): nothing that is stored here opens it.
+    """A link to the plant as it was at an instant, for people without a login.
+
+    The link is this row's number, signed (`console.actions.timeline.shared_links`): it can't be derived from
+    stored data.
     """
 
     at = models.DateTimeField()
@@ -84,14 +88,14 @@ class SharedLink(models.Model):
     author = models.CharField(max_length=200)  # a user name, or token:NAME
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(db_index=True)
-    ended_at = models.DateTimeField(null=True, default=None)  # by somebody, before its time
+    ended_at = models.DateTimeField(null=True, default=None)  # by a person, before its expiry
 
     def __str__(self) -> str:
         return f"link {self.pk} to {self.at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class SavedFilter(models.Model):
-    """A filter of a list that a person keeps under a name: the query of its address."""
+    """A list filter that a person saved under a name: the query of its address."""
 
     class Page(models.TextChoices):
         LEDGER = "ledger"
@@ -110,10 +114,9 @@ class SavedFilter(models.Model):
 
 
 class ApiToken(models.Model):
-    """A key for the API: only its SHA-256 is kept. It has a role and an expiry, and may be narrowed further.
+    """A key for the API: only its SHA-256 is stored. It has a role and an expiry, and may be limited further.
 
-    `console.accounts.access` says what it may do: never more than its owner, nor than the token it was made
-    with.
+    `console.accounts.access` determines what it may do: never more than its owner, nor than its parent token.
     """
 
     class Role(models.TextChoices):
@@ -128,7 +131,7 @@ class ApiToken(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     queues = models.JSONField(default=list, blank=True)  # names it is limited to; empty: all
     actions = models.JSONField(default=list, blank=True)  # actions or families of them; empty: its role's
-    # The token it was made with, which it dies with; null: made by a person.
+    # The parent token, with which it ends; null: created by a person.
     parent = models.ForeignKey("self", on_delete=models.CASCADE, null=True, related_name="children")
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
@@ -143,9 +146,7 @@ class ApiToken(models.Model):
 
 
 class Session(AbstractBaseSession):
-    """What a browser's cookie leads to. Its key is the SHA-256 of the cookie's
-    (console.storage.session_store).
-    """
+    """A session of a browser. Its key is the SHA-256 of the cookie's (console.storage.session_store)."""
 
     session_key = models.CharField(max_length=64, primary_key=True)
 
@@ -155,12 +156,13 @@ class Session(AbstractBaseSession):
 
 
 class UserSession(models.Model):
-    """Where somebody is logged in: a row per session, so that it can be seen and ended. A session without its
-    row is nobody's.
+    """Where a user is logged in: a row per session, so that it can be listed and ended.
+
+    A session without its row has no user.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_sessions")
-    digest = models.CharField(max_length=64, unique=True)  # of the cookie's key, which is kept nowhere
+    digest = models.CharField(max_length=64, unique=True)  # of the cookie's key, which is not stored anywhere
     created_at = models.DateTimeField(default=timezone.now)
     seen_at = models.DateTimeField(default=timezone.now)
     address = models.GenericIPAddressField(null=True)
@@ -171,7 +173,7 @@ class UserSession(models.Model):
 
 
 class Submission(models.Model):
-    """A form that was sent under a key: sent again, it gets the first answer, and nothing happens twice."""
+    """A form that was sent with a key: a repetition gets the first answer, without another change."""
 
     actor = models.CharField(max_length=200)
     key = models.CharField(max_length=64)
@@ -179,7 +181,7 @@ class Submission(models.Model):
     # SHA-256 of the request; empty in rows of versions that compared paths only.
     fingerprint = models.CharField(max_length=64, default="", blank=True)
     at = models.DateTimeField(default=timezone.now, db_index=True)
-    # Null while it is being carried out, and for ever when its process died meanwhile.
+    # Null while it is being carried out, and permanently if its process died.
     status = models.PositiveSmallIntegerField(null=True, default=None)
     content_type = models.CharField(max_length=100, default="", blank=True)
     location = models.CharField(max_length=500, default="", blank=True)
@@ -205,7 +207,7 @@ class QueueLimit(models.Model):
 
 
 class Identity(models.Model):
-    """Whom an OpenID Connect provider knows this account as. An account without one is local."""
+    """The OpenID Connect identity of this account. An account without one is local."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_identity"
@@ -239,7 +241,7 @@ class SecondFactor(TOTPDevice):  # type: ignore[misc] # django-otp has no types
 
 
 class RecoveryCode(models.Model):
-    """One of the codes that stand in for a lost app, each once; only a keyed digest is kept."""
+    """A recovery code that replaces a lost app once; only a keyed digest is stored."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_recovery_codes"
@@ -252,10 +254,10 @@ class RecoveryCode(models.Model):
 
 
 class AssistantProposal(models.Model):
-    """One act that an assistant wants done, with its exact arguments and the snapshot it was made on.
+    """One action that an assistant proposes, with its exact arguments and the snapshot it was made on.
 
     A person approves `hash` before `expires_at`, and then it is done as that person; otherwise it is void.
-    `console.actions.proposals.assistant_proposals` says what can be proposed, and what the hash is of.
+    `console.actions.proposals.assistant_proposals` has the possible actions, and the contents of the hash.
     """
 
     class State(models.TextChoices):
@@ -267,9 +269,9 @@ class AssistantProposal(models.Model):
     act = models.CharField(max_length=20)  # override, hold, silence, plan
     arguments = models.JSONField()
     reason = models.TextField()
-    token = models.ForeignKey(ApiToken, on_delete=models.CASCADE, related_name="+")  # who proposes
+    token = models.ForeignKey(ApiToken, on_delete=models.CASCADE, related_name="+")  # the token that proposes
     snapshot_seq = models.BigIntegerField()
-    snapshot_at = models.FloatField()  # s since 1970
+    snapshot_at = models.FloatField()  # Unix time
     hash = models.CharField(max_length=64)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(db_index=True)
@@ -278,7 +280,7 @@ class AssistantProposal(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
     )
     decided_at = models.DateTimeField(null=True, default=None)
-    note = models.TextField(default="", blank=True)  # why it was decided so
+    note = models.TextField(default="", blank=True)  # the reason of the decision
     outcome = models.TextField(default="", blank=True)  # what was done, in a sentence
 
     def __str__(self) -> str:

@@ -1,1 +1,1 @@
-"""Assistants at the console, by the Model Context Protocol: they read, ask, and propose; people decide."""
+"""Assistants over the Model Context Protocol: they read, ask, and propose; people decide."""

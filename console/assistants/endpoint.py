@@ -1,8 +1,8 @@
-"""`/mcp`: assistants over streamable HTTP, each request by itself, by an API token and never by a session.
+"""`/mcp`: assistants over streamable HTTP, each request separately, by an API token and never by a session.
 
-Only POST is answered: a GET of the protocol waits for news as long as its sender likes, and there are none.
-Each request has a thread of its own, as Django's have: a tool that takes long keeps nobody else waiting. The
-library that speaks the protocol is imported with the first request: most consoles have no assistants.
+Only POST is answered: a GET of the protocol waits for events without a limit, and there are none. Each
+request has its own thread, as Django's have: a slow tool does not delay others. The protocol's library is
+imported with the first request: most consoles have no assistants.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ class AssistantEndpoint:
         async with ThreadSensitiveContext():
             try:
                 _judge(scope)
-                # Its place comes with the end of its body, so no token is asked about before.
+                # It is admitted at the end of its body, so its token is not checked before.
                 body = await _body(receive)
                 actor = None if body is None else await database_sync_to_async(_actor)(scope)
             except RequestRefused as refusal:
@@ -52,7 +52,7 @@ class AssistantEndpoint:
 
 
 def _judge(scope: dict[str, Any]) -> None:
-    """What needs no look-up. Raises RequestRefused."""
+    """Check what needs no look-up. Raises `RequestRefused`."""
     if scope["method"] != "POST":
         raise RequestRefused(405, POST_ALONE, field="method")
     if any(name == b"origin" for name, _ in scope["headers"]):
@@ -60,7 +60,7 @@ def _judge(scope: dict[str, Any]) -> None:
 
 
 def _actor(scope: dict[str, Any]) -> Actor:
-    """Whose token it is. Raises RequestRefused."""
+    """Return the actor of the token. Raises `RequestRefused`."""
     headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
     address = (scope.get("client") or (None,))[0]
     try:
@@ -76,8 +76,9 @@ def _actor(scope: dict[str, Any]) -> Actor:
 
 
 async def _body(receive: Any) -> bytes | None:
-    """All of it, as far as its sender may send; None when who sent it has left. Raises RequestRefused, which
-    the library would not pass on.
+    """Return the whole body, up to the sender's limit; None if the sender has disconnected.
+
+    Raises `RequestRefused`, which the library would not pass on.
     """
     pieces = []
     while (message := await receive())["type"] == "http.request":
@@ -88,7 +89,7 @@ async def _body(receive: Any) -> bytes | None:
 
 
 def _once(body: bytes, receive: Any) -> Any:
-    """What gives the body, and then whatever comes after it."""
+    """Return a `receive` that yields the body, and then what follows it."""
     given = False
 
     async def receive() -> Any:

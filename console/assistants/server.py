@@ -1,4 +1,4 @@
-"""The MCP server: `Tools` by name, over what carries it (`console.assistants.endpoint`, a pipe)."""
+"""The MCP server: `Tools` by name, over a transport (`console.assistants.endpoint`, a pipe)."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from mcp.server.transport_security import TransportSecuritySettings  # noqa: E40
 
 
 def server_of(tools: Tools) -> MCPServer[Any]:
-    """A server with the tools of one caller."""
+    """Return a server with the tools of one caller."""
     version = release.version()
     server: MCPServer[Any] = MCPServer("weir", title="Weir", instructions=OPERATING, version=version)
     for method in (
@@ -39,9 +39,9 @@ def server_of(tools: Tools) -> MCPServer[Any]:
 
 
 async def serve(tools: Tools, scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Answer one request of streamable HTTP, which stands by itself: no session is kept."""
+    """Answer one request of streamable HTTP, without a session."""
     server = server_of(tools)
-    # Who sends a token is no browser that was led astray: the name of the host says nothing more.
+    # A sender with a token is no browser under an attacker's control, so the host name need not be checked.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server.streamable_http_app(json_response=True, stateless_http=True, transport_security=security)
     async with server.session_manager.run():
@@ -49,8 +49,9 @@ async def serve(tools: Tools, scope: dict[str, Any], receive: Any, send: Any) ->
 
 
 def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
-    """In a thread, as it asks the database; a refusal is the tool's answer, and so is that the database does
-    not answer. Its signature is the method's.
+    """Wrap a tool to run in a thread, as it queries the database.
+
+    A rejection, or an unreachable database, is the tool's answer. Its signature is the method's.
     """
 
     @functools.wraps(method)

@@ -1,7 +1,7 @@
-"""What an assistant can do: read a subject's state, ask why, search, try values on the record, and propose.
+"""The tools of an assistant: read a subject's state, explain, search, try values on the record, and propose.
 
-Each tool is a few calls of the API with the rights of the token that asks, cut down to what is worth reading.
-None of them changes the plant: `propose` puts an act before people, who approve its hash on a page.
+Each tool makes a few calls of the API with the rights of the token, and reduces the answers. None of them
+changes the plant: `propose` creates a proposal, whose hash people approve on a page.
 """
 
 import time
@@ -46,7 +46,8 @@ class Tools:
         self._calls, self._clock = calls, clock
 
     def plant_state(self) -> dict[str, Any]:
-        """The plant now: its headline, each subject that is not well, open alerts, and what people set."""
+        """Return the plant now: its headline, each subject with a problem, open alerts, and manual changes.
+        """
         snapshot, age_seconds = self._snapshot()
         return {
             "at": snapshot.get("at"),
@@ -61,8 +62,11 @@ class Tools:
         }
 
     def subject(self, kind: str, name: str) -> dict[str, Any]:
-        """One subject: its evaluated state, its figures, the loops that steer it, and its open alerts. kind:
-        node, queue, application, pipeline, host, loop or plant."""
+        """Return one subject: its evaluated state, its figures, the loops that control it, and its open
+        alerts.
+
+        kind: node, queue, application, pipeline, host, loop, or plant.
+        """
         snapshot, age_seconds = self._snapshot()
         key = f"{kind}/{name}"
         if key not in _states(snapshot):
@@ -78,8 +82,11 @@ class Tools:
         }
 
     def why(self, loop: str, decisions: int = 5) -> dict[str, Any]:
-        """The last decisions of a loop, newest first, each with its action, its reason in a sentence, the
-        terms behind it, what limited it, and whether it helped."""
+        """Return the last decisions of a loop, newest first.
+
+        Each has its action, its reason in a sentence, the terms behind it, what limited it, and whether it
+        helped.
+        """
         entries = self._ledger({"loop": loop}, decisions)
         if not entries:
             raise Refused(
@@ -98,8 +105,11 @@ class Tools:
         hours: float = 24.0,
         rows: int = 20,
     ) -> dict[str, Any]:
-        """Decisions of all loops in the last hours, newest first, by words in their reason, by law, queue,
-        node or verdict (effective, ineffective, harmful); acted: only those that did, or did not, act."""
+        """Search decisions of all loops in the last hours, newest first.
+
+        Filters: words in their reason, law, queue, node, or verdict (effective, ineffective, harmful); acted:
+        only those that did, or did not, act.
+        """
         since = _instant(self._compute_start(hours))
         chosen = {"text": text, "law": law, "queue": queue, "node": node, "verdict": verdict, "from": since}
         if acted is not None:
@@ -107,9 +117,11 @@ class Tools:
         return {"decisions": self._ledger(chosen, rows)}
 
     def what_changed(self, alert: int | None = None, hours: float = 3.0) -> dict[str, Any]:
-        """What changed before an alert (its number, of plant_state), the likeliest cause first; without one,
-        what people, deploys and loops changed in the last hours: marks, overrides in force, plans, and the
-        decisions that acted."""
+        """Return what changed before an alert (its number, of plant_state), the most likely cause first.
+
+        Without an alert, return what people, deploys, and loops changed in the last hours: marks, overrides
+        in force, plans, and the decisions that acted.
+        """
         if alert is not None:
             answer: dict[str, Any] = self._get(f"/alerts/{int(alert)}/changes")
             return answer
@@ -122,8 +134,10 @@ class Tools:
         }
 
     def what_if(self, loop: str, values: dict[str, float], hours: float = 1.0) -> dict[str, Any]:
-        """What a loop would have decided in the last hours with other values of its parameters, on what it
-        recorded. The record does not answer to what would have been done."""
+        """Return what a loop would have decided in the last hours with other values of its parameters.
+
+        The recorded observations do not respond to the changed actions.
+        """
         if len(values) > MOST_VALUES:
             raise Refused(f"values: takes at most {MOST_VALUES} values, not {len(values):,}.")
         number = self._loop_id(loop)
@@ -132,20 +146,25 @@ class Tools:
         return answer
 
     def propose(self, act: str, arguments: dict[str, Any], reason: str) -> dict[str, Any]:
-        """Put one act before people; nothing is done. act and its arguments: override {loop, name, value,
-        minutes}; hold {loop, minutes}; silence {matchers: [{label, is, value}], minutes}; plan {goal:
-        below-busy or band}. reason: why, in a sentence, with numbers. It is void after five minutes."""
+        """Propose one action to people; nothing is done.
+
+        act and its arguments: override {loop, name, value, minutes}; hold {loop, minutes}; silence {matchers:
+        [{label, is, value}], minutes}; plan {goal: below-busy or band}. reason: why, in a sentence, with
+        numbers. The proposal is void after five minutes.
+        """
         body = {"act": act, "arguments": arguments, "reason": reason}
         made: dict[str, Any] = self._calls.ask("POST", f"{API}/proposals", body=body)
         return {**made, "page": f"/proposals/{made['id']}/"}
 
     def proposal(self, number: int) -> dict[str, Any]:
-        """What became of a proposal: proposed, approved (with what was done), rejected or void."""
+        """Return the state of a proposal: proposed, approved (with what was done), rejected, or void."""
         answer: dict[str, Any] = self._get(f"/proposals/{int(number)}")
         return answer
 
     def _snapshot(self) -> tuple[dict[str, Any], float]:
-        """The newest, and its age. Refuses one that says nothing of now: a model takes it for the plant."""
+        """Return the newest snapshot and its age. Reject an old one: a model would take it for the current
+        plant.
+        """
         snapshot: dict[str, Any] = self._get("/live")["snapshot"]
         age_seconds = max(0.0, self._clock() - (snapshot.get("at") or 0.0))
         if age_seconds > LIVE_SECONDS:
@@ -168,7 +187,7 @@ class Tools:
         return [{name: entry.get(name) for name in DECISION} for entry in entries]
 
     def _compute_start(self, hours: float) -> float:
-        """So many hours ago, s since 1970."""
+        """Return the Unix time of so many hours ago."""
         if not 0 < hours <= MOST_HOURS:
             raise Refused(f"hours: takes more than 0 and at most {MOST_HOURS:,} (ten years).")
         return self._clock() - 3_600 * hours

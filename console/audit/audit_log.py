@@ -1,9 +1,9 @@
-"""The audit: who changed what, why, from where. Written in the same transaction as the change; of what is
-done outside the database, before it is tried (`attempt`).
+"""The audit log: who changed what, why, and from where.
 
-The database refuses to change or remove what is written (`console.storage.append_only`), and the entries are
-a chain (`console.audit.chain`): write an entry as the last thing of a transaction, since all writers take
-turns.
+Entries are written in the same transaction as the change; for actions outside the database, before they are
+attempted (`attempt`). The database rejects changes and deletions of entries (`console.storage.append_only`),
+and the entries are a chain (`console.audit.chain`): write an entry as the last step of a transaction, since
+all writers take turns.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ MAXIMUM_TEXT = 200
 
 
 class Author(Protocol):
-    """Who does something, as the audit names them."""
+    """The author of an action, as the audit log names them."""
 
     @property
     def name(self) -> str: ...
@@ -39,7 +39,8 @@ class Author(Protocol):
 
     @property
     def account_key(self) -> str | None:
-        """What all sessions and tokens of one account have in common; None for a command of the host."""
+        """Return the key that all sessions and tokens of one account share; None for a command of the host.
+        """
         ...
 
 
@@ -52,19 +53,21 @@ def record(
     before: Any = None,
     after: Any = None,
 ) -> AuditEntry | None:
-    """Note one change. `before` and `after` are JSON values small enough to read in a table row; of a target
-    that is longer than a row takes (many queues at once) the beginning.
+    """Record one change.
 
-    What every viewer may do again and again is bounded (`console.audit.repeats`): None is returned for an
-    entry that was only counted. Raises RateLimited, and then nothing is to be done.
+    `before` and `after` are JSON values small enough for a table row; a target that is too long for its
+    column (many queues at once) is truncated.
+
+    Actions that every viewer may repeat are limited (`console.audit.repeats`): returns None for an entry that
+    was only counted. Raises `RateLimited`; the action must then not be done.
     """
     longest = refusals.LONGEST_TARGET
     is_folded = repeats.is_of(action, repeats.FOLDED)
-    # Of an export, the entry that notes its end is bounded with the one that notes its beginning.
+    # The entry of an export's end is limited together with the entry of its start.
     is_counted = repeats.is_of(action, repeats.BUDGETED) and not action.endswith(".end")
     is_budgeted = is_counted and actor.account_key is not None
     if is_folded or is_budgeted:
-        # By action: whoever fails to log in as somebody must not hide that somebody's logins.
+        # By action: failed logins of an attacker must not hide the logins of the account's user.
         place = f"{actor.name} {action}"
         content = (target, reason, actor.address, repr(before), repr(after))
         most = repeats.MAX_A_MINUTE if is_folded else sys.maxsize
@@ -98,8 +101,9 @@ def attempt(
     before: Any = None,
     after: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
-    """Note what is tried within: outside the database, where nothing is rolled back. The entry stands before
-    it is tried, so open no transaction around it; what it raises is noted as `failed.{action}`.
+    """Record an action outside the database, where nothing is rolled back, before it is attempted.
+
+    Don't open a transaction around it; an exception is recorded as `failed.{action}`.
     """
     noted = {"reason": reason, "before": before}
     record(actor, action, target, after=after, **noted)
@@ -115,11 +119,13 @@ def attempt(
 def record_refusal(
     actor: Author, action: str, target: str = "", reason: str = "", *, after: Any = None
 ) -> None:
-    """Note a refusal of a dangerous kind as `refused.{action}`, in a transaction of its own: the refused
-    request's is rolled back, the entry stays. Equal ones and floods are folded (`console.audit.refusals`).
+    """Record the rejection of a dangerous action as `refused.{action}`, in a transaction of its own.
 
-    target: what was to be changed; "" for the request's method and path. reason: why it was refused, without
-    secrets and contents of files. What `access.demand` refuses is noted there already.
+    The rejected request's transaction is rolled back, the entry stays. Equal ones and floods are folded
+    (`console.audit.refusals`).
+
+    target: what was to be changed; "" for the request's method and path. reason: why it was rejected, without
+    secrets and contents of files. Rejections by `access.demand` are already recorded there.
     """
     refusals.note(
         refusals.Refusal(actor.name, action, target, reason, actor.address, actor.request_id, after)
@@ -128,8 +134,8 @@ def record_refusal(
 
 @contextmanager
 def audit_refusals(actor: Author, action: str, target: str, fields: Collection[str]) -> Iterator[None]:
-    """Note a `BadInput` that is raised within about one of these fields, or about any that reaches for what
-    nobody may have (`Forbidden`), and let it pass.
+    """Record a `BadInput` raised within about one of these fields, or a `Forbidden` of any field, and
+    re-raise it.
     """
     try:
         yield
@@ -141,8 +147,10 @@ def audit_refusals(actor: Author, action: str, target: str, fields: Collection[s
 
 @dataclass(frozen=True)
 class AuditFilter:
-    """Each field narrows; empty chooses all. action: one, or a family such as `override`. text: part of the
-    reason. request: an id of a request. since ≤ at < until.
+    """A filter of entries; empty fields match all.
+
+    action: one, or a family such as `override`. text: part of the reason. request: an id of a request. since
+    ≤ at < until.
     """
 
     actor: str = ""
@@ -155,7 +163,7 @@ class AuditFilter:
     until: datetime | None = None
 
     def check(self) -> "AuditFilter":
-        """Itself. Raises `BadInput` naming the field that takes something else."""
+        """Return itself. Raises `BadInput` that names an invalid field."""
         if len(self.text) > MAXIMUM_TEXT:
             raise BadInput("text", f"takes at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
         if self.address and not _is_address(self.address):
@@ -165,7 +173,7 @@ class AuditFilter:
         return self
 
     def choose(self, entries: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
-        """The entries wanted."""
+        """Return the matching entries."""
         exact = {
             "actor": self.actor,
             "target": self.target,
@@ -184,7 +192,8 @@ class AuditFilter:
 
 
 def _is_address(text: str) -> bool:
-    """Whether PostgreSQL knows it as an address too: none with the name of an interface (`fe80::1%eth0`)."""
+    """Return whether PostgreSQL accepts it as an address: not with the name of an interface (`fe80::1%eth0`).
+    """
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -1,15 +1,15 @@
-"""The audit as a chain: every entry's digest covers all of its fields and the digest of the entry before.
+"""The audit log as a chain: every entry's digest covers all of its fields and the previous entry's digest.
 
     digest(n) = HMAC-SHA-256(key, canonical(n, digest(n-1), at, actor, action, target, reason, before, after,
                 address, request id)),   digest(0) = 64 zeros
 
-Altering, removing, inserting or re-ordering rows breaks it. The key comes from WEIR_AUDIT_KEY or the signing
-key, which the database does not hold: whoever has only the database can't compute a chain anew, as would be
-possible with a plain SHA-256. Whoever has the key as well can; then the head kept elsewhere shows it
+Altering, removing, inserting, or reordering rows breaks it. The key comes from WEIR_AUDIT_KEY or the signing
+key, which are not in the database: with the database alone an attacker can't compute a new chain, as would be
+possible with a plain SHA-256. An attacker with the key can; then the head kept elsewhere shows it
 (`console.audit.witness`).
 
 Writers take turns: the lock is taken with the entry and kept until the change's transaction ends, so an entry
-is to be the last thing that a transaction locks.
+must be the last thing that a transaction locks.
 """
 
 import hashlib
@@ -31,15 +31,15 @@ from console.models import AuditEntry
 from queues.nodes.file_sync import put_on_disk
 
 ORIGIN = "0" * 64
-# Any number that nothing else locks; PostgreSQL's advisory locks are numbers of 64 bits.
+# Any number that nothing else locks; PostgreSQL's advisory locks are 64-bit numbers.
 LOCK = 0x7765_6972_6175_6474
-# Beyond the one a float is no whole number exactly, and there is none beyond the other.
+# Above the first, a float is not exact for whole numbers; above the second, there is none.
 EXACT, LARGEST = 2**53, 2**1023
 CONTENT = ("at", "actor", "action", "target", "reason", "before", "after", "address", "request_id")
 
 
 def append(**fields: Any) -> AuditEntry:
-    """Write an entry behind the last one, in the transaction that is open, else in one of its own."""
+    """Append an entry in the open transaction, or else in one of its own."""
     with transaction.atomic():
         _take_turn()
         last = AuditEntry.objects.order_by("-sequence").values_list("sequence", "digest").first()
@@ -52,9 +52,10 @@ def append(**fields: Any) -> AuditEntry:
 
 
 def _write_witness(sequence: int, digest: str) -> None:
-    """What somebody did is on the disk before anybody says that it is done. SQLite's commits get there with
-    the next checkpoint (settings: NORMAL): a host that loses its power would take them back, and its audit
-    would be shorter than the control server has seen it.
+    """Write the head to the witness, with the entry on the disk before the action is reported as done.
+
+    SQLite's commits reach the disk with the next checkpoint (settings: NORMAL): after a power loss they would
+    be undone, and the audit log would be shorter than the control server has recorded.
     """
     if connection.vendor == "sqlite":
         put_on_disk(Path(f"{connection.settings_dict['NAME']}-wal"))
@@ -62,8 +63,9 @@ def _write_witness(sequence: int, digest: str) -> None:
 
 
 def _take_turn() -> None:
-    """Nobody else appends until this transaction ends. On SQLite a transaction has the database's write lock
-    from its beginning (settings: IMMEDIATE).
+    """Lock out other writers until this transaction ends.
+
+    On SQLite a transaction has the database's write lock from its start (settings: IMMEDIATE).
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -71,15 +73,17 @@ def _take_turn() -> None:
 
 
 def content_of(entry: AuditEntry) -> dict[str, Any]:
-    """What people read of an entry."""
+    """Return the fields of an entry that people read."""
     return {name: getattr(entry, name) for name in CONTENT}
 
 
 def canonical(content: Mapping[str, Any], sequence: int, previous: str) -> bytes:
-    """The bytes that a digest covers: the same before and after a database has kept the entry.
+    """Return the bytes that a digest covers, which are the same before and after a database has stored the
+    entry.
 
-    A database keeps a document's meaning, not its spelling: PostgreSQL sorts its keys, and gives 1e2 back as
-    100. So documents are written with sorted keys, whole numbers without a fraction, times in UTC to the µs.
+    A database keeps a document's meaning, not its spelling: PostgreSQL sorts its keys, and returns 1e2 as
+    100. Documents are therefore written with sorted keys, whole numbers without a fraction, and times in UTC
+    to the µs.
     """
     address = content["address"]
     plain = {
@@ -102,19 +106,20 @@ def _plain(value: Any) -> Any:
 
 
 def _key(key: Any) -> str:
-    """As JSON writes a key."""
+    """Return a key as JSON writes it."""
     if isinstance(key, str):
         return key
     return json.dumps(key)
 
 
 def digest_of(content: Mapping[str, Any], sequence: int, previous: str, key: bytes) -> str:
-    """In hex."""
+    """Return the digest in hex."""
     return hmac.new(key, canonical(content, sequence, previous), hashlib.sha256).hexdigest()
 
 
 def is_genuine(content: Mapping[str, Any], sequence: int, previous: str, digest: str) -> bool:
-    """Whether one of the keys made this digest: an older key stays valid for what was written under it."""
+    """Return whether one of the keys made this digest: an older key stays valid for entries written with it.
+    """
     documents = {name: _as_written(content[name]) for name in ("before", "after")}
     try:
         return any(
@@ -122,7 +127,7 @@ def is_genuine(content: Mapping[str, Any], sequence: int, previous: str, digest:
             for candidate in (content, {**content, **documents})
         )
     except (TypeError, ValueError, AttributeError):
-        return False  # what stands there was never written by `append`
+        return False  # the stored value was never written by `append`
 
 
 def _is_digest(covered: bytes, digest: str) -> bool:
@@ -131,8 +136,10 @@ def _is_digest(covered: bytes, digest: str) -> bool:
 
 
 def _as_written(value: Any) -> Any:
-    """A document before PostgreSQL kept it. It takes 1e23 for 10**23, which is not the number that was
-    written: from 2**53 on a float is seldom what its digits say.
+    """Return a document as it was before PostgreSQL stored it.
+
+    PostgreSQL reads 1e23 as 10**23, which is not the number that was written: from 2**53 on a float seldom
+    equals its digits.
     """
     if isinstance(value, Mapping):
         return {key: _as_written(each) for key, each in value.items()}
@@ -144,8 +151,9 @@ def _as_written(value: Any) -> Any:
 
 
 def chain_rows(rows: Iterable[Any], sequence: int = 0, previous: str = ORIGIN) -> Iterable[Any]:
-    """The rows (of any model with an entry's fields) with sequence, previous and digest set, one after the
-    other: for the migration that chains what is there.
+    """Return the rows (of any model with an entry's fields) with sequence, previous, and digest set.
+
+    Used by the migration that chains existing entries.
     """
     for row in rows:
         sequence += 1

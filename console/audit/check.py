@@ -1,8 +1,8 @@
-"""Whether the audit is as it was written: rows altered, missing, inserted or re-ordered, a tail cut off.
+"""Verification of the audit log: finds altered, missing, inserted, or reordered rows, and a truncated end.
 
-Rows are verified in blocks of BLOCK_ROWS. Verifying computes every digest anew; a block that has been
-verified is afterwards only compared by a fingerprint over its rows as the database has them, which is much
-faster, and verified again when that differs. So each check covers all rows, and a long audit costs little.
+Rows are verified in blocks of BLOCK_ROWS. Verification recomputes every digest; a verified block is later
+only compared by a fingerprint of its rows as the database has them, which is much faster, and verified again
+if that differs. Each check therefore covers all rows, and a long audit log is cheap to check.
 """
 
 import hashlib
@@ -25,15 +25,17 @@ from console.storage import append_only
 BLOCK_ROWS = 1_000
 ACCEPT = "audit.accept"
 MOST_FINDINGS = 100
-# What reading a row may raise that holds no time, no JSON or no text.
+# Errors when a row has an invalid time, JSON, or text.
 UNREADABLE = (ValueError, TypeError, AttributeError, OverflowError, OperationalError)
 COLUMNS = ("pk", "sequence", "previous", "digest", *CONTENT)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """kind: altered, missing, inserted, reordered, cut, forged or unprotected. sequence: the first one that
-    it is about. mark: of what stands there, to distinguish it from another finding at the same place.
+    """A problem.
+
+    kind: altered, missing, inserted, reordered, cut, forged, or unprotected. sequence: the first entry
+    affected. mark: identifies the content, to distinguish it from another finding at the same place.
     """
 
     kind: str
@@ -48,8 +50,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """entries: rows there are; verified: rows whose digests were computed now; compared: by fingerprint.
-    unchecked: rows left for the next check, since the time was up. heads: statements kept elsewhere.
+    """The result of a check.
+
+    entries: number of rows; verified: rows whose digests were recomputed now; compared: by fingerprint.
+    unchecked: rows left for the next check because the time was up. heads: statements kept elsewhere.
     """
 
     entries: int
@@ -84,7 +88,7 @@ class Verdict:
 
 @dataclass
 class _Block:
-    """A verified block: its fingerprint, the digest of its last row, and what was found in it."""
+    """A verified block: its fingerprint, the digest of its last row, and its findings."""
 
     fingerprint: str
     before: str
@@ -93,7 +97,7 @@ class _Block:
 
 
 class Checker:
-    """Checks again and again, and remembers what it has verified: `step` is one check of all."""
+    """Checks repeatedly, and remembers what it has verified: `step` is one complete check."""
 
     def __init__(
         self,
@@ -105,7 +109,7 @@ class Checker:
         self._blocks: dict[int, _Block] = {}
 
     def step(self) -> Verdict:
-        """Raises what the database raises; a control server that does not answer is one witness less."""
+        """Run one check. Raises the database's errors; without the control server, one witness is missing."""
         began = self._monotonic()
         heads, findings = self._heads()
         ends = AuditEntry.objects.aggregate(first=Min("sequence"), last=Max("sequence"))
@@ -117,7 +121,7 @@ class Checker:
         )
         findings += list(_compare_heads(heads, tip))
         findings += list(_find_unprotected())
-        # Of those that were there: what somebody does meanwhile is for the next check.
+        # Only rows that existed at the start: later ones are for the next check.
         entries = AuditEntry.objects.filter(sequence__lte=last).count()
         findings += list(_too_many(entries, last))
         open_ones, accepted = _sort_findings(findings)
@@ -156,7 +160,7 @@ class Checker:
         return self._budget_seconds is not None and self._monotonic() - began > self._budget_seconds
 
     def _heads(self) -> tuple[list[Head], list[Finding]]:
-        """What was stated elsewhere before the rows are read."""
+        """Return the statements kept elsewhere, read before the rows."""
         heads, findings = [], []
         lines = witness.LAST_LINES if self._blocks else None
         for ask in (lambda: [witness.head_at_server()], lambda: witness.heads_on_disk(self._folder, lines)):
@@ -170,13 +174,13 @@ class Checker:
 
 
 def fingerprint(first: int, last: int) -> str:
-    """SHA-256 over the rows as the database has them, without their meaning; "" when it can't read them."""
+    """Return the SHA-256 of the rows as the database has them, uninterpreted; "" if it can't read them."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(_FINGERPRINTS[connection.vendor], [first, last])
             (text,) = cursor.fetchone()
     except OperationalError:
-        return ""  # bytes that are no text; reading row by row shows which
+        return ""  # bytes that are not text; reading row by row shows which
     return hashlib.sha256((text or "").encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -202,7 +206,7 @@ def _verify_range(first: int, last: int, before: str, print_now: str) -> _Block:
 
 
 def _read(first: int, last: int) -> list[dict[str, Any]]:
-    """The rows in their order; of one that can't be read (no time, no JSON, no text) its place only."""
+    """Return the rows in order; of an unreadable row (invalid time, JSON, or text) only its place."""
     rows = AuditEntry.objects.filter(sequence__range=(first, last)).order_by("sequence")
     try:
         return list(rows.values(*COLUMNS))
@@ -220,7 +224,7 @@ def _read_one(key: int, sequence: int) -> dict[str, Any]:
 def _judge_rows(
     rows: Iterable[dict[str, Any]], first: int, last: int, before: str
 ) -> Iterator[Finding | str]:
-    """What is wrong with the rows, and after each its digest. `before` "": unknown."""
+    """Return the problems of the rows, and each row's digest. before "": unknown."""
     expected, key = first, 0
     for row in rows:
         sequence = row["sequence"]
@@ -275,7 +279,7 @@ def _too_many(entries: int, last: int) -> Iterator[Finding]:
 
 
 def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
-    """Heads that were stated and are not there."""
+    """Return the problems of recorded heads that are missing."""
     longest = max(heads, key=lambda head: head.sequence, default=tip)
     if longest.sequence > tip.sequence:
         first, last = tip.sequence + 1, longest.sequence
@@ -304,8 +308,9 @@ def _find_unprotected() -> Iterator[Finding]:
 
 
 def _sort_findings(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """(open, accepted by an administrator at the host: `manage.py audit accept`). A forged head is put aside
-    when it is accepted, so that one which is there is another.
+    """Return findings as (open, accepted by an administrator at the host: `manage.py audit accept`).
+
+    An accepted forged head is moved away, so a remaining one is another.
     """
     listed = list(findings)
     if not listed:

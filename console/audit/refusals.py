@@ -1,7 +1,7 @@
-"""Refusals in the audit: who tried what they may not do, or something dangerous that is refused to everybody.
+"""Rejections in the audit log: forbidden attempts, and dangerous requests that are rejected for everybody.
 
-A refused request's transaction is rolled back, so its refusals are kept aside and written when it has ended,
-in a transaction of their own. Nobody fills the audit with them: equal ones and floods are folded
+A rejected request's transaction is rolled back, so its rejections are collected and written afterwards, in
+their own transaction. They can't fill the audit log: equal ones and floods are folded
 (`console.audit.repeats`).
 """
 
@@ -27,7 +27,7 @@ LONGEST_TARGET, LONGEST_REASON, LONGEST_ACTION = 200, 500, 80
 
 @dataclass(frozen=True)
 class Refusal:
-    """What was refused. `target` "": what the request asked for."""
+    """A rejection. `target` "": the target of the request."""
 
     actor: str
     action: str
@@ -44,7 +44,7 @@ class Refusal:
 
 @dataclass
 class _Request:
-    """What a request asked for, and what of it was refused."""
+    """A request's target and its rejections."""
 
     asked: str
     refusals: list[Refusal] = field(default_factory=list)
@@ -55,7 +55,7 @@ fold = Fold()
 
 
 def note(refusal: Refusal) -> None:
-    """Note a refusal. Within a request it is written when the request has ended, else now."""
+    """Record a rejection: within a request after its end, otherwise now."""
     request = _current.get()
     if request is None:
         _write(refusal)
@@ -65,8 +65,9 @@ def note(refusal: Refusal) -> None:
 
 @contextmanager
 def collect_refusals(asked: str) -> Iterator[None]:
-    """What is refused within is written at the end, whatever was rolled back. `asked`: the target of a
-    refusal that names none, such as `POST /plants/register`.
+    """Collect the rejections within, and write them at the end, even after a rollback.
+
+    `asked`: the target of a rejection that names none, such as `POST /plants/register`.
     """
     request = _Request(asked[:LONGEST_TARGET])
     token = _current.set(request)
@@ -79,7 +80,7 @@ def collect_refusals(asked: str) -> Iterator[None]:
 
 @sync_and_async_middleware
 def refusals_recorded(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """The middleware that writes a request's refusals after its answer was made."""
+    """Return the middleware that writes a request's rejections after its answer was made."""
     if iscoroutinefunction(get_response):
 
         async def asynchronously(request: HttpRequest) -> HttpResponse:
@@ -109,7 +110,7 @@ def _write_all(request: _Request) -> None:
 
 
 def _write(refusal: Refusal, asked: str = "") -> None:
-    """A database that does not take it must not turn a refusal into an error."""
+    """Write a rejection; a database error must not turn it into another error."""
     folded = fold.admit(refusal.actor, refusal.same_as)
     if folded is None:
         return
@@ -129,5 +130,5 @@ def _write(refusal: Refusal, asked: str = "") -> None:
 
 
 def _plain(text: str, longest: int) -> str:
-    """Without what a database refuses: an address or a name may be made of anything."""
+    """Return the text without what a database rejects: an address or a name may contain anything."""
     return "".join(character if character.isprintable() else "?" for character in text[:longest])

@@ -1,12 +1,13 @@
-"""Keep one person from filling the audit, which is never deleted, with what every viewer may do.
+"""Limits for actions that every viewer may repeat, so that nobody can fill the audit log, which is never
+deleted.
 
-Two limits, for the actions that take no role above viewer:
+Two limits, for the actions that need no role above viewer:
 
 - **Folding**, in each process: an entry that equals one of the last minute is counted. The next entry of that
-  action says how many were counted. Of actions that must never be refused, such as a changed password, each
+  action says how many were counted. For actions that must never be rejected, such as a changed password, each
   process also counts what is above MAX_A_MINUTE.
 - **A budget**, on the control server, shared by all processes and all tokens of an account: MAX_AT_ONCE
-  entries, then one each SECONDS_FOR_ONE. Beyond it the action is refused: nothing is done without an entry.
+  entries, then one each SECONDS_FOR_ONE. Beyond it the action is rejected: nothing is done without an entry.
 """
 
 import logging
@@ -30,15 +31,15 @@ MINUTE_SECONDS = 60.0
 MAX_ACTORS = 1_000
 MAX_AT_ONCE = 60
 SECONDS_FOR_ONE = 10
-# Actions, or families of them, that any viewer can do again and again. Failed logins are bounded by the
-# lockout, and tokens are revoked no more often than they are created.
+# Actions, or families of them, that any viewer can repeat. Failed logins are limited by the lockout, and
+# tokens are revoked no more often than they are created.
 FOLDED = frozenset({"account", "login", "login.confirm", "logout", "session.end"})
 BUDGETED = frozenset({"export", "filter", "proposal.make", "token.create"})
 
 
 @dataclass
 class _Minute:
-    """What was noted of one actor within a minute."""
+    """What was recorded of one actor within a minute."""
 
     since: float
     noted: set[Hashable] = field(default_factory=set)
@@ -46,7 +47,7 @@ class _Minute:
 
 
 class Fold:
-    """Which entries are written. Thread-safe; the least recent of MAX_ACTORS actors is forgotten."""
+    """Decides which entries are written. Thread-safe; the least recent of MAX_ACTORS actors is forgotten."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -54,15 +55,16 @@ class Fold:
         self._lock = threading.Lock()
 
     def admit(self, actor: str, content: Hashable) -> int | None:
-        """Return None for an entry that is only counted; else how many of the actor were counted since the
-        last one that was written. `content` is equal for equal entries.
+        """Return None for an entry that is only counted; else the number counted since the last one written.
+
+        `content` is equal for equal entries.
         """
         if (folded := self.ask(actor, content)) is not None:
             self.note(actor, content)
         return folded
 
     def ask(self, actor: str, content: Hashable, most: int = MAX_A_MINUTE) -> int | None:
-        """Answer as `admit`, for an entry that is written by a transaction: `note` it once that has ended."""
+        """Answer as `admit`, for an entry that a transaction writes: call `note` when it has ended."""
         with self._lock:
             minute = self._minute_of(actor)
             if content in minute.noted or len(minute.noted) >= most:
@@ -92,13 +94,16 @@ fold = Fold()
 
 
 def is_of(action: str, actions: frozenset[str]) -> bool:
-    """Whether an action, or its family, is among these. Of the family `login` only what is named is."""
+    """Return whether an action, or its family, is among these. Of the family `login` only listed actions
+    count.
+    """
     return action in actions or (action.partition(".")[0] in actions and not action.startswith("login."))
 
 
 def spend_budget(action: str, account: str) -> None:
-    """Take one entry from the account's budget. Raises RateLimited. A control server that does not
-    answer stops nobody.
+    """Take one entry from the account's budget. Raises `RateLimited`.
+
+    Without the control server, nothing is rejected.
     """
     key = keys.QUOTA.build(f"audit:{account}")
     rate, burst_seconds = 1 / SECONDS_FOR_ONE, MAX_AT_ONCE * SECONDS_FOR_ONE

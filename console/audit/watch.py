@@ -1,5 +1,7 @@
-"""Watches over the audit as long as alerts are evaluated: checks it every CHECK_SECONDS, keeps its head
-elsewhere, and says on the control server what it found, where the alert rules read it.
+"""Watches the audit log while alerts are evaluated.
+
+It checks the log every CHECK_SECONDS, keeps its head elsewhere, and writes its findings to the control
+server, where the alert rules read them.
 """
 
 import logging
@@ -18,15 +20,15 @@ from queues.stored_document import convert, encode_document
 from workers.documents.alerts import AuditVerdict
 
 logger = logging.getLogger(__name__)
-# With the check of the alerter (2 s) an altered row is an alert within a minute.
+# With the check of the alerter (2 s) an altered row raises an alert within a minute.
 CHECK_SECONDS = 30.0
-# What computing digests anew may take of a check; the rest of a long audit follows in the next ones.
+# Time limit for recomputing digests in a check; the rest of a long audit log follows in the next ones.
 BUDGET_SECONDS = 5.0
 MOST_SAID = 5
 
 
 class AuditWatch:
-    """`step` is one check; `run` checks until asked to stop."""
+    """`step` is one check; `run` checks until it is stopped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,7 +48,7 @@ class AuditWatch:
         return verdict
 
     def run(self, stop: threading.Event) -> None:
-        """The first check at once. What fails is logged once, and tried again."""
+        """Check repeatedly, the first time at once. An error is logged once, and the check is tried again."""
         in_trouble, wait_seconds = False, 0.0
         while not stop.wait(wait_seconds):
             wait_seconds = CHECK_SECONDS
@@ -62,7 +64,7 @@ class AuditWatch:
         connections.close_all()
 
     def _keep_head(self, verdict: Verdict) -> None:
-        """Only of an audit that was found whole."""
+        """Keep the head of an audit log that was found intact."""
         last = witness.heads_on_disk(self._folder, 1)
         if not last or last[0].sequence < verdict.last.sequence:
             witness.keep(self._folder, verdict.last)

@@ -1,8 +1,8 @@
-"""How long the audit is, kept outside of its table, so that a tail that is cut off is missed.
+"""The length of the audit log, kept outside of its table, so that a truncated end is noticed.
 
-On the control server, written with every entry when its transaction has ended; and in
-WEIR_DATA/audit-heads.jsonl, a line for each check that found the audit grown and whole. Each statement
-carries a seal (HMAC under the audit's key): nobody without the key can claim another head.
+It is kept on the control server, written with every entry after its transaction; and in
+WEIR_DATA/audit-heads.jsonl, a line for each check that found the audit log grown and intact. Each statement
+has a seal (HMAC with the audit's key): without the key nobody can claim another head.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ LONGEST_LINE = 1_000  # bytes; one has 180
 
 @dataclass(frozen=True)
 class Head:
-    """The last entry. `place`: who says so."""
+    """The last entry. `place`: where it is stated."""
 
     sequence: int
     digest: str
@@ -38,13 +38,11 @@ class Head:
 
 
 class Forged(Exception):  # noqa: N818
-    """A statement about the head that carries no good seal; its text says where."""
+    """A statement about the head without a valid seal; its text says where."""
 
 
 def send_head(sequence: int, digest: str) -> None:
-    """Report to the control server. One that does not answer gets it from the next entry, or from the
-    checker.
-    """
+    """Send the head to the control server. If it does not answer, the next entry or the checker sends it."""
     try:
         control().eval(
             script("control/keep_audit_head"),
@@ -58,18 +56,18 @@ def send_head(sequence: int, digest: str) -> None:
 
 
 def head_at_server() -> Head | None:
-    """What the control server got last; None when nothing. Raises Forged, and redis.RedisError."""
+    """Return the control server's last head; None if there is none. Raises Forged, and redis.RedisError."""
     stored = control().get(keys.AUDIT_HEAD)
     return None if stored is None else _read(stored, "the control server")
 
 
 def forget() -> None:
-    """For an audit that was restored from a backup and accepted as it is."""
+    """Delete the head, after the audit log was restored from a backup and accepted."""
     control().delete(keys.AUDIT_HEAD)
 
 
 def keep(folder: Path, head: Head) -> None:
-    """Add a line to the file, in place of what a full disk has left of one."""
+    """Add a line to the file, replacing an incomplete line of a full disk."""
     with (folder / FILE).open("ab+") as file:
         end = file.tell()
         file.seek(max(0, end - LONGEST_LINE))
@@ -79,8 +77,9 @@ def keep(folder: Path, head: Head) -> None:
 
 
 def heads_on_disk(folder: Path, lines: int | None = None) -> list[Head]:
-    """What the file says, in its last lines (None: in all). A line without an end says nothing: whoever wrote
-    it found no room. Raises Forged, and OSError.
+    """Return the statements in the last lines of the file (None: in all).
+
+    A line without an end is ignored: the disk was full. Raises Forged, and OSError.
     """
     path = folder / FILE
     if not path.exists():
@@ -91,7 +90,7 @@ def heads_on_disk(folder: Path, lines: int | None = None) -> list[Head]:
 
 
 def put_aside(folder: Path, now: datetime) -> None:
-    """Begin the file anew; the old one stays beside it, as evidence."""
+    """Start a new file; the old one is kept beside it, as evidence."""
     path = folder / FILE
     if path.exists():
         path.rename(folder / f"audit-heads-until-{now:%Y%m%dT%H%M%S}.jsonl")

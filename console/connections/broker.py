@@ -1,4 +1,4 @@
-"""Where Celery's broker is: on the control server, by whatever form its address has."""
+"""The address of Celery's broker on the control server, in any of its forms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from typing import Any
 from queues.control.address import sentinels_of
 
 TRANSPORT = "console.connections.broker_transport:AcknowledgedTransport"
-# A server that vanished without a word is left after BRPOP's 10 s and at most twice this. Without these, a
-# connection over a network that was cut for a minute stands still for up to another one afterwards.
+# A server that vanished is abandoned after BRPOP's 10 s and at most twice this. Without these, a connection
+# over a network that was cut for a minute hangs for up to another minute afterwards.
 HEALTH_SECONDS = 2
 SOCKET_SECONDS = 5.0
 PATIENCE: Mapping[str, Any] = {
@@ -20,7 +20,7 @@ PATIENCE: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """What differs by address. transport: kombu's own for the URL where it is None."""
+    """The settings that depend on the address. transport: None for kombu's own transport of the URL."""
 
     url: str
     transport: str | None = None
@@ -28,7 +28,7 @@ class BrokerSettings:
 
 
 def settings_of(url: str) -> BrokerSettings:
-    """Raises BadInput naming REDIS_URL."""
+    """Return the settings. Raises `BadInput` that names REDIS_URL."""
     sentinels = sentinels_of(url)
     if sentinels is None:
         return BrokerSettings(url, options=PATIENCE)

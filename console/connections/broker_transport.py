@@ -1,6 +1,6 @@
-"""Celery's messages behind sentinels: one counts as sent when a replica has it.
+"""Celery's messages with sentinels: a message counts as sent when a replica has it.
 
-So a worker that a loop has started is not lost with the primary that took the message.
+A worker that a loop has started is therefore not lost with the primary that took the message.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ class AcknowledgedChannel(SentinelChannel):
     """A channel whose messages are on a replica when they are sent."""
 
     def _put(self, queue: str, message: Any, **_: Any) -> None:
-        channel: Any = self  # kombu types little of it
+        channel: Any = self  # kombu has few types
         key = channel._q_for_pri(queue, channel._get_message_priority(message, reverse=False))
         with (
             channel.conn_or_acquire() as client,
@@ -27,8 +27,8 @@ class AcknowledgedChannel(SentinelChannel):
             pipe.execute()
 
     def _get_pool(self, asynchronous: bool = False) -> Any:
-        # A channel that closes after its connection has nobody to ask: an error of the connection, which who
-        # closes it expects. As it was, the worker ended.
+        # A channel that closes after its connection can't reach the server: raise a connection error, which
+        # callers expect. Without it the worker ended.
         channel: Any = super()
         if self.connection.client is None:
             raise redis.ConnectionError("The connection to the broker is closed.")

@@ -1,4 +1,4 @@
-"""Client addresses: how they are read, which are trusted proxies, and how they are counted.
+"""Client addresses: parsing, trusted proxies, and counting.
 
 A provider gives each IPv6 customer at least one /64, so every limit counts that network as one address.
 """
@@ -12,7 +12,7 @@ COUNTED_PREFIX = 64  # bits
 
 
 def networks_of(text: str) -> tuple[Network, ...]:
-    """Return the networks in `text`, separated by spaces or commas. Raises ValueError."""
+    """Return the networks in `text`, separated by spaces or commas. Raises `ValueError`."""
     return tuple(ipaddress.ip_network(word) for word in text.replace(",", " ").split())
 
 
@@ -38,7 +38,8 @@ def is_within(text: str, networks: Iterable[Network]) -> bool:
 
 def counted_address(text: str | None) -> str:
     """Return the address that limits count `text` as: IPv4 as it is, of IPv6 the first address of its /64.
-    Return "" where no address can be read: limits can't count it.
+
+    Return "" for an unreadable address, which limits can't count.
     """
     address = read_address(text or "")
     if isinstance(address, ipaddress.IPv6Address):

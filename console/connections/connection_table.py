@@ -22,7 +22,8 @@ from console.connections.client_addresses import Network, counted_address, is_wi
 MAX_HEAD_SECONDS = 10.0
 MAX_CLOSING_SECONDS = 30.0
 SWEEP_SECONDS = 1.0
-# Files that a process needs besides its connections: databases, servers, logs, and what is being accepted.
+# Files that a process needs besides its connections: databases, servers, logs, and connections being
+# accepted.
 RESERVED_FILES = 256
 MIN_CONNECTIONS = 64
 
@@ -117,7 +118,7 @@ class ConnectionTable:
                 connection.expire()
 
     def _make_room(self, connection: Connection) -> bool:
-        """Return whether there is room for one more connection, after one was replaced if need be."""
+        """Return whether there is room for one more connection, replacing one if necessary."""
         if connection.is_limited and self._counts[connection.address] >= self.max_per_address:
             return self._replace(self._waiting.get(connection.address))
         if len(self._connections) < self.max_connections:

@@ -1,4 +1,4 @@
-"""The web process's connection to the control server, and the newest snapshot kept there."""
+"""The web process's connection to the control server, and the newest snapshot there."""
 
 import functools
 import time
@@ -12,11 +12,11 @@ from queues.stored_document import BadDocument
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 
 TIMEOUT_SECONDS = 2.0
-LIVE_SECONDS = 30.0  # a snapshot that is older says nothing of now
+LIVE_SECONDS = 30.0  # age from which a snapshot is out of date
 
 
 def control() -> redis.Redis:
-    """A client of settings.REDIS_URL; its pool is shared by all requests of this process."""
+    """Return a client of settings.REDIS_URL; its pool is shared by all requests of this process."""
     return _client(settings.REDIS_URL)
 
 
@@ -26,13 +26,13 @@ def _client(url: str) -> redis.Redis:
 
 
 def load_snapshot() -> Snapshot | None:
-    """The newest snapshot; None when there is none. Raises RedisError, BadDocument."""
+    """Return the newest snapshot; None if there is none. Raises RedisError, BadDocument."""
     stored = control().get(keys.SNAPSHOT)
     return Snapshot.from_json(stored) if stored else None
 
 
 def live_snapshot() -> Snapshot:
-    """The newest snapshot where it is of now, for who is not given its time: else nothing is seen."""
+    """Return the newest snapshot if it is up to date, for readers that don't show its time."""
     snapshot = latest_snapshot()
     if snapshot is None or snapshot.at is None or abs(time.time() - snapshot.at) > LIVE_SECONDS:
         return NOTHING_SEEN
@@ -40,8 +40,10 @@ def live_snapshot() -> Snapshot:
 
 
 def latest_snapshot() -> Snapshot | None:
-    """The newest snapshot; None when there is none, it is of another version, or the control server does not
-    answer: what can be said without it is.
+    """Return the newest snapshot.
+
+    None if there is none, it is of another version, or the control server does not answer: callers continue
+    without it.
     """
     try:
         return load_snapshot()

@@ -1,4 +1,4 @@
-"""Lines of a log as people may see them: without the secrets that a library may have written there."""
+"""Lines of a log for display, without secrets that a library may have written there."""
 
 import json
 import re
@@ -11,9 +11,9 @@ from queues import environment as variables
 HIDDEN = "…"
 SHORTEST = 6  # a shorter word would be found everywhere
 PERCENT = re.compile(r"%[0-9A-F]{2}")
-PASSWORD = re.compile(r"://[^\s:/@]*:(.+)@")  # of an address; it may hold any of these signs, too
+PASSWORD = re.compile(r"://[^\s:/@]*:(.+)@")  # of an address; it may contain any of these characters, too
 # user:password@ in an address; a bearer or a token of ours; password=…, "secret": "…", also within JSON's own
-# texts (\"token\": \"…\"). Signs around a secret stay: what was JSON is JSON afterwards.
+# texts (\"token\": \"…\"). Characters around a secret stay, so that JSON remains JSON.
 NAMED, QUOTED = r"(?:password|passwd|secret|token|authorization|api_?key)", r"\\*[\"']?"
 VALUE = r"(?:[^\s\"',}\\]|\\[^\"'])+"
 PATTERNS = (
@@ -25,8 +25,9 @@ PATTERNS = (
 
 
 def end_of(log: Path, most_bytes: int) -> str:
-    """The last lines of a log, whatever bytes are in them: whole ones, as half of one may begin with the rest
-    of a secret, which nobody would know again. Raises OSError.
+    """Return the last complete lines of a log with any bytes.
+
+    A partial line may start with the rest of a secret, which could not be recognized. Raises `OSError`.
     """
     with log.open("rb") as file:
         begin = max(0, log.stat().st_size - most_bytes)
@@ -36,7 +37,7 @@ def end_of(log: Path, most_bytes: int) -> str:
 
 
 def mask_secrets(text: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
-    """The text with a sign in place of what is secret in this environment, and of what looks like it."""
+    """Return the text with the environment's secrets, and text that looks like a secret, masked."""
     text = mask_words(text, _secrets(environment))
     address, bearer, token, named = PATTERNS
     text = token.sub(HIDDEN, bearer.sub(HIDDEN, address.sub(f"{HIDDEN}@", text)))
@@ -44,8 +45,9 @@ def mask_secrets(text: str, environment: Mapping[str, str] = variables.PROCESS) 
 
 
 def mask_words(text: str, words: Iterable[str]) -> str:
-    """The text with a sign in place of each of these words, as they are and as JSON and addresses write
-    them. The longest first: one may hold another.
+    """Return the text with these words masked, also as JSON and addresses encode them.
+
+    The longest first, since one may contain another.
     """
     for form in sorted({form for word in words for form in _forms(word)}, key=len, reverse=True):
         text = text.replace(form, HIDDEN)
@@ -53,7 +55,7 @@ def mask_words(text: str, words: Iterable[str]) -> str:
 
 
 def _forms(word: str) -> set[str]:
-    """Also the word that an address means which has it percent-encoded."""
+    """Return the forms of a word, including its percent-decoded form."""
     plain = {word, unquote(word)}
     coded = {quote(form, safe=safe) for form in plain for safe in ("", "/", "!$&'()*+,;=")}
     coded |= {PERCENT.sub(lambda found: found[0].lower(), form) for form in coded}

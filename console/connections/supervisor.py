@@ -1,6 +1,6 @@
-"""The supervisor of ./run, asked by the console: what runs, since when, its log, and to start it again.
+"""The supervisor of ./run: processes, their uptime and logs, and restarts.
 
-In Compose or on a cluster there is none: the console can't start what it did not start.
+In Compose or on a cluster there is none: the console can't restart what it did not start.
 """
 
 import os
@@ -20,7 +20,7 @@ from queues import environment as variables
 from queues.errors import BadInput, WeirError
 
 RUNNING = ("RUNNING", "STARTING")
-SUSPENDED = "SUSPENDED"  # of ours: the supervisor knows no such state
+SUSPENDED = "SUSPENDED"  # our own: the supervisor knows no such state
 WORDS = {
     "RUNNING": "running",
     "STARTING": "starting",
@@ -42,7 +42,7 @@ class NoSupervisor(WeirError):  # noqa: N818
 
 
 class ProcessEnd(msgspec.Struct, frozen=True):
-    """How often a process was started again, and how it last ended. at: seconds since 1970."""
+    """How often a process was restarted, and how it last ended. at: Unix time."""
 
     restarts: int = 0
     ended_at: float | None = None
@@ -51,7 +51,7 @@ class ProcessEnd(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ProcessRow:
-    """A process of the plant. since: when it began (s since 1970); None while it does not run."""
+    """A process of the plant. since: its start (Unix time); None while it is not running."""
 
     name: str
     state: str
@@ -68,12 +68,12 @@ class ProcessRow:
 
 
 def is_there() -> bool:
-    """Whether ./run has started this console."""
+    """Return whether ./run has started this console."""
     return variables.SUPERVISOR.is_set()
 
 
 def processes() -> list[ProcessRow]:
-    """Those that do not run first, then by name. Raises NoSupervisor."""
+    """Return the processes, stopped ones first, then by name. Raises `NoSupervisor`."""
     ends = read_ends(Path(variables.DATA.text()))
     rows = [_row(info, ends.get(info["name"], ProcessEnd())) for info in _ask("getAllProcessInfo")]
     return sorted(rows, key=lambda row: (row.is_well, row.name))
@@ -95,8 +95,9 @@ def _row(info: dict[str, Any], end: ProcessEnd) -> ProcessRow:
 
 
 def is_suspended(pid: int) -> bool:
-    """Whether a process does nothing since a signal stopped it (SIGSTOP), which the supervisor calls running.
-    False where the system does not say.
+    """Return whether a process was suspended by a signal (SIGSTOP), which the supervisor reports as running.
+
+    Returns False if the system does not report it.
     """
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
@@ -104,7 +105,7 @@ def is_suspended(pid: int) -> bool:
 
 
 def process(name: str) -> ProcessRow:
-    """One process. Raises BadInput for a name that is none, NoSupervisor."""
+    """Return one process. Raises `BadInput` for an unknown name, `NoSupervisor`."""
     rows = processes()
     process_row = next((row for row in rows if row.name == name), None)
     if process_row is None:
@@ -115,35 +116,37 @@ def process(name: str) -> ProcessRow:
 
 
 def log_lines(name: str) -> list[str]:
-    """The last lines of a process's log, the oldest first, without secrets. Raises BadInput, NoSupervisor.
+    """Return the last lines of a process's log, the oldest first, without secrets.
 
-    Out of the file: the supervisor answers in XML, which has no place for all that a program may write.
+    They are read from the file: the supervisor answers in XML, which can't contain all that a program may
+    write. Raises BadInput, NoSupervisor.
     """
     log = Path(variables.DATA.text()) / "logs" / f"{process(name).name}.log"
-    with suppress(FileNotFoundError):  # it is just being put aside for a new one
+    with suppress(FileNotFoundError):  # it is just being rotated
         return mask_secrets(end_of(log, LOG_BYTES)).splitlines()[-LOG_LINES:]
     return []
 
 
 def restart(name: str, at_once: bool) -> ProcessRow:
-    """Have a process end, which the supervisor then starts again; start one that does not run. It finishes
-    what it is at, unless it is to end `at_once`: then it is killed with its children. Answers what it was.
+    """Restart a process, or start a stopped one; return its previous state.
+
+    It finishes its work, unless it is to end `at_once`: then it is killed with its children.
     """
     process_row = process(name)
     if process_row.pid is None:
-        with suppress(Fault):  # it has just started by itself
+        with suppress(Fault):  # it has just started automatically
             _ask("startProcess", _address(process_row), False)
     else:
         with suppress(ProcessLookupError):  # it has just ended
             if at_once:
-                os.killpg(process_row.pid, signal.SIGKILL)  # the supervisor gives each a group of its own
+                os.killpg(process_row.pid, signal.SIGKILL)  # the supervisor gives each process its own group
             else:
                 os.kill(process_row.pid, signal.SIGTERM)
     return process_row
 
 
 def _address(found: ProcessRow) -> str:
-    """What the supervisor calls it: group:name."""
+    """Return the supervisor's name for it: group:name."""
     groups = {info["name"]: info["group"] for info in _ask("getAllProcessInfo")}
     return f"{groups[found.name]}:{found.name}"
 
@@ -159,7 +162,7 @@ def _ask(method: str, *arguments: Any) -> Any:
 
 
 class _Connection(UnixStreamHTTPConnection):  # type: ignore[misc]  # it has no types
-    """To a supervisor that may be frozen: it has ANSWER_SECONDS for each answer."""
+    """A connection to a supervisor that may be frozen: each answer has ANSWER_SECONDS."""
 
     def connect(self) -> None:
         super().connect()
@@ -168,7 +171,9 @@ class _Connection(UnixStreamHTTPConnection):  # type: ignore[misc]  # it has no 
 
 @contextmanager
 def supervisor_at(socket: str) -> Iterator[Any]:
-    """The supervisor that listens at this Unix socket. Its calls raise OSError and `xmlrpc.client.Fault`."""
+    """Return the supervisor that listens at this Unix socket. Its calls raise `OSError` and
+    `xmlrpc.client.Fault`.
+    """
     transport = SupervisorTransport(None, None, f"unix://{socket}")
 
     def connection() -> _Connection:
@@ -182,12 +187,12 @@ def supervisor_at(socket: str) -> Iterator[Any]:
 
 
 def ends_file(data: Path) -> Path:
-    """Where the launcher notes how processes ended."""
+    """Return the file in which the launcher records how processes ended."""
     return data / "process-ends.json"
 
 
 def read_ends(data: Path) -> dict[str, ProcessEnd]:
-    """{process: how it ended}; nothing where nothing is noted."""
+    """Return {process: how it ended}; empty if nothing was recorded."""
     try:
         return msgspec.json.decode(ends_file(data).read_bytes(), type=dict[str, ProcessEnd])
     except (OSError, msgspec.DecodeError):

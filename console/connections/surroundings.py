@@ -1,4 +1,4 @@
-"""Where batch jobs of this console work."""
+"""The resources of batch jobs of this console."""
 
 from django.conf import settings
 from django.utils import timezone
@@ -8,5 +8,5 @@ from workers.batch.jobs.job import Surroundings
 
 
 def surroundings() -> Surroundings:
-    """The data folder, the control server, and now."""
+    """Return the data folder, the control server, and the time."""
     return Surroundings(settings.WEIR_DATA, control(), timezone.now())

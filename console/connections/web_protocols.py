@@ -1,7 +1,7 @@
 """uvicorn's protocols, with the deadlines and limits of `ConnectionTable` and a maximum size of a head.
 
-uvicorn itself waits for the rest of a request head for ever, accepts any number of connections, and reads a
-head of any size.
+uvicorn itself waits for the rest of a request head without a limit, accepts any number of connections, and
+reads a head of any size.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ def connection_table() -> ConnectionTable:
 
 
 class _Sweeps:
-    """Sweeps the table each SWEEP_SECONDS for as long as it has connections."""
+    """Sweeps the table each SWEEP_SECONDS while it has connections."""
 
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start, unless sweeps are on already."""
+        """Start, unless sweeps are already running."""
         if self._timer is None:
             self._timer = loop.call_later(SWEEP_SECONDS, self._sweep, loop)
 
@@ -58,8 +58,8 @@ SWEEPS = _Sweeps()  # of this process
 class HttpProtocol(HttpToolsProtocol):
     """An HTTP connection of the web process."""
 
-    head_bytes = 0  # received of a head that is not whole
-    parsed_bytes = 0  # of the head that was parsed last, or is
+    head_bytes = 0  # bytes of an incomplete head
+    parsed_bytes = 0  # of the head that was parsed last, or is being parsed
     has_head = False
 
     def connection_made(self, transport: Any) -> None:
@@ -87,8 +87,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. Those behind a chunked body ("trailers") are dropped: they come after proxies, lines
-        and limits have judged the request by its head.
+        """Accept a header.
+
+        Headers after a chunked body ("trailers") are dropped: proxies, lines, and limits have judged the
+        request by its head.
         """
         if self.has_head:
             return
@@ -96,9 +98,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        """Take a whole head. At any Upgrade the parser stops, and takes the body for the next request, which
-        no proxy has seen. So no such request has a body, and unless it becomes a websocket it is the last one
-        of its connection. Raises ValueError.
+        """Accept a complete head.
+
+        At any Upgrade the parser stops, and would take the body for the next request, which no proxy has
+        seen. Such a request therefore has no body, and unless it becomes a websocket it is the last one of
+        its connection. Raises `ValueError`.
         """
         self.has_head, self.head_bytes = True, 0
         is_upgrade = self.parser.should_upgrade()
@@ -126,20 +130,20 @@ class HttpProtocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def expire(self) -> None:
-        """End a connection whose request head is late."""
+        """Close a connection whose request head is late."""
         if self.head_bytes:
             self.transport.write(LATE)
         self.transport.close()
 
     def _count(self, size_bytes: int) -> None:
-        """Raises ValueError, for which uvicorn answers 400."""
+        """Count bytes of a head. Raises `ValueError`, for which uvicorn answers 400."""
         self.parsed_bytes += size_bytes
         if self.parsed_bytes > MAX_HEAD_BYTES:
             raise ValueError("the request head is too large")
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """A websocket, which keeps the place that its HTTP connection had."""
+    """A websocket, which keeps the place of its HTTP connection."""
 
     async def send(self, message: Any) -> None:
         await super().send(message)

@@ -1,1 +1,1 @@
-"""How values are shown, whatever the page: order, wording, thinned series."""
+"""How values are displayed, on any page: order, wording, and thinned series."""

@@ -1,13 +1,11 @@
-"""A node before and after a plan, as two points on one axis of utilisation."""
+"""A node before and after a plan, as two points on one axis of utilization."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dumbbell:
-    """now, after: shares of the node's capacity, None where it isn't known; so are busy and toobusy, its
-    thresholds.
-    """
+    """now, after: shares of the node's capacity, None if unknown; busy, toobusy: its thresholds, likewise."""
 
     name: str
     now: float | None
@@ -21,10 +19,10 @@ class Dumbbell:
 
     @property
     def same(self) -> bool:
-        """Whether the plan leaves its points as they are."""
+        """Return whether the plan leaves its points unchanged."""
         return self.points == self.points_after
 
     @property
     def draws_line(self) -> bool:
-        """Whether there is a way from one point to another."""
+        """Return whether the two points are connected by a line."""
         return self.now is not None and self.after is not None and not self.same

@@ -1,4 +1,4 @@
-"""The first report of a loop in advise, in plain sentences: for its page, the plant's page and the API."""
+"""The first report of an advising loop, in sentences: for its page, the plant's page, and the API."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ MINUTE_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class ShownReport:
-    """sentences: what was, and what would have been. assumed: what the estimate rests on. figures: None where
-    too little was measured.
+    """sentences: what happened, and what would have happened. assumed: assumptions of the estimate. figures:
+    None if too little was measured.
     """
 
     since: datetime
@@ -27,7 +27,7 @@ class ShownReport:
 
 
 def report_of(loop: int) -> ShownReport | None:
-    """None before there is one."""
+    """Return the report; None before there is one."""
     report = FirstReport.objects.filter(loop=loop).first()
     if report is None or report.since == report.until:
         return None

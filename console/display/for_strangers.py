@@ -1,8 +1,8 @@
-"""What is said of a plant to people without a login: which part is unwell, and never why.
+"""What people without a login see of a plant: which part has a problem, and never why.
 
-A finding's sentence may hold whatever broke: an address, somebody's name, the text of an error. A subject's
-name and an alert's title hold none of that, but for those of worker hosts, which are called by their hosts'
-names, of receivers, which may be called after people, and of what a person has set.
+A finding's sentence may contain an address, a person's name, or the text of an error. A subject's name and an
+alert's title contain none of that, except those of worker hosts, which are named after their hosts, of
+receivers, which may be named after people, and of manual changes.
 """
 
 from controllers.concurrency.law import LAW
@@ -16,7 +16,7 @@ LOOPS_OF_HOSTS, AT_A_PLANT = f"{LAW.name}/", "/plant:"
 
 
 def worst(snapshot: Snapshot) -> str:
-    """The worst alert's title, else the subject of the worst finding; "" where nothing is wrong."""
+    """Return the worst alert's title, or else the subject of the worst finding; "" if there is no problem."""
     alerts = [alert for alert in snapshot.alerts if alert.under is None and alert.title]
     if alerts:
         return title_of(max(alerts, key=lambda state: _badness(state.severity)))
@@ -25,13 +25,13 @@ def worst(snapshot: Snapshot) -> str:
 
 
 def title_of(alert: AlertStatus) -> str:
-    """Its title; its rule's name, in words, where the title may name a host or a person."""
+    """Return the alert's title; its rule's name, in words, if the title may name a host or a person."""
     is_hidden = alert.labels.keys() & HIDDEN_LABELS or _is_of_a_host(alert.labels.get("loop", ""))
     return alert.rule.replace("-", " ").capitalize() if is_hidden else alert.title
 
 
 def _is_of_a_host(loop: str) -> bool:
-    """A pool of an attached plant is called after one, too."""
+    """Return whether the loop is about a host: pools of an attached plant are named after hosts, too."""
     return loop.startswith(LOOPS_OF_HOSTS) or "/" in loop.partition(AT_A_PLANT)[2]
 
 
@@ -40,7 +40,7 @@ def _badness(severity: str) -> int:
 
 
 def _name_subject(subject: str) -> str:
-    """`Node n1` of `node/n1`."""
+    """Return `Node n1` for `node/n1`."""
     kind, _, name = subject.partition("/")
     is_hidden = kind in HIDDEN_NAMES or _is_of_a_host(name)
     return f"{kind.capitalize()} {'' if is_hidden else name}".strip()

@@ -1,8 +1,8 @@
-"""Values as text: numbers with their precision, shares, ages, money, a document in one line.
+"""Values as text: numbers with their precision, shares, ages, money, and documents in one line.
 
-What is written here the browser writes again each second: `static/js/values/format.js` is the twin of
-`formatted`, with the same names and the same precision, so that no number changes its shape when the page
-comes alive.
+The browser formats the same values again each second: `static/js/values/format.js` is the counterpart of
+`formatted`, with the same names and the same precision, so that no number changes its form when the page
+becomes live.
 """
 
 import math
@@ -22,13 +22,14 @@ _AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def _fixed(value: float, digits: int) -> str:
-    """Rounded as the browser rounds: by the shortest decimal that names the number, halves to even."""
+    """Round as the browser does: the shortest decimal that identifies the number, halves to even."""
     return f"{Decimal(repr(value)):,.{digits}f}"
 
 
 def _significant(value: float, least: int) -> str:
-    """Three significant digits, but each digit before the point and at least so many after it; at most six
-    after it: less is nobody's money, and what sums of floats are off by.
+    """Return three significant digits, with all digits before the point and at least `least` after it.
+
+    At most six digits follow the point: smaller amounts are rounding errors of float sums.
     """
     amount = Decimal(repr(round(float(value), MOST_DECIMALS) or 0.0))
     text = f"{amount:,.{min(max(2 - amount.adjusted(), least), MOST_DECIMALS)}f}"
@@ -38,12 +39,12 @@ def _significant(value: float, least: int) -> str:
 
 
 def _decimals(limit: float) -> Callable[[float], str]:
-    """One decimal below the limit, none from there on."""
+    """Return a function: one decimal below the limit, none from there on."""
     return lambda value: _fixed(value, 1 if abs(value) < limit else 0)
 
 
 def age(value: float) -> str:
-    """Seconds as the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d."""
+    """Return seconds in the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d."""
     for seconds, unit in _AGE_STEPS:
         if value >= seconds:
             return f"{_fixed(value / seconds, 0)} {unit}"
@@ -51,7 +52,7 @@ def age(value: float) -> str:
 
 
 def countdown(value: float) -> str:
-    """Seconds as m:ss, or h:mm:ss from one hour on; never below zero."""
+    """Return seconds as m:ss, or h:mm:ss from one hour on; never below zero."""
     seconds = max(0, math.floor(value + 0.5))
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
@@ -75,20 +76,21 @@ FORMATS: dict[str, Callable[[float], str]] = {
 
 
 def known(value: Any) -> bool:
-    """Whether a value is a finite number."""
+    """Return whether a value is a finite number."""
     return checks.is_number(value)
 
 
 def formatted(value: Any, name: str = "number") -> str:
-    """A value as text in one of `FORMATS`; what is unknown is a dash, what is text stays text."""
+    """Return a value as text in one of `FORMATS`; unknown values are a dash, texts are unchanged."""
     if value is None or value == "":
         return UNKNOWN
     return FORMATS[name](value) if known(value) else typed(value)
 
 
 def typed(value: Any) -> str:
-    """A value as a person types it: 1000, not 1,000 and not 1000.0; nothing where there is none. Read again
-    it is the same number: a form that is sent as it was opened changes nothing.
+    """Return a value as a person types it: 1000, not 1,000 and not 1000.0; empty for None.
+
+    Parsed again it is the same number: an unchanged form changes nothing.
     """
     if value is None:
         return ""
@@ -98,12 +100,12 @@ def typed(value: Any) -> str:
 
 
 def words(name: Any) -> str:
-    """A snake_case name as words: upper_limit → upper limit."""
+    """Return a snake_case name as words: upper_limit → upper limit."""
     return str(name).replace("_", " ")
 
 
 def compact(value: Any) -> str:
-    """An action or a value in one line: {"start": 3} → start 3; numbers without noise."""
+    """Return an action or a value in one line: {"start": 3} → start 3; numbers without noise."""
     if isinstance(value, dict):
         return ", ".join(f"{words(key)} {compact(part)}" for key, part in value.items()) or UNKNOWN
     if isinstance(value, (list, tuple)):
@@ -114,34 +116,34 @@ def compact(value: Any) -> str:
 
 
 def money(value: Any, price: Any) -> str:
-    """An amount of money, in the currency of the prices; without a price it says so, and is never 0."""
+    """Return an amount of money, in the currency of the prices; without a price a note, never 0."""
     if price is None:
         return "no price set"
     return UNKNOWN if value is None else _significant(value, 2)
 
 
 def hours(value: Any) -> str:
-    """An amount of hours, which may be a second's."""
+    """Return an amount of hours, which may be as short as a second."""
     return UNKNOWN if value is None else _significant(value, 0)
 
 
 def signed(value: Any) -> str:
-    """A change with its sign, a true minus where it falls."""
+    """Return a change with its sign, a real minus if negative."""
     return f"{'+' if value > 0 else MINUS}{abs(value):,}"
 
 
 def css_share(value: Any) -> str:
-    """A share as a length of style sheets and SVG, at most the whole: 0.75 → 75.00%."""
+    """Return a share as a length of style sheets and SVG, at most the whole: 0.75 → 75.00%."""
     return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
 
 
 def hundredfold(value: float) -> str:
-    """A share as a coordinate from 0 to 100."""
+    """Return a share as a coordinate from 0 to 100."""
     return f"{100 * value:.1f}"
 
 
 def brief(value: float) -> str:
-    """A round number as an axis writes it: 0.5, 20, 40k, 1.5M."""
+    """Return a round number as an axis label: 0.5, 20, 40k, 1.5M."""
     for size, unit in ((1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if unit == 'k' else size):g}{unit}"

@@ -1,4 +1,4 @@
-"""What was found at the address of a plant, in plain sentences: for the page, the API and `attach`."""
+"""The result of inspecting a plant's address, in sentences: for the page, the API, and `attach`."""
 
 from workers.documents.plants import FoundPart, FoundPlant
 
@@ -6,7 +6,8 @@ MOST_NAMES = 12
 
 
 def sentences(plant: FoundPlant) -> list[str]:
-    """What stands there, what could be steered, what would only be seen, what it would need."""
+    """Return what was found, what could be controlled, what would only be observed, and what it would need.
+    """
     settable = [part for part in plant.parts if part.fixed is None]
     fixed = [part for part in plant.parts if part.fixed is not None]
     steer = f"Weir can set: {_format_names([_range(part) for part in settable])}." if settable else ""

@@ -1,4 +1,4 @@
-"""Values in the units that people think in: MiB for bytes, % for shares. Laws keep their own."""
+"""Values in units for people: MiB for bytes, % for shares. Laws keep their own."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,26 +12,27 @@ SHARES = ("share", "probability", "utilisation", "s of work per s")
 
 @dataclass(frozen=True)
 class HumanUnit:
-    """A unit as it is shown; `factor` turns a value of the law into it."""
+    """A unit as shown; `factor` converts a value of the law to it."""
 
     name: str
     factor: float = 1.0
 
     def convert(self, value: Any) -> Any:
-        """A value of the law in this unit, without what turning it adds (7.000000000000001 %); what is no
-        number stays as it is.
+        """Convert a value of the law to this unit, without rounding noise (7.000000000000001 %).
+
+        Non-numbers are unchanged.
         """
         if not checks.is_number(value) or self.factor == 1.0:
             return value
         return float(f"{value * self.factor:.{DIGITS}g}")
 
     def back(self, value: float) -> float:
-        """A typed value in the law's unit."""
+        """Convert a typed value to the law's unit."""
         return value / self.factor if self.factor != 1.0 else value
 
 
 def human_unit(unit: str, kind: str = "number") -> HumanUnit:
-    """The unit to show values of a parameter in; only numbers are turned."""
+    """Return the unit in which to show values of a parameter; only numbers are converted."""
     if kind == "number" and unit in ("bytes", "bytes/s"):
         return HumanUnit(unit.replace("bytes", "MiB"), 1 / MEBIBYTE)
     share = next((each for each in SHARES if unit.startswith(each)), None)
@@ -42,7 +43,7 @@ def human_unit(unit: str, kind: str = "number") -> HumanUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class HumanValues:
-    """Values of a parameter in the unit that is shown; `factor` turns a value of the law into it."""
+    """Values of a parameter in the unit shown; `factor` converts a value of the law to it."""
 
     unit: str
     factor: float
@@ -53,7 +54,7 @@ class HumanValues:
 
 
 def human_values(unit: str, kind: str, **values: Any) -> HumanValues:
-    """Values of a parameter that has this unit and is of this kind."""
+    """Return the values of a parameter with this unit and of this kind."""
     human = human_unit(unit, kind)
     turned = {name: human.convert(value) for name, value in values.items()}
     return HumanValues(unit=human.name, factor=human.factor, **turned)

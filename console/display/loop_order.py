@@ -1,10 +1,10 @@
-"""Loops worst first: what did harm, what is late, what had no effect, what a person holds, what acted."""
+"""Loops, the worst first: harmful, late, ineffective, held by a person, acted."""
 
 from workers.documents.loops import LoopStatus
 from workers.models import LedgerEntry, Loop
 
 LATE_INTERVALS = 2.0
-GRACE_SECONDS = 2.0  # a snapshot's loops are as old as that
+GRACE_SECONDS = 2.0  # age of a snapshot's loops
 VERDICTS = {
     LedgerEntry.Verdict.HARMFUL: 5.0,
     LedgerEntry.Verdict.INEFFECTIVE: 3.0,
@@ -15,7 +15,9 @@ LATE, HANDED_OVER, OVERRIDDEN = 4.0, 2.0, 1.5
 
 
 def late_now(status: LoopStatus | None, interval_seconds: float, at: float | None) -> float:
-    """By how many seconds its next tick is late in a snapshot of the time `at`; 0: it is not, or has none."""
+    """Return by how many seconds its next tick is late in a snapshot of the time `at`; 0: on time, or
+    unknown.
+    """
     if status is None or status.at is None or at is None:
         return 0.0
     since = at - status.at
@@ -23,7 +25,7 @@ def late_now(status: LoopStatus | None, interval_seconds: float, at: float | Non
 
 
 def badness_of_loop(status: LoopStatus | None, late_seconds: float) -> float:
-    """The worst that can be said of it."""
+    """Return the severity of the loop's worst problem."""
     if status is None:
         return 0.0
     return max(

@@ -1,4 +1,4 @@
-"""Overrides in words: until when, and in place of what."""
+"""Overrides in words: their expiry, and what they replace."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,13 +9,13 @@ from workers.steering.expiry import time_words
 
 
 def describe_end(override: Override) -> str:
-    """When an override reverts, as a sentence ends."""
+    """Return when an override reverts, as the end of a sentence."""
     end = override.expires_at
     return f"until {time_words(end, override.created_at)}" if end else "until somebody ends it"
 
 
 def instead_words(overrides: Iterable[Override]) -> str:
-    """What newer overrides stand before, in words."""
+    """Return what newer overrides replace, in words."""
     rows = [row for override in overrides for row in override.replaces]
     words = [
         f"{row['owner']}'s {short(row['value'])} on {row['scope']}{' (ended)' if row['ended'] else ''}"
@@ -25,12 +25,12 @@ def instead_words(overrides: Iterable[Override]) -> str:
 
 
 def title_of(override: Override) -> str:
-    """Its name as a sentence begins."""
+    """Return its name as the start of a sentence."""
     return override.name.replace("_", " ").capitalize()
 
 
 def describe_ended(ended: Override, again: Override | None = None) -> str:
-    """That an override is over, and what is in force in its place."""
+    """Return that an override has ended, and what is in force in its place."""
     if again is not None:
         value, owner = short(again.value), again.owner.get_username()
         return f"{title_of(ended)} is {value} again, by {owner} {describe_end(again)}."

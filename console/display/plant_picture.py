@@ -1,4 +1,4 @@
-"""The plant at an instant as a picture, 1200 by 630 pixels, as chats show beside a link."""
+"""The plant at an instant as a picture, 1200 by 630 pixels, as chats show next to a link."""
 
 import io
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 WIDTH, HEIGHT, MARGIN = 1200, 630, 56
 PAPER, INK, FAINT, LINE = "#ffffff", "#1a2027", "#566270", "#d5dae1"
-# As in static/css/tokens.css, in its light theme.
+# The colors of static/css/tokens.css, in its light theme.
 SEVERITY_COLOURS = {"well": "#1b7f48", "notice": "#566270", "warning": "#a05f00", "critical": "#c22f28"}
 CHART_TOP, CHART_BOTTOM = 400, 570
 MOST_LINES, MOST_CHARACTERS = 2, 300  # more would not fit, and is not measured
@@ -17,8 +17,10 @@ MOST_LINES, MOST_CHARACTERS = 2, 300  # more would not fit, and is not measured
 
 @dataclass(frozen=True, kw_only=True)
 class PlantCard:
-    """What the picture says. tiles: (name, value with its unit). rates: events/s, of equal steps until the
-    instant, None where nothing was measured; about: what the rates are of.
+    """The contents of the picture.
+
+    tiles: (name, value with its unit). rates: events/s, of equal steps until the instant, None if nothing was
+    measured; about: what the rates belong to.
     """
 
     title: str
@@ -51,7 +53,7 @@ def _font(pixels: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def _lines(draw: ImageDraw.ImageDraw, text: str) -> list[str]:
-    """Wrapped; what does not fit ends in three dots."""
+    """Return the text wrapped; text that does not fit ends in three dots."""
     font, lines = _font(30), [""]
     for word in text[:MOST_CHARACTERS].split():
         longer = f"{lines[-1]} {word}".strip()
@@ -88,5 +90,5 @@ def _draw_rates(draw: ImageDraw.ImageDraw, rates: Sequence[float | None], about:
         for place, rate in enumerate(rates)
     ]
     for one, other in pairwise(points):
-        if one is not None and other is not None:  # no line over what was not measured
+        if one is not None and other is not None:  # no line where nothing was measured
             draw.line((*one, *other), fill=INK, width=3)

@@ -1,4 +1,4 @@
-"""A severity as a sign that the eye knows from the states of nodes: square, triangle, ring."""
+"""A severity as one of the node state signs: square, triangle, ring."""
 
 from collections.abc import Mapping
 

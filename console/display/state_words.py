@@ -22,10 +22,10 @@ VERDICT_WORDS: Mapping[str, str] = {
 
 
 def health_word(health: Any) -> str:
-    """What is read before the plant's sentence. An observer of an earlier version gives no word."""
+    """Return the word before the plant's sentence. An observer of an earlier version has no word."""
     return getattr(health, "word", "") or state_word(getattr(health, "state", None))
 
 
 def state_word(state: Any) -> str:
-    """A node's or a plant's."""
+    """Return the word for a node's or a plant's state."""
     return STATE_WORDS.get(str(state), "Unknown")

@@ -1,4 +1,4 @@
-"""The page of a node, a queue or a worker host: alerts keep its name, and it may be gone."""
+"""The page of a node, a queue, or a worker host: alerts keep its name, and it may be gone."""
 
 from django.urls import reverse
 
@@ -8,7 +8,7 @@ from workers.models import Loop, Override
 
 
 def page_of(kind: str, name: str) -> str:
-    """Its page; the list of its kind where nothing is shown of it any more."""
+    """Return its page; the list of its kind if it has no page any more."""
     if kind == "host":
         return reverse("worker-host", args=[name]) if is_known_host(name) else reverse("workers")
     if kind == "node":
@@ -19,8 +19,9 @@ def page_of(kind: str, name: str) -> str:
 
 
 def is_known_host(name: str) -> bool:
-    """Whether there is something to say of a worker host that does not report: by the loop of its pool
-    (retired with it, it stays), by a drain, or by an alert.
+    """Return whether there is something to show of a worker host that does not report.
+
+    That is the loop of its pool (which is retired with it, but stays), a drain, or an alert.
     """
     return (
         Loop.objects.filter(target__host=name).exists()

@@ -1,17 +1,17 @@
-"""What differs between two texts, line by line, bounded: what is compared may come from anybody."""
+"""The differences of two texts, line by line, with limits: the texts may come from anybody."""
 
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 CONTEXT_LINES = 2
-# Of either text, between what both begin and end with: the time to compare grows with their product.
+# Of either text, between the common start and end: the time to compare grows with their product.
 MOST_LINES = 1_000
 
 
 @dataclass(frozen=True)
 class DiffLine:
-    """sign: + (comes), - (goes), @ (a gap before it), or a space."""
+    """sign: + (added), - (removed), @ (a gap before it), or a space."""
 
     sign: str
     text: str
@@ -23,19 +23,20 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class TextDifference:
-    """lines: what differs, with CONTEXT_LINES around it. too_long: there would be too many to compare."""
+    """lines: the differences, with CONTEXT_LINES around them. too_long: there would be too many to compare.
+    """
 
     lines: Sequence[DiffLine] = ()
     too_long: bool = False
 
     @property
     def count(self) -> int:
-        """Of the lines that come or go."""
+        """Return the number of lines added or removed."""
         return sum(line.sign in "+-" for line in self.lines)
 
 
 def text_difference(before: str, after: str) -> TextDifference:
-    """What changes from one text to the other; line ends of Windows, and at the end, are no difference."""
+    """Return what changes from one text to the other, ignoring Windows line ends and trailing line ends."""
     was, would_be = (text.replace("\r\n", "\n").rstrip("\n").split("\n") for text in (before, after))
     head = _common(was, would_be)
     tail = _common(was[head:][::-1], would_be[head:][::-1])
@@ -48,6 +49,6 @@ def text_difference(before: str, after: str) -> TextDifference:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines both begin with."""
+    """Return how many lines both start with."""
     differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))

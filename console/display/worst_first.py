@@ -1,4 +1,4 @@
-"""Worst first: one order for whatever has a state, so that a glance at the top is enough."""
+"""The worst first: one order for everything with a state, so that the top of a list is enough."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,17 @@ from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.snapshot.states.evaluate import states_of
 
-LISTED = ("node", "queue")  # also while they are well; others where something is wrong
+LISTED = ("node", "queue")  # always; others only if they have a problem
 Rank = tuple[int, int, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankedSubject:
-    """What has a state, and how bad that is. subject: "kind/name"; state: its sign; finding: what is wrong in
-    a sentence; figure: a node's utilisation (share) or a queue's wait (s), None where it isn't known;
-    since: since when it is so bad, s since 1970; has_reported: false of a node that nobody ever heard of.
+    """A subject with a state and its severity.
+
+    subject: "kind/name"; state: its sign; finding: the problem in a sentence; figure: a node's utilization
+    (share) or a queue's wait (s), None if unknown; since: when this severity started, Unix time;
+    has_reported: false for a node that has never reported.
     """
 
     kind: str
@@ -36,7 +38,7 @@ class RankedSubject:
 
 
 def worst_first(snapshot: Snapshot | None) -> list[RankedSubject]:
-    """Subjects, the worst first; names break ties. What another subject explains is left out."""
+    """Return the subjects, the worst first, then by name. Subjects that another one explains are left out."""
     if snapshot is None:
         return []
     rows = [
@@ -48,7 +50,7 @@ def worst_first(snapshot: Snapshot | None) -> list[RankedSubject]:
 
 
 def rank(snapshot: Snapshot, kind: str, name: str) -> Rank:
-    """Of one subject: its severity, its sign, then how much of it is used or waits."""
+    """Return a subject's severity, its sign, then its utilization or wait."""
     state = states_of(snapshot).get(f"{kind}/{name}")
     return _rank(snapshot, state) if state is not None else (0, 0, 0.0)
 
@@ -79,7 +81,7 @@ def _rank(snapshot: Snapshot, state: SubjectState) -> Rank:
 
 
 def _amount(snapshot: Snapshot, state: SubjectState) -> float:
-    """A node's utilisation or a queue's wait, as a number below 1."""
+    """Return a node's utilization or a queue's wait, as a number below 1."""
     if state.kind == "node" and state.name in snapshot.nodes:
         return min(snapshot.nodes[state.name].utilisation or 0.0, 1.0)
     queue = snapshot.queues.get(state.name) if state.kind == "queue" else None
@@ -88,7 +90,7 @@ def _amount(snapshot: Snapshot, state: SubjectState) -> float:
 
 
 def url_of(snapshot: Snapshot, kind: str, name: str) -> str:
-    """The page where a subject is shown."""
+    """Return the page where a subject is shown."""
     if kind in ("node", "queue"):
         return reverse(kind, args=[name])
     if kind == "loop" and (loop := snapshot.loops.get(name)) is not None:

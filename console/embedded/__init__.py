@@ -1,1 +1,1 @@
-"""A plant on one machine (./run): its processes, its seed, its settings."""
+"""A plant on one machine (./run): its processes, its initial content, and its settings."""

@@ -38,15 +38,17 @@ PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
 DEFAULT_PORT, MOST_PORT = 8000, 65_535
 ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
-LOADING_SECONDS = 600.0  # that a server has to load its file: four of a gigabyte share a slow disk
+LOADING_SECONDS = 600.0  # time for a server to load its file: four of a gigabyte share a slow disk
 
-# Also SIGINT: a shell that starts this in the background has it ignored, and Python then leaves it so.
+# Also SIGINT: a shell that starts this in the background ignores it, and Python then keeps it so.
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 def say(text: str) -> None:
-    """Also with nobody to read it: a full disk behind the output, or a terminal that is gone, ends no plant,
-    and not the thread that puts its servers' files on the disk.
+    """Print a line, ignoring errors.
+
+    A full disk behind the output, or a closed terminal, must end neither the plant nor the thread that writes
+    its servers' files to the disk.
     """
     with suppress(OSError):
         sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
@@ -54,7 +56,7 @@ def say(text: str) -> None:
 
 
 def port_number(text: str) -> int:
-    """What there is none of would be taken for another one by the check whether it is free."""
+    """Parse a port number; an invalid one would pass the check whether it is free."""
     if not (text.isascii() and text.isdigit() and int(text) <= MOST_PORT):
         raise argparse.ArgumentTypeError(f"takes a number from 0 to {MOST_PORT}, not {text!r}")
     return int(text)
@@ -85,7 +87,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 
 
 def can_begin(data: Path, page: PageAddress) -> bool:
-    """Whether the page's address is free, once what a killed launcher left has ended."""
+    """Return whether the page's address is free, once the processes of a killed launcher have ended."""
     if ended := end_leftovers(data):
         say(f"{ended} processes that an earlier {PROGRAM} left were ended.")
     remove_of_dead_launchers()
@@ -93,14 +95,14 @@ def can_begin(data: Path, page: PageAddress) -> bool:
 
 
 def let_in(page: PageAddress) -> None:
-    """By the address that is announced the page may be asked for, unless WEIR_HOSTS says otherwise."""
+    """Permit the announced address as a host name, unless WEIR_HOSTS is set."""
     if not variables.HOSTS.is_set() and not variables.PRODUCTION.is_on():
         words = dict.fromkeys([*variables.HOSTS.words(), *page.names()])
         variables.PROCESS[variables.HOSTS.name] = " ".join(words)
 
 
 def lead_to(page: PageAddress) -> None:
-    """Where the observer asks the page, and where links in messages lead, unless the environment says it."""
+    """Set the address for the observer's checks and for links in messages, unless the environment has it."""
     addresses = {variables.CONSOLE_URL: page.probed, variables.PUBLIC_URL: page.announced}
     for variable, address in addresses.items():
         if not variable.is_set():
@@ -108,7 +110,7 @@ def lead_to(page: PageAddress) -> None:
 
 
 def choose_ports(plant: EmbeddedServers, names: list[str]) -> None:
-    """Keeps the ports of the last start where they are still free."""
+    """Choose ports, those of the last start if they are still free."""
     for name in names:
         if name not in plant.ports or not PageAddress(LOOPBACK, plant.ports[name]).is_free():
             plant.ports[name] = free_port()
@@ -116,7 +118,7 @@ def choose_ports(plant: EmbeddedServers, names: list[str]) -> None:
 
 
 def start_servers(plant: EmbeddedServers) -> list[Process]:
-    """The servers that ./run brings: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
+    """Start ./run's servers: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
     names = [] if variables.REDIS_URL.is_set() else ["control"]
     names += [] if variables.NODES.is_set() else NODES
     choose_ports(plant, names)
@@ -133,8 +135,9 @@ def start_server(plant: EmbeddedServers, name: str) -> Process:
 
 
 def restore_backup(backup: Path) -> bool:
-    """Whether the plant is now as the backup has it; why not is on standard error. In a process of its own:
-    it begins with the signing key of the backup.
+    """Restore a backup; return whether it succeeded. Errors are on standard error.
+
+    It runs in its own process, which starts with the signing key of the backup.
     """
     say(f"Restoring {backup}")
     command = [sys.executable, str(release.ROOT / "manage.py"), "restore", str(backup)]
@@ -142,8 +145,10 @@ def restore_backup(backup: Path) -> bool:
 
 
 def wait_for_servers(seconds: float = 30.0) -> None:
-    """Returns when the control server and all nodes answer. One that is there and loads its file has longer:
-    it answers that it loads or, while it reads large blocks, nothing.
+    """Return when the control server and all nodes answer.
+
+    One that loads its file has longer: it answers that it is loading or, while it reads large blocks, not at
+    all.
     """
     urls = [variables.REDIS_URL.text(), *parse_nodes(variables.NODES.text()).values()]
     deadline, loaded_by = (time.monotonic() + limit for limit in (seconds, LOADING_SECONDS))
@@ -167,7 +172,7 @@ def wait_for_servers(seconds: float = 30.0) -> None:
 
 def wait_for_page(page: PageAddress, seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
-    # By no proxy of the environment, which may have been set for what the first start downloads.
+    # Not through a proxy of the environment, which may have been set for the downloads of the first start.
     directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.monotonic() < deadline:
         try:
@@ -183,7 +188,8 @@ def _unusable(data: Path, error: OSError) -> SystemExit:
 
 
 def take_lock(data: Path) -> IO[str]:
-    """One launcher per data folder; a second one says where the first one is, and ends well."""
+    """Lock the data folder for this launcher; a second one prints where the first one is, and exits with 0.
+    """
     try:
         lock = (data / "lock").open("a+")
     except OSError as error:
@@ -207,13 +213,13 @@ def write_address(lock: IO[str], address: str) -> None:
 
 
 def stop_on_signal(signum: int, frame: FrameType | None) -> None:
-    """The first signal stops."""
+    """Stop on the first signal."""
     ignore_signals()
     raise KeyboardInterrupt
 
 
 def ignore_signals() -> None:
-    """While the plant stops: another signal would cut that short, and leave the plant running."""
+    """Ignore further signals while the plant stops: they would interrupt it, and leave the plant running."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 
@@ -225,14 +231,14 @@ def set_environment(data: Path) -> None:
     # Numeric libraries would start a thread per core in every process, each with its own arena.
     variables.PROCESS.setdefault("OMP_NUM_THREADS", "1")
     variables.PROCESS.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # So would each of a process' own threads, most of which do little.
+    # So would each of a process's own threads, most of which do little.
     variables.PROCESS.setdefault("MALLOC_ARENA_MAX", "2")
-    # Arrow's own allocator holds on to 60 MB once a process has written a file.
+    # Arrow's own allocator keeps 60 MB once a process has written a file.
     variables.PROCESS.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def close_to_others(data: Path) -> None:
-    """The data folder is this user's alone, also what an older version left in it."""
+    """Restrict the data folder to this user, including files of an older version."""
     keep_private()
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -253,14 +259,15 @@ def close_to_others(data: Path) -> None:
 
 
 def archive_classes_later(data: Path) -> None:
-    """Spark's classes for quicker starts (`workers.pipeline.runtime.class_archive`): once, at the lowest
-    priority, and not while a plant begins, which would begin later.
+    """Archive Spark's classes for quicker starts (`workers.pipeline.runtime.class_archive`).
+
+    It runs once, at the lowest priority, and not during the start of a plant, which it would slow down.
     """
 
     def keep() -> None:
         log = data / "logs" / "class-archive.log"
-        with log.open("wb") as out:  # Java names each of a thousand classes that it cannot keep
-            # Waited for: the kernel ends it with the thread that began it.
+        with log.open("wb") as out:  # Java lists each of a thousand classes that it cannot keep
+            # Joined: the kernel ends the process with the thread that started it.
             subprocess.run(
                 ["nice", "-n", "19", sys.executable, "-m", "workers.pipeline.runtime.class_archive"],
                 stdin=subprocess.DEVNULL,
@@ -284,8 +291,10 @@ def announce(address: str, password: str | None) -> None:
 
 
 def follow(supervisor: Supervisor) -> int:
-    """Says what ends and what comes back, until a signal stops the plant. Returns the launcher's exit code
-    where the supervisor ends by itself: systemd, with Restart=on-failure, then starts the launcher again.
+    """Print what ends and what restarts, until a signal stops the plant.
+
+    Returns the launcher's exit code if the supervisor ends unexpectedly: systemd, with Restart=on-failure,
+    then starts the launcher again.
     """
     for sentence in supervisor.events():
         say(sentence)

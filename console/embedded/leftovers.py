@@ -1,6 +1,6 @@
-"""What a plant that ended badly left running: found by its data folder, and ended before another begins.
+"""Remaining processes of a plant that was killed: found by its data folder, and ended before another starts.
 
-Two servers that write the same files would spoil them.
+Two servers that write the same files would corrupt them.
 """
 
 import os
@@ -15,14 +15,16 @@ import psutil
 from queues import environment as variables
 from queues.nodes.server import NAMES
 
-STOP_SECONDS = 15.0  # that the plant has, and then the servers it writes to, before they are killed
-_STARTED_BY_A_SUPERVISOR = "SUPERVISOR_ENABLED"  # it says so in the environment of all that it starts
+STOP_SECONDS = 15.0  # for the plant, and then for the servers it writes to, before they are killed
+_STARTED_BY_A_SUPERVISOR = "SUPERVISOR_ENABLED"  # set in the environment of all that it starts
 _PIPELINE = "workers.pipeline.runtime.application"
 
 
 def end_leftovers(data: Path) -> int:
-    """Ends every process of the folder's plant, its supervisor first: it would start the others again. The
-    servers are asked last, so that they keep what the others still write. Returns how many there were.
+    """End every process of the folder's plant; return their number.
+
+    The supervisor is ended first, as it would restart the others; the servers last, so that they store what
+    the others still write.
     """
     supervisors, left = _supervisors(data), _find_leftovers(data)
     for supervisor in supervisors:
@@ -46,7 +48,7 @@ def _supervisors(data: Path) -> list[psutil.Process]:
 
 
 def _find_leftovers(data: Path) -> list[psutil.Process]:
-    """What a supervisor of this folder started, and what that started."""
+    """Return the processes that a supervisor of this folder started, and their children."""
     seen = psutil.process_iter(["environ", "cmdline", "cwd", "name"])
     found = [each for each in seen if _was_supervised(each.info, data) or _is_server(each.info, data)]
     for process in list(found):
@@ -56,19 +58,21 @@ def _find_leftovers(data: Path) -> list[psutil.Process]:
 
 
 def _was_supervised(seen: dict[str, Any], data: Path) -> bool:
-    """The pipeline goes on with less of its environment than it was started with."""
+    """Return whether it was supervised: the pipeline runs with less of its original environment."""
     started_with = seen["environ"] or {}
     supervised = _STARTED_BY_A_SUPERVISOR in started_with or _PIPELINE in (seen["cmdline"] or ())
     return started_with.get(variables.DATA.name) == str(data) and supervised
 
 
 def _is_server(seen: dict[str, Any], data: Path) -> bool:
-    """A server writes its title over its environment; it works in the folder of its files."""
+    """Return whether it is a server: servers overwrite their environment with a title, and run in their
+    files' folder.
+    """
     return seen["name"] in NAMES and Path(seen["cwd"] or "/").is_relative_to(data / "servers")
 
 
 def _end(processes: list[psutil.Process]) -> None:
-    """Asked to end, then killed; one that was frozen goes on, to end."""
+    """End processes, then kill them; a frozen one is resumed so that it can end."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGTERM)

@@ -1,5 +1,6 @@
-"""Where the console's page listens (`--host`), how this machine reaches it there, and by which names others
-do: an address that is announced must answer.
+"""The address of the console's page (`--host`), how this machine reaches it, and its names for others.
+
+An announced address must answer.
 """
 
 import socket
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import psutil
 
 LOOPBACK = "127.0.0.1"
-# Listens on every address of the machine; itself it is nobody's address.
+# Listens on every address of the machine; it is no address itself.
 WILDCARDS = {"0.0.0.0": LOOPBACK, "::": "::1"}
 
 
@@ -22,23 +23,23 @@ class PageAddress:
 
     @property
     def probed(self) -> str:
-        """The address by which this machine asks the page."""
+        """Return the address by which this machine reaches the page."""
         return f"http://{_bracket_host(WILDCARDS.get(self.host, self.host))}:{self.port}"
 
     @property
     def announced(self) -> str:
-        """The address for people."""
+        """Return the address for people."""
         name = "localhost" if self.host == LOOPBACK else self.host
         name = socket.gethostname() if self.host in WILDCARDS else name
         return f"http://{_bracket_host(name)}:{self.port}/"
 
     def names(self) -> list[str]:
-        """The host names that may be asked for, beside those of the loopback address."""
+        """Return the permitted host names, beside those of the loopback address."""
         hosts = [self.host] if self.host not in WILDCARDS else [*_names(), *_addresses()]
         return list(dict.fromkeys(map(_bracket_host, hosts)))
 
     def is_free(self) -> bool:
-        """Whether the page can listen there: the address is this machine's, and nobody has the port."""
+        """Return whether the page can listen there: the address is this machine's, and the port is free."""
         try:
             ((family, kind, _, _, address), *_) = socket.getaddrinfo(
                 self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -59,7 +60,7 @@ def _names() -> Iterator[str]:
 def _addresses() -> Iterator[str]:
     for rows in psutil.net_if_addrs().values():
         for row in rows:
-            # One of a link alone bears the link's name, which no browser sends.
+            # A link-local address includes the interface's name, which no browser sends.
             if row.family in (socket.AF_INET, socket.AF_INET6) and "%" not in row.address:
                 yield row.address
 

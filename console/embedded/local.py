@@ -1,4 +1,4 @@
-"""The embedded plant of one data folder: which ports its servers have, and the password they ask for."""
+"""The embedded plant of one data folder: the ports of its servers, and their password."""
 
 import json
 import secrets
@@ -9,12 +9,12 @@ from queues import environment as variables
 from queues.errors import BadInput
 from queues.private_files import write_private
 
-# There while the folder's plant is filled from a backup, and after a try that was killed.
+# Exists while the folder's plant is restored from a backup, and after a restore that was killed.
 RESTORING = "restoring"
 
 
 def check_whole(data: Path) -> None:
-    """Raises BadInput where a restore has begun and not ended: tables may be full, and nodes empty."""
+    """Raise `BadInput` if a restore has started and not ended: tables may be filled, and nodes empty."""
     if (data / RESTORING).exists():
         raise BadInput(
             variables.DATA.name,
@@ -24,8 +24,9 @@ def check_whole(data: Path) -> None:
 
 
 class EmbeddedServers:
-    """What is kept of a folder's embedded servers over restarts (`local.json`, ours alone to read). Raises
-    BadInput where that can't be read.
+    """The saved settings of a folder's embedded servers (`local.json`, readable only for this user).
+
+    Raises `BadInput` if it can't be read.
     """
 
     def __init__(self, data: Path) -> None:
@@ -39,7 +40,7 @@ class EmbeddedServers:
         write_private(self.path, json.dumps({"password": self.password, "ports": self.ports}))
 
     def control_url(self) -> str | None:
-        """Where the control server of this folder's plant is; None when it never had one."""
+        """Return the address of the control server of this folder's plant; None if it never had one."""
         return self.url("control") if "control" in self.ports else None
 
     def url(self, name: str) -> str:

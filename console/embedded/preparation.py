@@ -1,8 +1,8 @@
-"""The database and the first content of a plant: `python -m console.embedded.preparation [--seed]`.
+"""The database and the initial content of a plant: `python -m console.embedded.preparation [--seed]`.
 
-The launcher has it done in a process of its own: all of Django, which that imports, is gone with it, while
-the launcher stays as long as the plant. It says MIGRATED in a line when the pages may be started, and with
---seed the first login's password in another, which is empty once somebody has changed it.
+The launcher runs it in a separate process: all of Django, which it imports, ends with it, while the launcher
+runs as long as the plant. It prints MIGRATED in a line when the pages may be started, and with --seed the
+first login's password in another line, which is empty once it has been changed.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ class Preparation:
             stdout=subprocess.PIPE,
             cwd=release.ROOT,
             text=True,
-            start_new_session=True,  # Ctrl-C is the launcher's to hear
+            start_new_session=True,  # the launcher handles Ctrl-C
             preexec_fn=end_with_the_parent,
         )
 
@@ -42,11 +42,13 @@ class Preparation:
         self._process.wait()
 
     def wait_until_migrated(self) -> None:
-        """Raises SystemExit where it failed, with what it answered; it has said why."""
+        """Wait until the database is migrated. Raises `SystemExit` with its exit code after an error, which
+        it has printed.
+        """
         self._line()
 
     def password(self) -> str | None:
-        """The first login's, while it is still the first one. Raises SystemExit as above."""
+        """Return the first login's password, if it is still the first one. Raises `SystemExit` as above."""
         return self._line() or None
 
     def _line(self) -> str:
@@ -58,7 +60,7 @@ class Preparation:
 
 
 def migrate_and_collect() -> None:
-    """The database as this version wants it, and the files that pages load."""
+    """Migrate the database, and collect the static files."""
     from django import setup
     from django.core.management import call_command
 
@@ -69,7 +71,7 @@ def migrate_and_collect() -> None:
 
 
 def refuse_a_newer_database() -> None:
-    """What a newer version has written is not for this one to change."""
+    """Reject a database of a newer version, which this one must not change."""
     from console.storage.migrations import list_newer_migrations
 
     if newer := list_newer_migrations():

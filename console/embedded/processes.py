@@ -1,6 +1,6 @@
 """The processes of a plant, declared once: the supervisor runs them here, docker-compose.yml elsewhere.
 
-A command is given without its interpreter's path, so that the same words stand in both places.
+A command is given without its interpreter's path, so that it is the same in both places.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ WEB_OPTIONS = (
     "console.connections.web_protocols:SocketProtocol",
     "--ws-per-message-deflate",
     "false",
-    "--no-proxy-headers",  # console.web.proxies believes those of trusted proxies only
-    # A socket says {"ask": "snapshot"} at most; the rest of a longer frame is not read.
+    "--no-proxy-headers",  # console.web.proxies trusts those of trusted proxies only
+    # A socket sends {"ask": "snapshot"} at most; the rest of a longer frame is not read.
     "--ws-max-size",
     "4096",
     # No version in answers to strangers.
@@ -30,8 +30,8 @@ WORKER_OPTIONS = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING
 class Process:
     """A supervised process.
 
-    stop_seconds: how long it may take to end before it is killed. first: people and loops wait for it, so it
-    comes before the plant's work where all cores are taken.
+    stop_seconds: time to end before it is killed. first: people and loops wait for it, so it has priority
+    over the plant's work when all cores are busy.
     """
 
     name: str
@@ -55,12 +55,12 @@ def web(host: str, port: int) -> Process:
 
 
 def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> list[Process]:
-    """Everything but the Redis servers, in the order of starting."""
+    """Return everything but the Redis servers, in the order of starting."""
     return [
         web(host, port),
         *map(agent, nodes),
         Process("observer", ("python", "manage.py", "observe"), first=True),
-        # On its own: it says so when the others die, and a mail server that hangs keeps no tick waiting.
+        # Separate: it reports when the others die, and a mail server that hangs delays no tick.
         Process("alerter", ("python", "manage.py", "alert"), first=True),
         # Ticks are short and mostly wait for the database: threads cost one process, not three.
         worker("control", "--pool", "threads", "--concurrency", "2", first=True),

@@ -1,9 +1,9 @@
-"""The folder of a launcher's control socket: /tmp/weir-…, since the path of a Unix socket is short (108
-bytes) and a data folder's may not be.
+"""The folder of a launcher's control socket, in /tmp/weir-….
 
-A launcher that is killed removes nothing, so the next one removes what it left. /tmp is everybody's: only a
-folder that is this user's and closed to all others is taken for a launcher's, nothing is reached through a
-link, and nothing is removed but what a launcher puts there.
+The path of a Unix socket is short (108 bytes) and a data folder's may not be. A launcher that is killed
+removes nothing, so the next one removes its folder. /tmp is writable for everybody: only a folder that
+belongs to this user and is closed to all others is taken for a launcher's, links are not followed, and only a
+launcher's own files are removed.
 """
 
 import fcntl
@@ -19,33 +19,33 @@ from pathlib import Path
 
 PREFIX, LOCK, SOCKET = "weir-", "lock", "supervisor.sock"
 NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
-# supervisord makes its socket under the second name, and then gives it the first.
+# supervisord creates its socket under the second name, and then renames it to the first.
 OWN = re.compile(rf"{LOCK}|{re.escape(SOCKET)}(\.\d+)?")
-# A launcher of an earlier version locks nothing. It is dead where nobody listens, once it has had its start.
+# A launcher of an earlier version has no lock. It is dead if nobody listens, after the time of a start.
 STARTING_SECONDS = 3_600.0
 ANSWER_SECONDS = 1.0
 
 
 class RuntimeFolder:
-    """One that is locked for as long as this process lives: the kernel lets go whatever ends it."""
+    """A folder that is locked while this process lives: the kernel releases the lock however it ends."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
         self.socket = self.path / SOCKET
-        # It gets its name once it is locked: nobody sees a lock that is free.
+        # It gets its name once it is locked: nobody sees it unlocked.
         new = self.path / f"{LOCK}.new"
         self._lock = new.open("x")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         new.rename(self.path / LOCK)
 
     def remove(self) -> None:
-        """With what is in it."""
+        """Remove it with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
 
 
 def remove_of_dead_launchers() -> int:
-    """How many folders were removed."""
+    """Remove the folders of dead launchers; return their number."""
     with os.scandir(tempfile.gettempdir()) as entries:
         named = [entry.path for entry in entries if NAME.fullmatch(entry.name)]
     return sum(map(_remove_folder, named))
@@ -54,7 +54,7 @@ def remove_of_dead_launchers() -> int:
 def _remove_folder(path: str) -> bool:
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:  # gone, a link, or another's
+    except OSError:  # gone, a link, or another user's
         return False
     try:
         if not _is_of_a_dead_launcher(folder):
@@ -75,7 +75,7 @@ def _names(folder: int) -> list[str]:
 
 
 def _is_of_a_dead_launcher(folder: int) -> bool:
-    """Raises OSError."""
+    """Return whether the folder is of a dead launcher. Raises `OSError`."""
     seen, names = os.fstat(folder), _names(folder)
     is_closed = seen.st_uid == os.geteuid() and not stat.S_IMODE(seen.st_mode) & 0o077
     if not is_closed or not all(map(OWN.fullmatch, names)) or _somebody_listens(folder):
@@ -97,7 +97,8 @@ def _is_locked(folder: int) -> bool:
 
 
 def _somebody_listens(folder: int) -> bool:
-    """At the socket. By the folder that is open: a path could lead elsewhere by now."""
+    """Return whether anybody listens at the socket, opened relative to the folder: a path could have changed.
+    """
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     asked.settimeout(ANSWER_SECONDS)
     with asked:
@@ -105,6 +106,6 @@ def _somebody_listens(folder: int) -> bool:
             asked.connect(f"/proc/self/fd/{folder}/{SOCKET}")
         except (ConnectionRefusedError, FileNotFoundError):
             return False
-        except OSError:  # it has too much to do, or this is no Linux: who knows
+        except OSError:  # it is overloaded, or this is not Linux: unknown
             return True
         return True

@@ -1,4 +1,5 @@
-"""First content of a plant: groups, first administrator, nodes, queues, loops. It may all run again."""
+"""Initial content of a plant: groups, first administrator, nodes, queues, and loops. It is safe to run again.
+"""
 
 import secrets
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ RETENTION = "retention"
 # Every tick of every loop is kept: some 250 MB a day for the first six managers.
 FIRST_RETENTION = {"ledger_days": 7}
 
-# What a plant starts with: the host's telemetry through the pipeline, and two ways of keeping what comes.
+# The initial queues: the host's telemetry through the pipeline, and two ways of storing events.
 FIRST_QUEUES: tuple[dict[str, Any], ...] = (
     {"name": "telemetry", "kind": "pipeline", "handler": ""},
     {"name": "process", "kind": "jobs", "handler": "parquet", "priority": 7},
@@ -48,13 +49,13 @@ FIRST_QUEUES: tuple[dict[str, Any], ...] = (
 
 
 def seed_plant() -> str | None:
-    """Seed against settings.REDIS_URL; returns the first login's password while it is still in force."""
+    """Seed against settings.REDIS_URL; return the first login's password while it is still valid."""
     seed(control())
     return first_password(settings.WEIR_DATA)
 
 
 def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS) -> Topology:
-    """Everything a plant needs before it starts; returns the topology as projected."""
+    """Create everything a plant needs before it starts; return the projected topology."""
     with transaction.atomic():
         seed_groups()
         seed_administrator(settings.WEIR_DATA, variables.ADMIN_PASSWORD.text(environment))
@@ -70,7 +71,7 @@ def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS
 
 
 def seed_retention() -> None:
-    """A plant that nobody tends must not fill its disk: old data goes each night, until somebody decides."""
+    """Limit the retention, so that an unattended plant does not fill its disk, until somebody changes it."""
     if not Task.objects.filter(name=RETENTION).exists():
         task_definitions.define(RETENTION, RETENTION, parameters=FIRST_RETENTION, crontab_line="30 3 * * *")
 
@@ -81,8 +82,9 @@ def seed_groups() -> None:
 
 
 def seed_administrator(data: Path, password: str | None = None) -> None:
-    """The first administrator, once: later starts touch neither a password nor a role that was changed since,
-    also where a provider's groups have left nobody an administrator.
+    """Create the first administrator, once.
+
+    Later starts change neither a password nor a role, even if a provider's groups have left no administrator.
     """
     if User.objects.filter(Q(groups__name="administrator") | Q(username=FIRST_ADMINISTRATOR)).exists():
         return
@@ -108,7 +110,7 @@ def _keep_first_login(path: Path, password: str) -> None:
 
 
 def first_password(data: Path) -> str | None:
-    """The password made at the first start; None (and its file gone) once the administrator has another."""
+    """Return the password made at the first start; None (and its file deleted) once it has been changed."""
     path = data / FIRST_LOGIN
     if not path.exists():
         return None
@@ -121,13 +123,13 @@ def first_password(data: Path) -> str | None:
 
 
 def seed_nodes(urls: dict[str, str]) -> None:
-    """Nodes by name; a known node gets its new URL (local ports change), and keeps everything else."""
+    """Create nodes by name; a known node gets its new URL (local ports change), and keeps everything else."""
     for name, url in urls.items():
         Node.objects.update_or_create(name=name, defaults={"url": url})
 
 
 def seed_queues() -> None:
-    """The first queues over all nodes; a plant that has queues already keeps them as they are."""
+    """Create the first queues over all nodes; a plant that has queues keeps them unchanged."""
     nodes = list(Node.objects.order_by("name"))
     if not nodes or Queue.objects.exists():
         return

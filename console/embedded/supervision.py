@@ -43,7 +43,7 @@ chmod=0700
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 """
 
-# A process that dies is started again at once; one that can't start backs off, a second more each time.
+# A process that dies is restarted at once; one that can't start backs off, a second more each time.
 PROGRAM = """
 [program:{name}]
 command={command}
@@ -61,16 +61,16 @@ stdout_logfile_maxbytes=5MB
 stdout_logfile_backups=1
 """
 
-# Asked to end, the supervisor stops a group at once, and one group after another, the highest number first.
+# The supervisor stops a group at once, and one group after another, the highest number first.
 GROUP = """
 [group:{name}]
 programs={programs}
 priority={priority}
 """
-# What people and loops wait for, before the work: some three times its share of a core that both want.
+# Processes that people and loops wait for have priority: some three times the share of a contended core.
 FIRST_NICE = -5
 FIRST = ("nice", "-n", str(FIRST_NICE))
-# glibc keeps what is free for each thread apart: an observer grew twice as much in its first minutes, and
+# glibc keeps free memory separately for each thread: an observer grew twice as much in its first minutes, and
 # took 10 MB more.
 FEW_ARENAS = {"MALLOC_ARENA_MAX": "2"}
 SERVERS, PLANT = "servers", "plant"
@@ -78,14 +78,14 @@ PRIORITIES = {SERVERS: 1, PLANT: 2}
 
 EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
 SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
-START_SECONDS = 30.0  # that the supervisor has until it takes orders
+START_SECONDS = 30.0  # time until the supervisor accepts commands
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 COMMENT = re.compile(r"\s[;#]")
 GAVE_UP = re.compile(r"INFO gave up: (\S+) ")
 
 
 class Supervisor:
-    """A running supervisord and the processes it keeps alive."""
+    """A running supervisord and the processes it supervises."""
 
     def __init__(self, data: Path, directory: Path) -> None:
         self.data, self.directory = data, directory
@@ -96,8 +96,9 @@ class Supervisor:
         self.child: subprocess.Popen[bytes] | None = None
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
-        """Starts the supervisor and the servers; the rest waits for the other starts. Raises SystemExit where
-        the supervisor does not start.
+        """Start the supervisor and the servers; other processes are started later.
+
+        Raises `SystemExit` if the supervisor does not start.
         """
         private_folder(self.data / "logs")
         end_leftovers(self.data)
@@ -106,7 +107,7 @@ class Supervisor:
         parts += [self._program(process, autostart=True) for process in own]
         parts += [self._program(process, autostart=False) for process in self.plant]
         parts += [_group(SERVERS, own), _group(PLANT, self.plant)]
-        self._note()  # what ended before is of another life
+        self._note()  # recorded exits belong to an earlier run
         path = self.data / "supervisor.conf"
         write_private(path, "".join(parts))
         reading, writing = os.pipe()
@@ -118,7 +119,7 @@ class Supervisor:
             # Its log names no zone; `console.timeline.restarts` reads it as UTC.
             env={**FEW_ARENAS, **variables.PROCESS, "TZ": "UTC"},
             preexec_fn=end_with_the_parent,
-            # When this process is killed the supervisor would die of writing that it stops, and stop nothing.
+            # If this process is killed the supervisor would die when it logs that it stops, and stop nothing.
             pass_fds=(reading,),
         )
         os.close(writing)
@@ -126,7 +127,10 @@ class Supervisor:
         self._wait_until_it_answers(self.child)
 
     def _wait_until_it_answers(self, child: subprocess.Popen[bytes]) -> None:
-        """Where others run all servers, the first order comes right after its start. Raises SystemExit."""
+        """Wait until it answers: with external servers, the first command comes right after its start.
+
+        Raises `SystemExit`.
+        """
         deadline = time.monotonic() + START_SECONDS
         while True:
             with suppress(OSError, HTTPException), supervisor_at(str(self.socket)) as supervisor:
@@ -147,15 +151,15 @@ class Supervisor:
             directory=_plain(self.directory),
             autostart=str(autostart).lower(),
             stop_seconds=process.stop_seconds,
-            logs=_plain(_plain(self.data / "logs")),  # it is read so twice
+            logs=_plain(_plain(self.data / "logs")),  # it is parsed twice
         )
 
     def start_pipeline(self) -> None:
-        """Before there is a database: it needs none, and takes longer to start than all others together."""
+        """Start the pipeline before there is a database: it needs none, and takes longest to start."""
         self._start("pipeline")
 
     def start_page(self) -> None:
-        """Before those that work behind it: it is what people wait for."""
+        """Start the page before the processes that work behind it: people wait for it."""
         self._start("web")
 
     def start_plant(self) -> None:
@@ -168,7 +172,7 @@ class Supervisor:
                 supervisor.startProcess(f"{PLANT}:{name}", False)
 
     def events(self) -> Iterator[str]:
-        """Sentences about what dies and comes back, until the supervisor ends."""
+        """Yield sentences about what dies and what restarts, until the supervisor ends."""
         down: set[str] = set()
         for line in self.said:
             if match := EXITED.search(line):
@@ -183,12 +187,12 @@ class Supervisor:
                 yield f"{match[1]} does not start; see {self.data}/logs/{match[1]}.log"
 
     def record_exit(self, name: str, how: str) -> None:
-        """Note how a process ended, for the page of processes."""
+        """Record how a process ended, for the page of processes."""
         self.ends[name] = msgspec.structs.replace(self._end(name), ended_at=time.time(), how=how)
         self._note_again()
 
     def back(self, name: str) -> None:
-        """Note that it was started again."""
+        """Record that it was restarted."""
         self.ends[name] = msgspec.structs.replace(self._end(name), restarts=self._end(name).restarts + 1)
         self._note_again()
 
@@ -196,7 +200,7 @@ class Supervisor:
         return self.ends.get(name, ProcessEnd())
 
     def _note_again(self) -> None:
-        """A disk that is full keeps no note, and must not end the plant: the next one has all of it."""
+        """Write the records; a full disk must not end the plant, and the next write has all of them."""
         with suppress(OSError):
             self._note()
 
@@ -204,8 +208,10 @@ class Supervisor:
         write_private(ends_file(self.data), msgspec.json.encode(self.ends).decode())
 
     def stop(self) -> None:
-        """Ends the plant, then the servers it writes to; what has not ended in its time is killed, so that it
-        takes 20 s at most. Where the supervisor was killed or is frozen it takes half a minute.
+        """Stop the plant, then the servers it writes to; kill what has not ended in its time, so that it
+        takes at most 20 s.
+
+        If the supervisor was killed or is frozen it takes half a minute.
         """
         if self.child and self.child.poll() is None:
             self._stop_plant()
@@ -219,12 +225,12 @@ class Supervisor:
         self.runtime.remove()
 
     def _stop_plant(self) -> None:
-        """At once, and without waiting long for a supervisor that is frozen."""
+        """Stop the plant's processes at once, with a short timeout for a supervisor that is frozen."""
         names = {process.name for process in self.plant}
         deadline = time.monotonic() + max((process.stop_seconds for process in self.plant), default=0)
         with suppress(OSError, HTTPException, Error), supervisor_at(str(self.socket)) as supervisor:
             for name in names:
-                with suppress(Fault):  # it does not run
+                with suppress(Fault):  # it is not running
                     supervisor.stopProcess(f"{PLANT}:{name}", False)
             while time.monotonic() < deadline:
                 running = {each["name"] for each in supervisor.getAllProcessInfo() if each["pid"]}
@@ -234,25 +240,28 @@ class Supervisor:
 
 
 def may_go_first() -> bool:
-    """Whether this user may start processes that come before others: root, or by its limit."""
+    """Return whether this user may raise the priority of processes: root, or by its limit."""
     return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20 - FIRST_NICE
 
 
 def end_with_the_parent() -> None:
-    """A launcher that is killed asks nobody to stop; the kernel then does (Linux)."""
+    """Ask the kernel to end this process with its parent (Linux), since a killed launcher stops nothing."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def _user() -> str:
-    """Root says that it is meant to be; nobody else could become another. Not the environment's name, which
-    `su` leaves as it was: root's supervisor would become that user.
+    """Return the user option: root must be explicit, and nobody else could change users.
+
+    The environment's name is not used, since `su` keeps it: root's supervisor would become that user.
     """
     return "user=0" if os.getuid() == 0 else ""
 
 
 def _plain(folder: Path | str) -> str:
-    """As supervisor's file takes it, where % is a sign. Raises SystemExit for what no sign can stand for."""
+    """Return a folder for supervisor's file, with % escaped. Raises `SystemExit` for characters that can't be
+    escaped.
+    """
     if COMMENT.search(str(folder)):
         raise SystemExit(f"{folder} has a blank before ; or #, where its supervisor would read no further.")
     return str(folder).replace("%", "%%")
@@ -260,15 +269,13 @@ def _plain(folder: Path | str) -> str:
 
 def _group(name: str, processes: list[Process]) -> str:
     if not processes:
-        return ""  # servers of its own are not needed where other ones are named
+        return ""  # no own servers are needed if external ones are named
     programs = ",".join(process.name for process in processes)
     return GROUP.format(name=name, programs=programs, priority=PRIORITIES[name])
 
 
 def command_line(command: tuple[str, ...]) -> str:
-    """The command with the interpreter's folder before it; supervisor splits it as a shell does, and reads %
-    as its own sign.
-    """
+    """Return the command with the interpreter's folder, quoted for supervisor, which also interprets %."""
     program, *rest = command
     beside = Path(sys.executable).parent / program
     return shlex.join([str(beside if beside.exists() else program), *rest]).replace("%", "%%")

@@ -1,1 +1,1 @@
-"""The documentation: read from docs/, completed by what is generated, shown as Help and built into a site."""
+"""The documentation: read from docs/, completed by generated pages, shown as Help and built as a site."""

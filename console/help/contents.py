@@ -1,8 +1,8 @@
-"""What the documentation consists of, and in which order: the tree of docs/ is its table of contents.
+"""The contents of the documentation and their order: the tree of docs/ is its table of contents.
 
-A folder of docs/ is a part; a folder in it is a group. Pages stand in the order in which the part's own
+A folder of docs/ is a part; a folder in it is a group. Pages are sorted in the order in which the part's
 index.md links them; those it does not link follow by name. The console's Help and the built site show this
-one order under the same addresses.
+order under the same addresses.
 """
 
 import posixpath
@@ -24,7 +24,7 @@ LINK = re.compile(r"\]\(([^)#\s]+\.md)[^)]*\)")
 
 @dataclass(frozen=True)
 class HelpPage:
-    """A page as it is written. `source`: its file, from docs/ on."""
+    """A page as written. `source`: its file, relative to docs/."""
 
     source: str
     text: str
@@ -35,20 +35,20 @@ class HelpPage:
 
     @property
     def address(self) -> str:
-        """Where it is found below /help/, and in the site: "operate/alerts/node-lost/"."""
+        """Return its address below /help/, and in the site: "operate/alerts/node-lost/"."""
         stem = self.source.removesuffix(".md")
         stem = "" if stem == "index" else stem.removesuffix("/index")
         return f"{stem}/" if stem else ""
 
     def links(self) -> list[str]:
-        """The sources of the pages it links, in its order."""
+        """Return the sources of the pages it links, in its order."""
         folder = posixpath.dirname(self.source)
         return [posixpath.normpath(posixpath.join(folder, link)) for link in LINK.findall(self.text)]
 
 
 @dataclass(frozen=True)
 class HelpGroup:
-    """Pages under one heading; the first is what the heading leads to."""
+    """Pages under one heading; the heading links to the first."""
 
     title: str
     pages: tuple[HelpPage, ...]
@@ -62,7 +62,7 @@ class HelpGroup:
 
 @cache
 def pages() -> dict[str, HelpPage]:
-    """Every page by its source: the files of docs/, and what `reference` makes."""
+    """Return every page by its source: the files of docs/, and the pages of `reference`."""
     folder = Path(settings.BASE_DIR) / "docs"
     written = {
         file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in folder.rglob("*.md")
@@ -73,7 +73,7 @@ def pages() -> dict[str, HelpPage]:
 
 @cache
 def pictures() -> dict[str, Path]:
-    """The pictures of docs/ by their path in it. Nothing else is ever read for an address."""
+    """Return the pictures of docs/ by their path in it. No other files are read for an address."""
     folder = Path(settings.BASE_DIR) / "docs"
     return {file.relative_to(folder).as_posix(): file for file in folder.rglob("*.png")}
 
@@ -85,7 +85,7 @@ def index_by_address() -> dict[str, HelpPage]:
 
 @cache
 def parts() -> tuple[HelpGroup, ...]:
-    """The table of contents: the parts, then what lies in docs/ itself, its index first."""
+    """Return the table of contents: the parts, then the pages in docs/ itself, its index first."""
     pages_by_source = pages()
     loose = order_pages(
         pages_by_source[INDEX], (page for page in pages_by_source.values() if "/" not in page.source)
@@ -94,7 +94,7 @@ def parts() -> tuple[HelpGroup, ...]:
 
 
 def part(name: str) -> HelpGroup:
-    """A part: its own pages, and a group for each folder in it."""
+    """Return a part: its own pages, and a group for each folder in it."""
     pages_of_part = [page for page in pages().values() if page.source.startswith(f"{name}/")]
     index = pages()[f"{name}/{INDEX}"]
     own = order_pages(index, (page for page in pages_of_part if page.source.count("/") == 1))
@@ -114,13 +114,13 @@ def group(folder: str, listed: Iterable[HelpPage]) -> HelpGroup:
 
 
 def order_pages(index: HelpPage, listed: Iterable[HelpPage]) -> list[HelpPage]:
-    """The index, what it links in its order, then the others by title."""
+    """Sort pages: the index, its links in their order, then the others by title."""
     places = {source: at for at, source in enumerate([index.source, *dict.fromkeys(index.links())])}
     return sorted(listed, key=lambda page: (places.get(page.source, len(places)), page.title))
 
 
 def search(words: str) -> list[HelpPage]:
-    """The pages that hold all these words: those with one in the title first, then by how often."""
+    """Return the pages that contain all these words: those with one in the title first, then by frequency."""
     wanted = words.casefold().split()
     scored = [(_score(page, wanted), page) for page in pages().values()]
     return [page for score, page in sorted(scored, key=lambda hit: (-hit[0], hit[1].title)) if score]
@@ -134,7 +134,7 @@ def _score(page: HelpPage, wanted: list[str]) -> int:
 
 
 def navigation() -> list[Any]:
-    """The same, as MkDocs takes it."""
+    """Return the table of contents for MkDocs."""
     *folders, loose = parts()
     first, *others = [page.source for page in loose.pages]
     return [{"Weir": first}, *(_entry(folder) for folder in folders), *others]

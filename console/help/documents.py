@@ -1,4 +1,4 @@
-"""The reference of what processes say to each other: a table for each type, made from the types."""
+"""The reference of the documents that processes exchange: a table for each type, made from the types."""
 
 import inspect as about
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from workers.documents.plants import PlantHolder
 from workers.documents.queues import ReportedProducer
 from workers.documents.snapshot import Snapshot
 
-# Where each is stored; a plan has tables of its own, and is a document for pages and the API.
+# Where each is stored; a plan has its own tables, and is a document for pages and the API.
 ROOTS: tuple[tuple[type[StoredDocument], str], ...] = (
     (Snapshot, keys.SNAPSHOT),
     (Heartbeat, keys.HEARTBEATS),
@@ -40,7 +40,7 @@ WORDS = {
 
 
 def kinds() -> Iterator[inspect.StructType]:
-    """Each type once, those of the roots first where they are, then what they are made of."""
+    """Return each type once, the roots first where they are, then the types of their fields."""
     waiting: list[inspect.Type] = [inspect.type_info(kind) for kind, _ in ROOTS]
     seen: set[type] = set()
     while waiting:
@@ -52,7 +52,7 @@ def kinds() -> Iterator[inspect.StructType]:
 
 
 def parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
-    """The types of documents in a field's type."""
+    """Return the types of documents in a field's type."""
     if isinstance(kind, inspect.UnionType):
         for event_type in kind.types:
             yield from parts_of(event_type)
@@ -65,7 +65,7 @@ def parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
 
 
 def describe_type(kind: inspect.Type) -> str:
-    """A type as people say it; a document as a link to its table."""
+    """Return the text for a type; a document is a link to its table."""
     if isinstance(kind, inspect.UnionType):
         return " or ".join(describe_type(event_type) for event_type in kind.types)
     if isinstance(kind, inspect.ListType):
@@ -78,13 +78,14 @@ def describe_type(kind: inspect.Type) -> str:
 
 
 def rows_of(kind: inspect.StructType) -> Iterator[tuple[str, str, str]]:
-    """A row for each field: its JSON key, what it is, and what is read where an older process left it out."""
+    """Return a row for each field: its JSON key, its type, and its default when an older process left it out.
+    """
     for field in kind.fields:
         yield f"`{field.encode_name}`", describe_type(field.type), _default(field)
 
 
 def describe_document(kind: inspect.StructType) -> str:
-    """Its sentences, and where it is stored."""
+    """Return its docstring, and where it is stored."""
     places: dict[type, str] = dict(ROOTS)
     stored = places.get(kind.cls)
     place = f" Key `{stored}`." if stored else ""

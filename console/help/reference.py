@@ -1,7 +1,7 @@
-"""The pages that no file holds: made from the declarations themselves, so they can't say anything else.
+"""The generated pages: made from the declarations themselves, so they can't differ from them.
 
-A value's name, unit, default, range and help stand at its declaration (`controllers.framework.parameter`);
-here they become tables. The map is ARCHITECTURE.md.
+A value's name, unit, default, range, and help text are at its declaration
+(`controllers.framework.parameter`); here they become tables. The map is ARCHITECTURE.md.
 """
 
 import ast
@@ -33,7 +33,7 @@ NUMERIC = ("number", "integer", "numbers", "table")
 
 @cache
 def build_pages() -> Mapping[str, str]:
-    """Every generated page: source → Markdown."""
+    """Return every generated page: source → Markdown."""
     laws = {f"reference/laws/{name}.md": law_page(law) for name, law in LAWS.items()}
     return {
         "reference/index.md": index(),
@@ -101,13 +101,13 @@ def law_page(law: Law) -> str:
 
 
 def _first(law: Law) -> str:
-    """The first paragraph of what its module says."""
+    """Return the first paragraph of its module's docstring."""
     documented = inspect.getdoc(inspect.getmodule(type(law))) or ""
     return " ".join(documented.split("\n\n")[0].split())
 
 
 def loops() -> str:
-    """A line for each kind of loop, from what the kind says of itself."""
+    """Return a line for each kind of loop, from its own description."""
     heads = ("Law", "One for each", "What for", "Measures", "Sets", "Every", "Begins in")
     rows = (
         (
@@ -128,7 +128,7 @@ def loops() -> str:
 
 
 def parameters(declared: Sequence[Parameter], defaults: Mapping[str, object] | None = None) -> str:
-    """A table of declared values; `defaults` stand in for their own."""
+    """Return a table of declared values; `defaults` replace their own."""
     rows = (
         (
             f"`{parameter.name}`",
@@ -148,7 +148,7 @@ def _value(value: object, declared: Parameter) -> str:
 
 
 def number(value: float) -> str:
-    """Written out where it is whole and short enough to be read: 400,000,000."""
+    """Return a number written out if it is whole and short enough to be read: 400,000,000."""
     return f"{value:,.0f}" if abs(value) < 1e15 and value == round(value) else f"{value:g}"
 
 
@@ -198,7 +198,7 @@ def conditions() -> str:
 
 
 def handlers() -> str:
-    """What each handler's module says of itself, options included."""
+    """Return each handler's module docstring, including options."""
     modules = {name: inspect.getmodule(make) for name, make in HANDLERS.items()}
     told = (f"## {name}\n\n{inspect.getdoc(module)}\n" for name, module in modules.items())
     return (
@@ -225,7 +225,7 @@ def scenarios() -> str:
 
 
 def commands() -> str:
-    """What each command's module says of itself; it is read, not imported."""
+    """Return each command's module docstring; it is read, not imported."""
     console = Path(__file__).resolve().parents[1]
     files = [path for path in console.glob("**/management/commands/*.py") if path.stem != "__init__"]
     told = {file.stem: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
@@ -245,7 +245,7 @@ def plant_settings() -> str:
 
 
 def environment() -> str:
-    """Every variable that a process of ours reads (`queues.environment`)."""
+    """Return every environment variable of Weir's processes (`queues.environment`)."""
     rows = ((f"`{name}`", default, meaning) for name, default, meaning in variables.rows())
     return (
         "# Environment variables\n\nA variable that is empty is not set. Secrets that handlers, receivers and"
@@ -255,7 +255,7 @@ def environment() -> str:
 
 
 def server_keys() -> str:
-    """Every key on the control server, then those of a queue on its nodes (`queues.keys`)."""
+    """Return every key on the control server, then those of a queue on its nodes (`queues.keys`)."""
     heads = ("Key", "Type", "Written by", "Read by", "Holds")
     parts = []
     for title, on_nodes in (("On the control server", False), ("On a queue's nodes", True)):
@@ -272,7 +272,7 @@ def server_keys() -> str:
 
 
 def list_stored_documents() -> str:
-    """Every type of document that processes give each other (`console.help.documents`)."""
+    """Return every type of document that processes exchange (`console.help.documents`)."""
     heads = ("Key", "Value", "Where it is left out")
     tables = (
         f"## {kind.cls.__name__}\n\n{documents.describe_document(kind)}\n\n{table(heads, documents.rows_of(kind))}"
@@ -286,13 +286,13 @@ def list_stored_documents() -> str:
 
 
 def house_map() -> str:
-    """ARCHITECTURE.md, its links as from docs/understand/."""
+    """Return ARCHITECTURE.md, its links relative to docs/understand/."""
     text = (Path(settings.BASE_DIR) / "ARCHITECTURE.md").read_text(encoding="utf-8")
     return text.replace("](docs/understand/", "](").replace("](docs/", "](../")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; a bar in a cell does not end it."""
+    """Return a Markdown table; vertical bars in cells are escaped."""
     lines = [heads, ["---"] * len(heads), *rows]
     cells = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)

@@ -14,13 +14,13 @@ from markdown.treeprocessors import Treeprocessor
 from console.help.contents import HelpPage, pages
 
 EXTENSIONS = ("tables", "fenced_code", "toc", "sane_lists")
-WIDE = {"table": "Table"}  # may be wider than a phone: they scroll by themselves, as code does
+WIDE = {"table": "Table"}  # may be wider than a phone: they scroll separately, as code does
 CODE_BOX = '<div class="scroll" tabindex="0" role="group" aria-label="Code">'
 
 
 @dataclass(frozen=True)
 class RenderedPage:
-    """`body` begins below the title. `headings`: (id, text) of its sections."""
+    """`body` starts below the title. `headings`: (id, text) of its sections."""
 
     body: SafeString
     headings: tuple[tuple[str, str], ...]
@@ -28,17 +28,17 @@ class RenderedPage:
 
 @cache
 def render_markdown(source: str, base: str) -> RenderedPage:
-    """The page of that source. base: the address of Help, which links and pictures begin with."""
+    """Return the page of that source. base: the address of Help, the prefix of links and pictures."""
     page = pages()[source]
     markdown = Markdown(extensions=[*EXTENSIONS, InFrame(page, base)])
     body = markdown.convert(page.text.partition("\n")[2])
     headings = tuple((toc_token["id"], toc_token["name"]) for toc_token in markdown.toc_tokens)  # type: ignore[attr-defined]
-    # It comes from our own files, none of which a visitor can write.
+    # It comes from our own files, which visitors can't write.
     return RenderedPage(mark_safe(body), headings)
 
 
 class InFrame(Extension):
-    """Links between files become links between pages; what is wide scrolls, also from the keyboard."""
+    """Converts links between files to links between pages; wide parts scroll, also by keyboard."""
 
     def __init__(self, page: HelpPage, base: str) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Addresses(Treeprocessor):
 
 
 class WideCode(Postprocessor):
-    """Fenced code is in no tree: it is put in last, as text, with its angle brackets escaped."""
+    """Inserts fenced code last, as text, with its angle brackets escaped, since it is in no tree."""
 
     def run(self, text: str) -> str:
         return text.replace("<pre>", f"{CODE_BOX}<pre>").replace("</pre>", "</pre></div>")

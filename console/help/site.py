@@ -1,4 +1,4 @@
-"""The site: a hook of MkDocs (mkdocs.yml) that gives it the order of `contents` and the generated pages.
+"""The site: a hook of MkDocs (mkdocs.yml) that sets the order of `contents` and adds the generated pages.
 
 .venv/bin/python -m mkdocs build --strict
 """
@@ -12,12 +12,12 @@ from mkdocs.structure.files import File, Files
 
 from queues import environment as variables
 
-# Reading the settings makes a data folder, which is none of a plant's; it is gone when the process ends.
+# Reading the settings creates a data folder that belongs to no plant; it is deleted when the process ends.
 _data = tempfile.TemporaryDirectory(prefix="weir-docs-")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """The table of contents."""
+    """Set the table of contents."""
     variables.PROCESS.setdefault(variables.DATA.name, _data.name)
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     django.setup()
@@ -28,7 +28,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
-    """The pages that no file holds."""
+    """Add the generated pages."""
     from console.help import reference
 
     for source, text in reference.build_pages().items():

@@ -1,1 +1,1 @@
-"""Incidents examined: what changed before one, what is different in it, and the draft of its review."""
+"""Incidents examined: the changes before one, its differences, and the draft of its review."""

@@ -1,7 +1,7 @@
-"""Where changes are recorded, a source a function: each gives those of a time, not later than its end.
+"""The sources of changes, one function each: they return the changes of a time range.
 
-A change names the parts that it touches as `workers.plants.influences` names them, and the row that it is of
-(`ref`), from which pages make its link and its undo.
+A change names the parts that it touches as `workers.plants.influences` names them, and its row (`ref`), from
+which pages make its link and its undo.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from workers.plants.influences import part_of_operator
 from workers.plants.registry import LOCAL
 from workers.steering.scope import Scope
 
-# What people change that has no row of its own, and the kind of part that its target names; "": the plant.
+# Changes by people without a row of their own, and the kind of part that their target names; "": the plant.
 AUDITED = {
     "settings.change": "",
     "queue.change": "queue",
@@ -49,7 +49,7 @@ AUDITED = {
     "token.quota": "",
 }
 SCALED, FAILED = "plant.scale", "failed."
-TRIED = timedelta(seconds=30)  # within which what was tried has failed
+TRIED = timedelta(seconds=30)  # time within which an attempted action has failed
 MOST_TRIED = 10_000
 APPEARED = {"came": "appears", "left": "is gone", "restarted": "restarted"}
 APPEARED_MANY = {"came": "appear", "left": "are gone"}  # of events
@@ -60,9 +60,11 @@ REASON_SHOWN = 160
 
 @dataclass(frozen=True, kw_only=True)
 class FoundChange:
-    """A change as it is recorded. kind: what is counted together ("override", "loop flow"); ref: its row,
-    "override:12"; "" where it has none. times: how much larger a rate's change is than the least that counts.
-    over_at: when it ended, which is a change of its own; None: it lasts, or has no end.
+    """A change as recorded.
+
+    kind: what is counted together ("override", "loop flow"); ref: its row, "override:12"; "" if it has none.
+    times: how many times the minimum a rate's change is. over_at: when it ended, which is a separate change;
+    None: it is in force, or has no end.
     """
 
     kind: str
@@ -78,7 +80,9 @@ class FoundChange:
 def find_changes(
     since: datetime, until: datetime, data: Path, slack: timedelta = timedelta(0)
 ) -> list[FoundChange]:
-    """Of all sources; those of people and of other hosts, whose clocks differ, as much as `slack` later."""
+    """Return the changes of all sources; those of people and of other hosts up to `slack` later, as clocks
+    differ.
+    """
     late = until + slack
     rows = [
         *find_recorded_changes(since, late, data),
@@ -89,8 +93,10 @@ def find_changes(
 
 
 def find_recorded_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
-    """What people and parts did, the oldest first; without the snapshots, which take seconds to read, and
-    without loops, whose actions stand with their effect.
+    """Return the changes by people and parts, the oldest first.
+
+    The snapshots are left out, which take seconds to read, and so are loops, whose actions are shown with
+    their effects.
     """
     rows = [
         *_overrides(since, until),
@@ -104,8 +110,9 @@ def find_recorded_changes(since: datetime, until: datetime, data: Path) -> list[
 
 
 def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    """Set, and ended by somebody, or run out. What one person set of several loops at once is one change, and
-    so is its end.
+    """Return overrides that were set, ended by a person, or expired.
+
+    Overrides that one person set on several loops at once are one change, and so is their end.
     """
     touched = Q(created_at__gte=since) | Q(ended_at__gte=since) | Q(expires_at__gte=since)
     found = Override.objects.filter(touched, created_at__lte=until)
@@ -142,7 +149,7 @@ def _minute(at: datetime) -> datetime:
 
 
 def _places_of(together: Sequence[Override], of_laws: dict[str, list[str]]) -> dict[str, Any]:
-    """What was set together: its parts, and the rows that it is."""
+    """Return the parts and rows of what was set together."""
     parts = frozenset[str]().union(*(_parts_of_override(override, of_laws) for override in together))
     numbers = sorted(override.pk for override in together)
     ref = f"override:{numbers[0]}" if len(numbers) == 1 else f"overrides:{','.join(map(str, numbers))}"
@@ -150,7 +157,7 @@ def _places_of(together: Sequence[Override], of_laws: dict[str, list[str]]) -> d
 
 
 def _explain_end(override: Override) -> tuple[str, str]:
-    """(how, who ended it); nobody did where it reached its time, also where that was noted later."""
+    """Return (how, who ended it); nobody if it expired, even if that was recorded later."""
     at, until = override.ended_at, override.expires_at
     if at is None or (until is not None and until <= at):
         return "ran out", ""
@@ -187,7 +194,7 @@ def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
     plans = Plan.objects.filter(started_at__range=(since, until)).order_by("-started_at")
     for plan in plans.select_related("owner")[:MOST_ROWS]:
         if plan.owner is None and not plan.law:
-            continue  # a recovery: it answers the loss of a node, which is found by itself
+            continue  # a recovery responds to the loss of a node, which is found separately
         assert plan.started_at is not None
         nodes = {move[end] for move in plan.moves for end in ("from", "to")} | {plan.empties}
         parts = {f"node/{name}" for name in nodes if name} | {f"queue/{move['queue']}" for move in plan.moves}
@@ -216,8 +223,9 @@ def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
 
 
 def _find_audited(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    """What was tried, and failed, has changed nothing. Tasks that one sets of a plant again and again, as
-    controllers do, are one change, at the newest.
+    """Return audited changes without failed attempts, which have changed nothing.
+
+    Tasks of a plant that one author sets repeatedly, as controllers do, are one change, at the newest.
     """
     rows, failed = query_audited(since, until).order_by("-at"), _list_failures(since, until)
     for entry in rows.exclude(action=SCALED)[:MOST_ROWS]:
@@ -243,8 +251,9 @@ def _build_change(entry: AuditEntry, before: int = 0) -> FoundChange:
 
 
 def _list_failures(since: datetime, until: datetime) -> set[int]:
-    """Entries of what was tried and failed. A failure is of the newest such try of the same person: what had
-    been done before it stays done.
+    """Return the entries of failed attempts.
+
+    A failure belongs to the newest such attempt of the same person; earlier ones stay done.
     """
     is_either = Q(action__in=AUDITED) | Q(action__startswith=FAILED)
     rows = AuditEntry.objects.filter(is_either, at__range=(since, until + TRIED)).order_by("-pk")
@@ -262,8 +271,10 @@ def _list_failures(since: datetime, until: datetime) -> set[int]:
 
 
 def query_audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:
-    """Audited changes of a time that may change how the plant works. Of the settings those alone of a loop
-    and of what producers may publish: a price, a session's length or the day of the report disturbs nothing.
+    """Return audited changes in a time range that may affect how the plant works.
+
+    Of the settings it includes only those of a loop and of publishing limits: a price, a session's length, or
+    the day of the report has no effect.
     """
     found = AuditEntry.objects.filter(at__range=(since, until), action__in=AUDITED)
     steers = Q(target__contains="/") | Q(target__startswith="quota.")
@@ -277,7 +288,7 @@ def _parts_of_entry(entry: AuditEntry) -> frozenset[str]:
         return frozenset({f"loop/{first}"})
     if not kind:
         return frozenset()
-    if first == LOCAL and entry.action == "plant.scale":  # tasks of our own operators
+    if first == LOCAL and entry.action == "plant.scale":  # tasks of this plant's operators
         return frozenset(map(part_of_operator, entry.after or {}))
     if kind == "application" and "/" in first:
         application, _, operator = first.partition("/")
@@ -293,7 +304,7 @@ def _entry_words(entry: AuditEntry) -> str:
 
 
 def _values_words(entry: AuditEntry) -> str:
-    """From what to what; of several values those that changed, "" where they are no short ones."""
+    """Return the old and the new value; of several values the changed ones, "" if they are too long."""
     before, after = entry.before, entry.after
     if not isinstance(before, dict) or not isinstance(after, dict):
         return f" {before} → {after}" if _is_short(before) and _is_short(after) else ""
@@ -308,7 +319,7 @@ def _is_short(value: Any) -> bool:
 
 
 def _marks(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    """Notes are none: they say, and change nothing."""
+    """Return marks, except notes, which change nothing."""
     marks = Mark.objects.filter(at__range=(since, until), removed_at=None).exclude(kind=Mark.Kind.NOTE)
     for mark in marks.order_by("-at")[:MOST_ROWS]:
         words = f"{mark.get_kind_display()}: {mark.title}"
@@ -327,12 +338,12 @@ def _restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundCha
 
 
 def _node_of_process(name: str) -> Iterable[str]:
-    """A node's server and its agent are named after it."""
+    """Return the node of a process: a node's server and its agent are named after it."""
     return {f"node/{name.removeprefix('agent-')}"} if name.startswith(("agent-", "n")) else ()
 
 
 def _loop_actions(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    """A loop's actions of the time are one change, at the newest; those that were judged harmful another."""
+    """Return a loop's actions as one change, at the newest; harmful ones as another."""
     done = LedgerEntry.objects.filter(at__range=(since, until), acted=True, mode__in=Loop.ACTING)
     harmful = Q(verdict=LedgerEntry.Verdict.HARMFUL)
     for condition, kind in ((~harmful, "loop"), (harmful, "harmful")):

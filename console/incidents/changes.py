@@ -1,9 +1,9 @@
-"""What changed before an incident: all sources, ranked (`controllers.diagnosis.changes`), and kept with it.
+"""The changes before an incident: all sources, ranked (`controllers.diagnosis.changes`), and stored with it.
 
-Changes are searched at once when the incident fired, again half a minute later (the last snapshots before it
-are kept then) and while it is young (a deploy may be reported late), and at its end; what was found last is
-kept with it, so its review has it when the ledger and the snapshots are gone. How often a kind came before is
-counted over what is kept with the incidents of the same condition.
+Changes are searched when the incident fires, again half a minute later (when the last snapshots before it are
+stored), while it is young (a deploy may be reported late), and at its end. The last result is stored with it,
+so that its review has it when the ledger and the snapshots are gone. How often a kind came before is counted
+over the stored changes of incidents of the same condition.
 """
 
 from collections import Counter
@@ -31,26 +31,30 @@ from workers.plants.influences import influences_of, parts_of_labels
 
 MOST_STORED = 25
 RECORD_DAYS = timedelta(days=30)
-LOOPS_RECORD = timedelta(days=1)  # loops act so often that a day says how often
-# What is assumed of how seldom, until the record says so: people change a kind of thing once in a fortnight.
+LOOPS_RECORD = timedelta(days=1)  # loops act so often that a day is enough to estimate their frequency
+# The prior frequency of rare changes, until there are records: people change a kind of thing once in two
+# weeks.
 PRIOR, LOOPS_PRIOR = timedelta(days=7), timedelta(hours=3)
-MOST_INCIDENTS = 200  # that a record rests on
-NEAR_STEPS = 1  # upstream, of a change that counts as one that came before an incident
-# Of what comes from snapshots alone, which are not counted over days, by the word that its kind ends with:
-# assumed. Rates change each day; a node, a host or a producer comes or goes less than once a week.
+MOST_INCIDENTS = 200  # minimum for an estimate from records
+NEAR_STEPS = 1  # steps upstream within which a change counts as preceding an incident
+# Prior frequencies of changes that come from snapshots alone, which are not counted over days, by the last
+# word of their kind. Rates change each day; a node, a host, or a producer appears or disappears less than
+# once a week.
 APPEARANCE_CHANCES = {"rose": 0.15, "fell": 0.15}
 APPEARANCE_CHANCE = 0.04
-GONE = " left"  # the end of an appearance's kind
+GONE = " left"  # the last word of an appearance's kind
 YOUNG = timedelta(minutes=30)  # while it is so young
 SEARCH_EVERY = timedelta(minutes=2)
-SOON = timedelta(seconds=30)  # the snapshots of its first seconds are kept some seconds later
+SOON = timedelta(seconds=30)  # the snapshots of its first seconds are stored some seconds later
 
 
 @dataclass(frozen=True, kw_only=True)
 class IncidentChange:
-    """A change as it is kept with an incident. steps: from what is disturbed upstream to it, None: it is not
-    upstream; delay_seconds: to the onset. before, incidents: so many of the incidents of this condition had
-    such a change upstream and near, this one not counted.
+    """A change as stored with an incident.
+
+    steps: distance upstream of the disturbed part, None: not upstream; delay_seconds: time to the onset.
+    before, incidents: how many incidents of this condition had such a change upstream and near, without this
+    one.
     """
 
     kind: str
@@ -65,7 +69,7 @@ class IncidentChange:
     incidents: int = 0
 
     def document(self) -> dict[str, Any]:
-        """As it is kept, and as the API gives it."""
+        """Return it as stored, and as the API returns it."""
         return {**vars(self), "at": self.at.isoformat()}
 
     @classmethod
@@ -74,19 +78,21 @@ class IncidentChange:
 
 
 def is_incident(alert: Alert) -> bool:
-    """An alert that fired, and that no other explains."""
+    """Return whether the alert fired, and no other alert explains it."""
     return alert.fired_at is not None and alert.under_id is None
 
 
 def changes_of(alert: Alert) -> list[IncidentChange]:
-    """What was found last, the likeliest cause first; nothing before the first search."""
+    """Return the last result, the most likely cause first; empty before the first search."""
     kept = Incident.objects.filter(alert=alert).values_list("changes", flat=True).first()
     return [IncidentChange.from_document(change) for change in kept or ()]
 
 
 def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange]:
-    """Search, and store what was found. Of an incident that was open for longer than snapshots are kept, what
-    was found at its start stays: without the onset's snapshot nothing is upstream.
+    """Search the changes, and store them.
+
+    For an incident that was open for longer than snapshots are stored, the result of its start is kept:
+    without the onset's snapshot nothing is upstream.
     """
     if not _is_young(alert, now) and (kept_before := changes_of(alert)) and _has_no_snapshot(alert, data):
         Incident.objects.filter(alert=alert).update(changes_at=now)
@@ -102,7 +108,7 @@ def _has_no_snapshot(alert: Alert, data: Path) -> bool:
 
 
 def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
-    """All of the REACH before its onset, the likeliest cause first; nothing is kept."""
+    """Return all changes in the REACH before its onset, the most likely cause first; nothing is stored."""
     onset = onset_of(alert)
     around = find_changes(onset - REACH, onset, data, timedelta(seconds=SLACK_SECONDS))
     changes = [change for change in around if not is_the_incident(change, alert)]
@@ -123,13 +129,15 @@ def _is_over(change: FoundChange, onset: datetime) -> bool:
 
 
 def is_the_incident(change: FoundChange, alert: Alert) -> bool:
-    """That its subject is gone is what is to be explained, and no cause."""
+    """Return whether the change is the incident: that its subject disappeared is the effect, not a cause."""
     return change.kind.endswith(GONE) and not change.parts.isdisjoint(parts_of_labels(alert.labels))
 
 
 def steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:
-    """Each part that may have caused the alert, and how many steps it is away; the nodes that it touches are
-    one step away. An alert of the whole plant may come from anywhere: every part is one step away.
+    """Return each part that may have caused the alert, and its distance in steps.
+
+    The nodes that it touches are one step away. An alert of the whole plant may come from anywhere: every
+    part is one step away.
     """
     subjects = parts_of_labels(alert.labels)
     influences = influences_of(snapshot)
@@ -146,11 +154,10 @@ def steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:
 def kind_records(
     condition: str, kinds: Mapping[str, int], but: int, onset: datetime, data: Path
 ) -> dict[str, KindRecord]:
-    """Kind → how often such changes came before incidents of this condition, and by chance. kinds: with how
-    many were found in the REACH before the onset.
+    """Return by kind how often such changes preceded incidents of this condition, and by chance.
 
-    What another explains is no incident of its own, and what began together with this one may turn out to be
-    explained: neither says anything that is not counted already.
+    kinds: with their number in the REACH before the onset. Explained alerts are no incidents of their own,
+    and those that started together with this one may turn out to be explained: neither is counted.
     """
     kept = (
         Incident.objects.filter(
@@ -173,10 +180,11 @@ def kind_records(
 
 
 def _count_once(incidents: Iterable[list[dict[str, Any]]]) -> Counter[str]:
-    """Kind → how many incidents had a change of it upstream, the oldest incident first: NEAR_STEPS away at
-    most, as in a small plant all is upstream of all, and a deploy at another queue says nothing of deploys
-    here. One change counts for the first that it came before: of five incidents in one night it is not five
-    times the cause.
+    """Return by kind how many incidents had a change of it upstream, the oldest incident first.
+
+    Only changes within NEAR_STEPS count, since in a small plant all is upstream of all, and a deploy at
+    another queue says nothing about deploys here. One change counts only for the first incident after it:
+    five incidents in one night are not five causes.
     """
     before: Counter[str] = Counter()
     counted: set[tuple[str, str, str]] = set()
@@ -192,7 +200,7 @@ def _is_near(steps: int | None) -> bool:
 
 
 def _estimate_usual(kind: str, count: int) -> float:
-    """More where it has happened several times of late: the third time that a node came is no news."""
+    """Return the usual frequency, higher if it has happened several times recently."""
     assumed = APPEARANCE_CHANCES.get(kind.rpartition(" ")[2], APPEARANCE_CHANCE)
     return max(assumed, _chance(count, REACH, PRIOR))
 
@@ -227,7 +235,9 @@ def _snapshot(data: Path, at: datetime) -> Snapshot:
 
 
 def _chances(onset: datetime, data: Path) -> dict[str, float]:
-    """Kind → the probability that any REACH holds such a change, from what was recorded before the onset."""
+    """Return by kind the probability that any REACH contains such a change, from the records before the
+    onset.
+    """
     since = onset - RECORD_DAYS
     counts: Counter[str] = Counter()
     for name, count in _override_acts(since, onset).items():
@@ -248,8 +258,10 @@ def _chances(onset: datetime, data: Path) -> dict[str, float]:
 
 
 def _override_acts(since: datetime, until: datetime) -> Counter[str]:
-    """Name → how often people set such overrides. Who holds the loops of a queue, one a node, has acted once:
-    what one person sets within a minute for one reason is one act.
+    """Return by name how often people set such overrides.
+
+    Overrides that one person sets within a minute for one reason are one action, such as holding the loops of
+    a queue.
     """
     rows = Override.objects.filter(created_at__range=(since, until)).order_by()
     acts = rows.values_list("name", "owner", "reason", TruncMinute("created_at")).distinct()
@@ -261,7 +273,7 @@ def _chance(count: int, observed: timedelta, prior: timedelta) -> float:
 
 
 def _compute_record_length(onset: datetime, most: timedelta) -> timedelta:
-    """How long a record is: since the plant's first audited act."""
+    """Return the length of the record: since the plant's first audited change."""
     first = AuditEntry.objects.order_by("pk").values_list("at", flat=True).first()
     return most if first is None else min(most, max(onset - first, timedelta()))
 
@@ -284,7 +296,9 @@ def _count_by_column(rows: Any, column: str) -> Sequence[tuple[str, int]]:
 
 
 def is_due(alert: Alert, now: datetime) -> bool:
-    """Whether its changes are to be searched: at once, every few minutes while it is young, at its end."""
+    """Return whether its changes must be searched: at once, every few minutes while it is young, and at its
+    end.
+    """
     incident = getattr(alert, "incident", None)
     searched_at: datetime | None = incident.changes_at if incident else None
     if searched_at is None:
@@ -297,7 +311,7 @@ def is_due(alert: Alert, now: datetime) -> bool:
 
 
 def _find_firing_time(alert: Alert) -> datetime | None:
-    """The last time."""
+    """Return when it last fired."""
     return came_back_at(alert) or alert.fired_at
 
 

@@ -1,4 +1,4 @@
-"""Runs of the Spark job that counts two stretches of the archive, where they are too much for a page."""
+"""Runs of the Spark job that counts two ranges of the archive, if they are too large for a page."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ REASON = "What is different is compared over a stretch that is too long for a pa
 
 
 def last_run(queue: str, here: Stretch, there: Stretch) -> Run | None:
-    """Of the job on these very stretches."""
+    """Return the last run of the job on exactly these ranges."""
     chunk = f"comparison={counts_name(queue, here, there)}"
     asked = Run.objects.filter(task__job=JOB, chunks__identifier=chunk)
     return asked.select_related("task", "owner").order_by("-pk").first()
@@ -25,9 +25,9 @@ def last_run(queue: str, here: Stretch, there: Stretch) -> Run | None:
 def begin_count(
     actor: Actor, since: datetime, until: datetime, against: str, queue: str, where: Surroundings
 ) -> Run:
-    """The run that counts them: the one that is open already, or a new one, audited as any run of a task.
+    """Return the open run that counts them, or start one, audited like any run of a task.
 
-    Raises PermissionDenied; BadInput naming the field.
+    Raises `PermissionDenied`; `BadInput` that names the field.
     """
     here, there = stretches_of(since, until, against)
     going_on = last_run(queue, here, there)

@@ -1,7 +1,7 @@
-"""What is different in a stretch of time: against the stretch before it, or the same hours of another day.
+"""The differences of a time range: compared with the range before it, or the same hours of another day.
 
-One comparison at a time in a process, with a budget of events and seconds: it runs in the process that serves
-pages. What is longer, a Spark job counts (`stretch_comparison`); what it has counted is used from then on.
+One comparison at a time in a process, with a budget of events and seconds, since it runs in the process that
+serves pages. Longer ranges are counted by a Spark job (`stretch_comparison`), whose result is then used.
 """
 
 import threading
@@ -31,13 +31,13 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class ComparisonRuns(BadInput):
-    """Another comparison runs in this process."""
+    """Another comparison is running in this process."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """rows: beyond chance, in the order of `differences`; compared: how many values were tested; counted_at:
-    when Spark counted the archived events, None where they were read just now.
+    """rows: significant differences, in the order of `differences`; compared: number of values tested;
+    counted_at: when Spark counted the archived events, None if they were read just now.
     """
 
     here: Stretch
@@ -48,7 +48,7 @@ class Comparison:
 
 
 def stretches_of(since: datetime, until: datetime, against: str) -> tuple[Stretch, Stretch]:
-    """The stretch and the one it is compared with, in whole seconds. Raises BadInput naming to or against."""
+    """Return the range and its reference, in whole seconds. Raises `BadInput` that names to or against."""
     if against not in AGAINST:
         raise BadInput("against", f"takes {', '.join(AGAINST)}, not {against[:40]!r}.")
     longest = min(LONGEST, SHIFTS.get(against, LONGEST))
@@ -61,8 +61,10 @@ def stretches_of(since: datetime, until: datetime, against: str) -> tuple[Stretc
 
 
 def compare(since: datetime, until: datetime, against: str, queue: str, data: Path) -> Comparison:
-    """Raises BadInput naming from, to, against or queue; TooMuchToRead where Spark is to count first;
-    ComparisonRuns while another runs.
+    """Compare the ranges.
+
+    Raises `BadInput` that names from, to, against, or queue; `TooMuchToRead` if Spark must count first;
+    `ComparisonRuns` while another runs.
     """
     here, there = stretches_of(since, until, against)
     if queue and not checks.QUEUE_NAME.match(queue):
@@ -83,8 +85,8 @@ def _compare_stretches(
 ) -> Comparison:
     budget = ReadBudget()
     if counted is None:
-        # An archive has all keys, a sample the most frequent: of a queue that is archived in one alone, what
-        # was sampled in both is compared.
+        # An archive has all keys, a sample the most frequent: if a queue is archived in only one range, the
+        # keys sampled in both are compared.
         both = here.list_archived_queues(data) & there.list_archived_queues(data)
         ours, theirs = (figures_of(stretch, data, queue, budget, both) for stretch in (here, there))
     else:

@@ -1,5 +1,7 @@
-"""The timeline of one incident: what changed before, what happened to its alerts, what loops, plans and
-people did meanwhile; the oldest first. Of what is too much its newest are there, and how many came before.
+"""The timeline of one incident, the oldest first: changes before it, its alerts, and actions of loops, plans,
+and people.
+
+Long parts keep their newest items and the number of earlier ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,14 +20,14 @@ from workers.alerts import history
 from workers.alerts.lifecycle.models import Alert, AlertEvent
 
 MOST_BEFORE, MOST_MEANWHILE, MOST_EVENTS = 5, 60, 200
-FIRST_EVENTS = 20  # of an alert, which stay whatever comes after them: how it began, and who had it
+FIRST_EVENTS = 20  # of an alert, which are always kept: how it started, and who had it
 Kind = AlertEvent.Kind
-WORDS = {Kind.NOTIFIED: "Notified"}  # as it is stored is an older word
+WORDS = {Kind.NOTIFIED: "Notified"}  # an older word for the stored value
 
 
 @dataclass(frozen=True, order=True)
 class IncidentEvent:
-    """What was at an instant. kind: change, alert, loop, plan, person or note."""
+    """An event at an instant. kind: change, alert, loop, plan, person, or note."""
 
     at: datetime
     kind: str
@@ -35,27 +37,27 @@ class IncidentEvent:
 
 
 def timeline_of(alert: Alert, data: Path) -> list[IncidentEvent]:
-    """All of them."""
+    """Return all events."""
     people = _newest(changes_meanwhile(alert, data), MOST_MEANWHILE, "change")
     rows = [*_list_causes(alert), *_events(alert), *_list_explained(alert), *_loops(alert), *people]
     return sorted(rows, key=lambda row: (row.at, row.kind))
 
 
 def _newest(rows: Sequence[IncidentEvent], most: int, what: str) -> Iterator[IncidentEvent]:
-    """Of rows in their order the last, and before them how many there are more."""
+    """Return the last rows, preceded by the number of earlier ones."""
     if (more := len(rows) - most) > 0:
         yield _describe_left_out(rows[more - 1].at, rows[more - 1].kind, more, what)
     yield from rows[-most:]
 
 
 def _describe_left_out(at: datetime, kind: str, count: int, what: str) -> IncidentEvent:
-    """At the last of them; it is nobody's act."""
+    """Return an event for omitted ones, at the last of them, without an author."""
     shown = "change" if kind == "person" else kind
     return IncidentEvent(at, shown, f"Left out here: {counted(count, what)}.")
 
 
 def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:
-    """The likeliest causes."""
+    """Return the most likely causes."""
     for each in changes_of(alert)[:MOST_BEFORE]:
         if each.steps is not None:
             yield IncidentEvent(each.at, "change", each.words, each.by)
@@ -76,13 +78,13 @@ def _events(alert: Alert) -> Iterator[IncidentEvent]:
 
 
 def _list_explained(alert: Alert) -> Iterator[IncidentEvent]:
-    """Of what it explains: when it began and ended."""
+    """Return when the alerts that it explains started and ended."""
     fired = alert.explained.filter(fired_at__isnull=False).order_by("-fired_at")
     found = list(fired[: MOST_MEANWHILE + 1])
     if len(found) > MOST_MEANWHILE:
         last = found.pop().fired_at
         assert last is not None
-        # Counted after they were read: some may have come to another incident since.
+        # Counted after they were read: some may have moved to another incident since.
         yield _describe_left_out(last, "alert", max(1, fired.count() - MOST_MEANWHILE), "explained alert")
     for each in found:
         url = reverse("alert", args=[each.pk])
@@ -106,7 +108,7 @@ def _loops(alert: Alert) -> Iterator[IncidentEvent]:
 
 
 def changes_meanwhile(alert: Alert, data: Path, until: datetime | None = None) -> list[IncidentEvent]:
-    """What was changed from its onset until then (None: to its end), but by loops; the oldest first."""
+    """Return the changes from its onset until then (None: to its end), except by loops; the oldest first."""
     since = alert.began_at + timedelta(seconds=SLACK_SECONDS)
     end = until or alert.resolved_at or timezone.now()
     if end <= since:

@@ -1,4 +1,4 @@
-"""Searches what changed before each incident, beside the alerter: soon after it fired, and until it ends."""
+"""Searches what changed before each incident, next to the alerter: soon after it fired, and until it ends."""
 
 import logging
 import threading
@@ -15,22 +15,24 @@ logger = logging.getLogger(__name__)
 CHECK_SECONDS = 10.0
 MOST_PER_CHECK = 4  # each reads some twenty snapshots
 MOST_SEEN = 100  # that may be due
-LATELY = timedelta(days=1)  # an end that was missed (the alerter was down) is made up for
+LATELY = timedelta(days=1)  # an end that was missed (the alerter was down) is handled later
 
 
 class ChangeKeeper:
-    """`step` is one check; `run` checks until asked to stop. Two of them do no harm: each keeps the same."""
+    """`step` is one check; `run` checks until it is stopped. Two instances are harmless: they store the same.
+    """
 
     def __init__(self, data: Path) -> None:
         self._data = data
 
     def step(self, now: datetime) -> int:
-        """How many incidents were examined."""
+        """Examine due incidents; return their number."""
         rows = Alert.objects.select_related("incident").filter(fired_at__isnull=False, under=None)
         lately = rows.filter(Q(resolved_at__isnull=True) | Q(resolved_at__gte=now - LATELY))
         never, at_end = Q(incident__changes_at=None), Q(incident__changes_at__lt=F("resolved_at"))
         young = Q(resolved_at=None) & (Q(fired_at__gt=now - YOUNG) | Q(came_back__gt=0))
-        # Each once before any again: of a storm the first may be why the others came.
+        # Each is examined once before any is examined again: the first of many may be the cause of the
+        # others.
         longest_ago = (F("incident__changes_at").asc(nulls_first=True), "-fired_at")
         incidents = lately.filter(never | at_end | young).order_by(*longest_ago)[:MOST_SEEN]
         due = [alert for alert in incidents if is_due(alert, now)][:MOST_PER_CHECK]
@@ -39,7 +41,7 @@ class ChangeKeeper:
         return len(due)
 
     def run(self, stop: threading.Event) -> None:
-        """What fails is logged once, and tried again."""
+        """Check repeatedly; an error is logged once, and the check is tried again."""
         in_trouble = False
         while not stop.wait(CHECK_SECONDS):
             try:

@@ -1,6 +1,6 @@
-"""The review of an incident in Markdown: what somebody has edited, else a draft from what is recorded.
+"""The review of an incident in Markdown: as edited, or else a draft from the records.
 
-What comes from elsewhere stands in one line each, its signs of Markdown escaped: a note makes no heading.
+External texts are one line each, with Markdown escaped: a note can't create a heading.
 """
 
 import re
@@ -21,12 +21,12 @@ SIGNS = re.compile(r"([\\`*_\[\]<>#|~])")
 
 
 def review_of(alert: Alert, data: Path) -> str:
-    """The text, whoever wrote it."""
+    """Return the text, edited or drafted."""
     return incidents.incident_of(alert).review or draft(alert, data)
 
 
 def draft(alert: Alert, data: Path) -> str:
-    """From what is recorded. What nobody but a person knows is asked for."""
+    """Return a draft from the records, with questions for what only a person knows."""
     happened = timeline_of(alert, data)
     parts = (
         _head(alert),
@@ -99,7 +99,7 @@ def _loops(alert: Alert) -> Iterator[str]:
 
 
 def _describe_remedies(alert: Alert, data: Path) -> list[str]:
-    """What was judged effective, and what people did last before it was mitigated or over: they know."""
+    """Return the effective actions, and the last actions of people before it was mitigated or resolved."""
     end = incidents.incident_of(alert).mitigated_at or alert.resolved_at
     effective = history.effective_until(alert, end)
     shown = list(effective[:MOST_ACTIONS])
@@ -136,5 +136,5 @@ def _format_time(moment: datetime) -> str:
 
 
 def _line(text: str) -> str:
-    """One line, as it was written."""
+    """Return the text as one line."""
     return SIGNS.sub(r"\\\1", " ".join(text.split()))

@@ -1,1 +1,1 @@
-"""What comes from outside, read and checked before anything else sees it."""
+"""External input, read and checked before any other code sees it."""

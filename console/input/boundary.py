@@ -1,5 +1,5 @@
-"""What comes in over HTTP is checked once, here, before anything reads it: text that can't be stored is
-refused with its field, so that no view needs to ask.
+"""HTTP input is validated once, before other code reads it: text that can't be stored is rejected with its
+field.
 
 Text is UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates (no database stores those).
 JSON documents have at most MOST_DEPTH levels, and numbers of at most 64 bits.
@@ -30,7 +30,7 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 HEADERS = ("User-Agent", "Authorization", "Idempotency-Key", "X-Request-ID", "Referer", "Host")
 MOST_DEPTH = 64
 MOST_DOCUMENT_BYTES = 2 * 2**20
-# An Alertmanager's report: 200 alerts, of which each may have long annotations.
+# An Alertmanager's report: 200 alerts, which may have long annotations.
 REPORT_PATH, MAX_REPORT_BYTES = "/api/v1/alerts/reported", 8 * 2**20
 MAX_DOCUMENT_VALUES = 500_000
 MOST_NUMBER = 2**63
@@ -38,7 +38,7 @@ MOST_NUMBER = 2**63
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedPage(TemplateContext):
-    """What was sent can't be read."""
+    """The request can't be read."""
 
     TEMPLATE = "refused.html"
 
@@ -48,7 +48,7 @@ class RefusedPage(TemplateContext):
 
 
 class Boundary(MiddlewareMixin):
-    """Refuses text that nothing can store: 404 in a path, 400 in cookies and headers, 422 in a field."""
+    """Rejects text that can't be stored: 404 in a path, 400 in cookies and headers, 422 in a field."""
 
     def process_request(self, request: HttpRequest) -> HttpResponse | None:
         if not is_plain(request.path_info):
@@ -78,7 +78,7 @@ class Boundary(MiddlewareMixin):
 
 
 def _reads_itself(request: HttpRequest) -> bool:
-    """The API's endpoints read their bodies, whatever a client calls them."""
+    """Return whether the view reads its body itself, as the API's endpoints do for any content type."""
     return request.path_info.startswith(("/api/", "/control/"))
 
 
@@ -94,7 +94,7 @@ def _first_refusal(
 
 
 def build_refusal(request: HttpRequest, status: int, field: str, message: str) -> HttpResponse:
-    """JSON for a program (which `Problems` completes), a page for a person."""
+    """Return JSON for a program (which `Problems` completes), a page for a person."""
     if is_for_a_program(request):
         body = orjson.dumps({"errors": {field[:100]: [message]}})
         return HttpResponse(body, status=status, content_type="application/json")
@@ -103,8 +103,9 @@ def build_refusal(request: HttpRequest, status: int, field: str, message: str) -
 
 
 class Documents(Parser):
-    """The API's JSON. ninja says nothing of an error but that there was one: `weir_unreadable` keeps its
-    status and what it was.
+    """The API's JSON parser.
+
+    ninja reports errors without details: `weir_unreadable` keeps the status and the message.
     """
 
     def parse_body(self, request: HttpRequest) -> Any:
@@ -129,13 +130,15 @@ class Documents(Parser):
 
 
 def is_report(path: str) -> bool:
-    """Whether an address takes an Alertmanager's reports."""
+    """Return whether an address accepts an Alertmanager's reports."""
     return path.rstrip("/") == REPORT_PATH
 
 
 def _excess(body: bytes, most_bytes: int) -> str:
-    """Return why a document is too large to be read, "" where it is not. A value takes far longer to read
-    than its bytes, so values are counted before: each stands behind one of these letters.
+    """Return why a document is too large, "" if it is not.
+
+    Values take far longer to parse than their bytes, so they are counted before: each follows one of these
+    characters.
     """
     if len(body) > most_bytes:
         return f"takes at most {most_bytes} bytes of JSON."
@@ -145,8 +148,7 @@ def _excess(body: bytes, most_bytes: int) -> str:
 
 
 def document_of(body: bytes) -> Any:
-    """JSON read strictly. Raises JSONDecodeError for what is none, BadInput naming the field that holds what
-    nothing can take.
+    """Parse JSON strictly. Raises `JSONDecodeError`, or `BadInput` that names a field with an invalid value.
     """
     read = json_of(body)
     for field, value, depth in _values(read):
@@ -154,14 +156,16 @@ def document_of(body: bytes) -> Any:
             raise BadInput(field, f"is nested deeper than {MOST_DEPTH} levels.")
         if isinstance(value, str) and not is_plain(value):
             raise BadInput(field, UNSTORABLE)
-        # A whole number that is larger comes as a float; NaN is not within either.
+        # A larger whole number is parsed as a float; NaN is not in the range either.
         if isinstance(value, float | int) and not -MOST_NUMBER <= value < MOST_NUMBER:
             raise BadInput(field, "takes a finite number of at most 64 bits.")
     return read
 
 
 def json_of(body: bytes) -> Any:
-    """Parse JSON without looking at its values. Raises JSONDecodeError, and BadInput for what is too deep."""
+    """Parse JSON without validating its values. Raises `JSONDecodeError`, and `BadInput` if it is nested too
+    deeply.
+    """
     try:
         return parse_json(body)
     except RecursionError:
@@ -169,7 +173,7 @@ def json_of(body: bytes) -> Any:
 
 
 def _values(document: Any) -> Iterator[tuple[str, Any, int]]:
-    """Every key and value with the top-level field it is in, and its depth."""
+    """Yield every key and value with its top-level field and its depth."""
     waiting: list[tuple[str, Any, int]] = [("body", document, 0)]
     while waiting:
         place, value, depth = waiting.pop()

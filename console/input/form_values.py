@@ -1,5 +1,5 @@
-"""How long, and how much: numbers and times as a form posts them, every error naming its field; and a form
-filled in again.
+"""Durations, numbers, and times as a form posts them, with errors that name the field; and forms filled in
+again.
 """
 
 import math
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ENDLESS, CUSTOM = "endless", "until"
-WAS = "was-"  # before a field's name: what its page had filled it with
+WAS = "was-"  # prefix of a field's original value
 FLAGS = {"true": True, "false": False}
 Form = TypeVar("Form", bound="DataclassInstance")
 
 
 def fill_form(form: type[Form], values: Mapping[str, Any]) -> Form:
-    """The fields of a form with what is given of them; what is not stays empty."""
+    """Return the fields of a form with the given values; others stay empty."""
     return form(**{field.name: values.get(field.name, "") for field in fields(form)})
 
 
 def number_of(text: str, field: str) -> int | float:
-    """A finite number; a whole one stays whole."""
+    """Return a finite number; a whole one stays whole."""
     try:
         value = float(text)
     except ValueError:
@@ -40,15 +40,17 @@ def number_of(text: str, field: str) -> int | float:
 
 
 def is_untouched(posted: Mapping[str, str], field: str) -> bool:
-    """Whether a field says what its page had filled it with: then it asks for nothing, whatever somebody else
-    has put in force since. A program says nothing of `was-FIELD`: what it posts it asks for.
+    """Return whether a field still has its original value, so that it requests no change.
+
+    Other people may have changed the value since. A program sends no `was-FIELD`, so its values are all
+    requests.
     """
     was = posted.get(WAS + field)
     return was is not None and _read(posted.get(field, "")) == _read(was)
 
 
 def _read(text: str) -> float | str:
-    """The number, however it is written; else the words."""
+    """Return the text as a number if possible, else as text."""
     try:
         return float(text)
     except ValueError:
@@ -56,7 +58,7 @@ def _read(text: str) -> float | str:
 
 
 def parse_any_value(text: str, field: str) -> int | float | bool | str:
-    """What no declaration says the kind of: a number where it reads as one, true or false, else words."""
+    """Parse a value of undeclared kind: a number, true or false, or else text."""
     words = text.strip()
     try:
         return FLAGS[words] if words in FLAGS else number_of(words, field)
@@ -65,13 +67,15 @@ def parse_any_value(text: str, field: str) -> int | float | bool | str:
 
 
 def minutes_of(posted: Mapping[str, str]) -> int | float | None:
-    """`minutes`, or None when it is not there."""
+    """Return `minutes`, or None if absent."""
     text = posted.get("minutes", "").strip()
     return number_of(text, "minutes") if text and text != CUSTOM else None
 
 
 def expiry_of(posted: Mapping[str, str]) -> Expiry:
-    """`minutes` (a number, or "endless"), else `expires_at` (ISO 8601; UTC when it names no zone)."""
+    """Return the expiry from `minutes` (a number, or "endless"), else `expires_at` (ISO 8601; UTC without a
+    zone).
+    """
     if posted.get("minutes", "").strip() == ENDLESS:
         return Expiry(endless=True)
     text = posted.get("expires_at", "").strip()
@@ -82,7 +86,7 @@ def expiry_of(posted: Mapping[str, str]) -> Expiry:
 
 
 def time_of(text: str, field: str) -> datetime:
-    """A time with its zone."""
+    """Return a time with its zone."""
     try:
         parsed = parse_datetime(text)
     except ValueError:
@@ -95,6 +99,8 @@ def time_of(text: str, field: str) -> datetime:
 
 
 def iso(moment: datetime) -> str:
-    """A time as addresses hold it, and `time_of` reads it: UTC, to the second unless it has a fraction."""
+    """Return a time as addresses contain it, and `time_of` parses it: UTC, to the second unless it has a
+    fraction.
+    """
     utc = moment.astimezone(UTC)
     return utc.isoformat(timespec="milliseconds" if utc.microsecond else "seconds").replace("+00:00", "Z")

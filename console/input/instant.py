@@ -1,5 +1,6 @@
-"""Which times the console takes: those that every clock, time zone and database can express (not the years 1
-and 9999, which some zone puts outside of the calendar).
+"""The times that the console accepts: those that every clock, time zone, and database can represent.
+
+The years 1 and 9999 are excluded, which some time zone puts outside of the calendar.
 """
 
 from datetime import UTC, datetime
@@ -10,5 +11,5 @@ TAKES = "takes a time from 1970 to 2199, such as 2026-01-31T12:00:00Z."
 
 
 def is_representable(moment: datetime) -> bool:
-    """Whether it is one of them; one that names no zone is taken as UTC."""
+    """Return whether the time is accepted; without a zone it is taken as UTC."""
     return EARLIEST <= (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) < LATEST

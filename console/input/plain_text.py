@@ -1,4 +1,4 @@
-"""Which text can be stored: UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates."""
+"""The text that can be stored: UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates."""
 
 from queues.checks import UNSTORABLE_CHARACTER
 
@@ -6,5 +6,5 @@ UNSTORABLE = "takes text in UTF-8, without NUL and without halves of a surrogate
 
 
 def is_plain(text: str) -> bool:
-    """Whether every database and every file can store it."""
+    """Return whether every database and every file can store the text."""
     return UNSTORABLE_CHARACTER.search(text) is None

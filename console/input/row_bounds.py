@@ -1,4 +1,6 @@
-"""What a row can't hold is refused with its field before it is written: SQLite keeps it, PostgreSQL fails."""
+"""Values that a column can't store are rejected with their field before writing: SQLite stores them,
+PostgreSQL fails.
+"""
 
 import math
 from typing import Any
@@ -15,7 +17,7 @@ OURS = ("console", "queues", "workers")
 
 
 def connect() -> None:
-    """Every row of our own applications is checked when it is saved."""
+    """Validate every row of our own applications when it is saved."""
     for name in OURS:
         for model in apps.get_app_config(name).get_models():
             pre_save.connect(check_row, sender=model, dispatch_uid=f"row bounds of {model._meta.label}")
@@ -24,7 +26,7 @@ def connect() -> None:
 def check_row(
     sender: type[models.Model], instance: models.Model, update_fields: Any = None, **_: Any
 ) -> None:
-    """Raises BadInput naming the first field whose value its column can't hold."""
+    """Raise `BadInput` that names the first field whose value its column can't store."""
     for field in sender._meta.concrete_fields:
         if update_fields is None or field.name in update_fields:
             _check(field, instance.__dict__.get(field.attname))

@@ -10,5 +10,5 @@ Id = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def id_of(text: str) -> int | None:
-    """The id that a text is; None when it is none that a database knows."""
+    """Return the id in a text; None if no database can have it."""
     return checks.digits(text)

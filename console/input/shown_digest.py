@@ -1,5 +1,5 @@
-"""What a form was filled from, as a digest: a change that was made from something older is refused, so
-that nobody overwrites what another has changed meanwhile.
+"""The digest of a form's original values: a change based on an older state is rejected, so that nobody
+overwrites another change.
 """
 
 import hashlib
@@ -11,11 +11,11 @@ from queues.errors import BadInput
 
 
 def digest_of(shown: Mapping[str, Any]) -> str:
-    """Of a thing as it was shown."""
+    """Return the digest of a thing as shown."""
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
 
 def demand_unchanged(name: str, shown: Mapping[str, Any], digest: str) -> None:
-    """Raises BadInput where the thing is not as it was shown. digest: "" of who has seen nothing of it."""
+    """Raise `BadInput` if the thing is not as it was shown. digest: "" if it was not shown."""
     if digest and digest != digest_of(shown):
         raise BadInput("digest", f"{name} was changed meanwhile; reload the page and change it again.")

@@ -1,1 +1,1 @@
-"""Live pages: each change of the plant, pushed to who is looking."""
+"""Live pages: each change of the plant, pushed to browsers."""

@@ -1,8 +1,8 @@
-"""The websocket `/live/`: a snapshot first, then deltas; closed when its holder may no longer see.
+"""The websocket `/live/`: a snapshot first, then deltas; closed when its user loses access.
 
-Its address may say more: `of` a view of the snapshot (`console.live.view`), `packed=1` for messages in zlib's
-format, and `after=SEQ&at=TIME`, the snapshot that is held already: then the deltas since then come first, if
-they are still there.
+Its address may contain: `of`, a view of the snapshot (`console.live.view`), `packed=1` for messages in zlib's
+format, and `after=SEQ&at=TIME`, the snapshot that the browser has: then the deltas since then come first, if
+they are still available.
 """
 
 import asyncio
@@ -24,25 +24,26 @@ from console.live.view import view_named
 from queues.errors import BadInput
 
 log = logging.getLogger(__name__)
-RECHECK_SECONDS = 30.0  # a thousand sockets ask the database 33 times a second
+RECHECK_SECONDS = 30.0  # a thousand sockets query the database 33 times a second
 NOT_LOGGED_IN = 4401
 NOT_ALLOWED = 4403
 NOT_UNDERSTOOD = 4400
-UNANSWERED = 1011  # of the protocol: something in the server keeps it from going on
+UNANSWERED = 1011  # of the protocol: an internal error
 MOST_UNANSWERED = 4
 TOO_BIG = 1009
-# The server holds it, too (console.embedded.processes): what is longer is not even read.
+# The server has the same limit (console.embedded.processes): longer messages are not even read.
 LONGEST_FRAME_BYTES = 4096
-LONGEST_REASON_BYTES = 123  # of the protocol: a longer one is an error in the server
+LONGEST_REASON_BYTES = 123  # of the protocol: a longer one is a server error
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has no types
-    """Takes `{"ask": "snapshot"}` only. Close codes: 4401 log in, 4403 role missing, 4400 bad request,
-    4429 too many sockets of this person, 1013 too many in all, 1009 a frame over 4 KiB, 1011 nobody can be
-    asked whether its holder may still see.
+    """Accepts only `{"ask": "snapshot"}`.
+
+    Close codes: 4401 login required, 4403 role missing, 4400 bad request, 4429 too many sockets of this
+    person, 1013 too many in all, 1009 a frame over 4 KiB, 1011 the permission can't be checked.
     """
 
-    channel_layer_alias = "none"  # the fan-out stands in its place
+    channel_layer_alias = "none"  # the fan-out replaces it
 
     def __init__(self, recheck_seconds: float = RECHECK_SECONDS) -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         self.tasks: list[asyncio.Task[None]] = []
 
     async def connect(self) -> None:
-        # Accepted even when closed at once: a refused handshake could not carry the reason to the page.
+        # Accepted even if closed at once: a rejected handshake could not send the reason to the page.
         await self.accept()
         try:
             PLACES.enter(self)
@@ -81,12 +82,13 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
             await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; nothing else is understood here.')
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
-        """Once: a second close, as after two bad messages in a row, would be an error in the server."""
+        """Close the socket once: a second close, as after two bad messages in a row, would be a server error.
+        """
         if self.closing:
             return
         self.closing = True
         PLACES.leave(self)
-        with suppress(OSError):  # gone meanwhile
+        with suppress(OSError):  # already disconnected
             await super().close(code, _shorten_reason(reason))
 
     async def disconnect(self, code: int) -> None:
@@ -98,7 +100,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
             await self.fanout.leave(self.listener)
 
     async def _deliver(self, listener: Listener) -> None:
-        # A socket that breaks while we write is given to `disconnect` by the server: nothing more to do.
+        # If a socket breaks while we write, the server calls `disconnect`: nothing more to do.
         with suppress(OSError):
             while True:
                 message = await listener.next()
@@ -108,8 +110,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
                     await self.send(text_data=message)
 
     async def _recheck(self) -> None:
-        """A logout, a revoked token or a lost role closes the socket within RECHECK_SECONDS. A database that
-        is away is asked again; after MOST_UNANSWERED in a row nobody knows whether this may still be seen.
+        """Check the permission again: a logout, a revoked token, or a lost role closes the socket within
+        RECHECK_SECONDS.
+
+        An unreachable database is queried again; after MOST_UNANSWERED failures in a row the socket is
+        closed.
         """
         unanswered = 0
         while unanswered < MOST_UNANSWERED:
@@ -118,13 +123,13 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
                 if await self._find_allowed_actor() is None:
                     return
                 unanswered = 0
-            except Exception as error:  # whatever it is, nobody else would ask again
+            except Exception as error:  # any error, since nobody else would check again
                 log.warning("who reads the live figures could not be asked: %s", error)
                 unanswered += 1
         await self.close(UNANSWERED, "Whether you may still see this can't be asked; connect again.")
 
     async def _find_allowed_actor(self) -> Actor | None:
-        """Who may see; None when nobody may, and the socket is closed."""
+        """Return the actor who may watch; None if there is none, and the socket is closed."""
         actor: Actor = await run_in_thread(self._actor)()
         if actor.may("plant.view"):
             return actor
@@ -161,7 +166,8 @@ def _shorten_reason(reason: str | None) -> str | None:
 
 
 def parse_query(query: bytes) -> dict[str, Any]:
-    """What the address asks for, as `Fanout.join` takes it. Raises BadInput for a view that there is not."""
+    """Return what the address requests, in the form of `Fanout.join`. Raises `BadInput` for an unknown view.
+    """
     given = {name: values[-1] for name, values in parse_qs(query.decode("latin1")).items()}
     after = None
     with suppress(KeyError, ValueError):

@@ -1,6 +1,7 @@
-"""The fan-out: one Redis subscriber per process, each message encoded once a view, any number of sockets.
+"""The fan-out: one Redis subscriber per process, each message encoded once for each view, any number of
+sockets.
 
-A group send through the channel layer was measured against this and lost messages at a thousand sockets.
+In a comparison, a group send through the channel layer lost messages at a thousand sockets.
 """
 
 import asyncio
@@ -26,8 +27,8 @@ from workers.documents.snapshot import SILENT_AFTER_SECONDS
 log = logging.getLogger(__name__)
 TOPIC = "plant"
 TICK_SECONDS = 1.0
-JOIN_SECONDS = 3.0  # a socket waits so long for the first check of the control server
-# From page to page a browser has no socket for a second or two; it goes on from what it has if we do.
+JOIN_SECONDS = 3.0  # time for which a socket waits for the first answer of the control server
+# Between two pages a browser has no socket for a second or two; it continues from its snapshot if possible.
 LINGER_SECONDS = 60.0
 RECENT_MESSAGES = 10
 ANSWER_SECONDS = 2.0
@@ -36,8 +37,9 @@ Position = tuple[int, float]
 
 
 class Fanout:
-    """Runs while anybody listens, and a little longer. `clock` gives epoch seconds, `monotonic` seconds that
-    never jump.
+    """Runs while there are listeners, and a little longer.
+
+    `clock` returns epoch seconds, `monotonic` seconds that never jump.
     """
 
     def __init__(
@@ -62,9 +64,10 @@ class Fanout:
         self._snapshots: dict[View, LiveMessage] = {}
 
     async def join(self, view: View = WHOLE, packed: bool = False, after: Position | None = None) -> Listener:
-        """A new listener whose first message is the snapshot, and then every delta after it.
+        """Add a listener whose first message is the snapshot, followed by every delta.
 
-        Who holds the snapshot of the instant `after` gets the deltas since then instead, if they are here.
+        A listener with the snapshot of the instant `after` gets the deltas since then instead, if they are
+        available.
         """
         if self._ending is not None:
             self._ending.cancel()
@@ -73,9 +76,9 @@ class Fanout:
             self._ready.clear()
             self._heard_at = self._monotonic()
             self._task = asyncio.create_task(self._run())
-        with suppress(TimeoutError):  # the control server does not answer: silence is what there is to say
+        with suppress(TimeoutError):  # the control server does not answer: report silence
             await asyncio.wait_for(self._ready.wait(), JOIN_SECONDS)
-        # No await from here on: a delta can't come between the snapshot and the first place in the set.
+        # No await from here on: no delta may come between the snapshot and adding the listener.
         listener = Listener(view, packed)
         self._listeners.add(listener)
         missed = None if after is None else self._list_deltas_since(after)
@@ -86,7 +89,7 @@ class Fanout:
         return listener
 
     async def leave(self, listener: Listener) -> None:
-        """Forget a listener; the subscription ends LINGER_SECONDS after the last one has left."""
+        """Remove a listener; the subscription ends LINGER_SECONDS after the last one has left."""
         self._listeners.discard(listener)
         if self._listeners or self._task is None or self._ending is not None:
             return
@@ -111,7 +114,7 @@ class Fanout:
         listener.put(self._snapshots[view])
 
     def answer(self, listener: Listener) -> None:
-        """Send the newest snapshot to a listener that asks, once: a flood of questions gets one answer."""
+        """Send the newest snapshot to a listener that requests it, once: many requests get one answer."""
         if listener.answered != self._position:
             listener.answered = self._position
             self.send_snapshot(listener)
@@ -120,8 +123,8 @@ class Fanout:
         while True:
             try:
                 await self._follow()
-            except Exception as error:  # also of what can't be read: nobody else would follow again
-                # Back again in a second; until then the sockets hear how long it has been silent.
+            except Exception as error:  # any error, even of an unreadable message: nobody else would follow again
+                # Retried in a second; until then the sockets are told how long it has been silent.
                 if not isinstance(error, RedisError | OSError):
                     log.warning("what live pages follow can't be read: %s: %s", type(error).__name__, error)
                 self._ready.set()
@@ -129,7 +132,7 @@ class Fanout:
                 await asyncio.sleep(TICK_SECONDS)
 
     async def _follow(self) -> None:
-        """Subscribe first and read the stored snapshot after, so that no message falls in between."""
+        """Subscribe first and read the stored snapshot after, so that no message is missed in between."""
         async with (
             open_connection(
                 self._url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=TICK_SECONDS
@@ -140,7 +143,7 @@ class Fanout:
             self._load(cast(bytes | None, await client.get(keys.SNAPSHOT)))
             self._ready.set()
             said_at = self._monotonic()
-            # Whom nothing reaches any more may listen to a server that is primary no longer.
+            # A connection without messages may be to a server that is no longer primary.
             while self._monotonic() - said_at < SUBSCRIBED_ANEW_SECONDS:
                 message = await subscription.get_message(ignore_subscribe_messages=True, timeout=TICK_SECONDS)
                 if message is not None and message["type"] == "message":
@@ -156,8 +159,8 @@ class Fanout:
         fresh = position != self._position
         if fresh:
             self._begin(position, snapshot)
-        # A stored snapshot is as old as its own time says, even when we have only just read it. One that was
-        # here already gets no younger, though our clock may be behind the observer's.
+        # A stored snapshot's age follows from its own time, even if we have only just read it. One that was
+        # here already gets no younger, although our clock may be behind the observer's.
         heard_at = self._monotonic() - max(0.0, self._clock() - snapshot["at"])
         self._heard_at = heard_at if fresh else min(self._heard_at, heard_at)
         if fresh:
@@ -165,13 +168,13 @@ class Fanout:
                 self.send_snapshot(listener)
 
     def _take(self, message: dict[str, Any]) -> None:
-        # By number and time: an observer that starts anew counts from 1 again.
+        # By number and time: an observer that restarts counts from 1 again.
         position = (message["seq"], message["at"])
         if position == self._position:
             return  # the stored snapshot was already this one
         self._heard_at = self._monotonic()
         delta = message.get("delta")
-        if delta is None:  # an observer's first
+        if delta is None:  # the first one of an observer
             self._begin(position, message["snapshot"])
             for listener in self._listeners:
                 self.send_snapshot(listener)
@@ -181,7 +184,7 @@ class Fanout:
             listener.put(self._delta(position, delta, listener.view))
 
     def _begin(self, position: Position, snapshot: dict[str, Any]) -> None:
-        """What was before has no deltas that lead here."""
+        """Start from a snapshot to which no earlier deltas lead."""
         self._recent.clear()
         self._encoded.clear()
         self._hold(position, snapshot)
@@ -199,10 +202,10 @@ class Fanout:
         self._snapshots.clear()
 
     def _list_deltas_since(self, after: Position) -> list[tuple[Position, dict[str, Any]]] | None:
-        """The deltas that lead from an instant to the newest, or None when they are not all here."""
+        """Return the deltas from an instant to the newest, or None if they are not all available."""
         if self._position is None:
             return None
-        # It may have been read from the store just before we heard of it.
+        # It may have been read from the store just before its message arrived.
         if after == self._position or (after[0] > self._position[0] and after[1] > self._position[1]):
             return []
         positions = [position for position, _ in self._recent]
@@ -220,7 +223,9 @@ class Fanout:
                 listener.put(silence)
 
     def _silence(self) -> LiveMessage:
-        """`at` is the last snapshot's time (null: never one), so that nothing seems younger than it is."""
+        """Return the silence message; `at` is the last snapshot's time (null: never one), so that ages stay
+        right.
+        """
         silent_seconds = round(self._monotonic() - self._heard_at, 1)
         at = None if self._position is None else self._position[1]
         return LiveMessage({"topic": TOPIC, "at": at, "silent_seconds": silent_seconds})
@@ -235,7 +240,8 @@ _fanouts: WeakKeyDictionary[asyncio.AbstractEventLoop, Fanout] = WeakKeyDictiona
 
 
 def fanout() -> Fanout:
-    """This event loop's fan-out on settings.REDIS_URL: a served process has one loop, so one fan-out."""
+    """Return this event loop's fan-out on settings.REDIS_URL: a served process has one loop, so one fan-out.
+    """
     loop = asyncio.get_running_loop()
     if loop not in _fanouts:
         _fanouts[loop] = Fanout(settings.REDIS_URL)

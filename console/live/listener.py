@@ -1,4 +1,4 @@
-"""One socket's share of the fan-out: a bounded queue that drops the oldest."""
+"""One socket's queue of the fan-out, which is bounded and drops the oldest."""
 
 import asyncio
 from collections import deque
@@ -7,14 +7,15 @@ from console.live.message import LiveMessage
 from console.live.view import WHOLE, View
 
 NEVER = object()
-QUEUE_MESSAGES = 8  # seconds a socket may lag before it misses a message, and asks for a snapshot
+QUEUE_MESSAGES = 8  # seconds a socket may lag before it misses a message, and requests a snapshot
 
 
 class Listener:
-    """Holds what a socket has yet to send. A slow socket loses the oldest; it never slows down the others.
+    """The messages that a socket has yet to send. A slow socket loses the oldest; it never slows down the
+    others.
 
-    `view` is what it wants to see, `packed` whether it takes packed messages. `answered` is the position of
-    the snapshot that it was sent because it asked.
+    `view` is the requested view, `packed` whether it takes compressed messages. `answered` is the position of
+    the last snapshot it was sent on request.
     """
 
     def __init__(self, view: View = WHOLE, packed: bool = False) -> None:
@@ -28,7 +29,7 @@ class Listener:
         self._filled.set()
 
     async def next(self) -> str | bytes:
-        """The oldest message still held; waits for one."""
+        """Return the oldest waiting message; wait for one."""
         while not self._messages:
             self._filled.clear()
             await self._filled.wait()

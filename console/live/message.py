@@ -1,4 +1,4 @@
-"""A message to sockets, encoded once for all of them, and only in the forms that somebody takes."""
+"""A message to sockets, encoded once for all of them, and only in the requested forms."""
 
 import zlib
 from functools import cached_property
@@ -10,7 +10,9 @@ LEVEL = 4  # beyond it a large patch takes twice the time for a few percent
 
 
 class LiveMessage:
-    """JSON as text, or packed: the same bytes in zlib's format (the browser's "deflate"), a fifth as long."""
+    """JSON as text, or compressed: the same bytes in zlib's format (the browser's "deflate"), a fifth as
+    long.
+    """
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._encoded = orjson.dumps(document)

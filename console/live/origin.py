@@ -1,4 +1,4 @@
-"""Websockets are answered to our own pages only: browsers send cookies along from any page that asks."""
+"""Websockets are only accepted from our own pages: browsers send cookies with requests of any page."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ from console.accounts.access import bearer_of
 
 
 class SameOrigin:
-    """Refuses a handshake whose Origin is not the host it asks for; without an Origin a token is needed."""
+    """Rejects a handshake whose Origin is not the requested host; without an Origin a token is required."""
 
     def __init__(self, application: Any) -> None:
         self.application = application
@@ -29,13 +29,14 @@ def is_ours(headers: dict[str, str]) -> bool:
         return False
     origin = headers.get("origin")
     if origin is None:
-        # Not a browser, so no cookie was attached behind anybody's back; a token says who it is.
+        # Not a browser, so no cookie was attached without the user's intention; a token identifies the
+        # caller.
         return bearer_of(headers.get("authorization")) is not None
     try:
         parts = urlsplit(origin)
     except ValueError:  # such as http://[
         return False
-    # A page that came by http may be anybody's on the way: where our cookies take https, so does an origin.
+    # A page over http may have been modified on the way: if our cookies require https, so does an origin.
     schemes = ("https",) if settings.SESSION_COOKIE_SECURE else ("http", "https")
     return parts.scheme in schemes and parts.netloc.lower() == host.lower()
 

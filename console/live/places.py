@@ -1,4 +1,4 @@
-"""How many sockets one person, and one process, may hold open."""
+"""Limits of open sockets for a person, and for a process."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,20 +18,20 @@ class NoPlace(Exception):  # noqa: N818
 
 
 class Places:
-    """The open sockets of this process, each with the person it belongs to (None: not asked yet)."""
+    """The open sockets of this process, each with its person (None: not known yet)."""
 
     def __init__(self) -> None:
         self._holders: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def enter(self, socket: Any) -> None:
-        """A place in the process, before anything else is done for the socket. Raises NoPlace."""
+        """Take a place in the process, before anything else is done for the socket. Raises `NoPlace`."""
         limit = settings.WEIR_LIVE_SOCKETS
         if len(self._holders) >= limit:
             raise NoPlace(TRY_LATER, f"This console holds {limit} live connections; it takes no more now.")
         self._holders[socket] = None
 
     def claim(self, socket: Any, person: Any) -> None:
-        """The socket belongs to this person from now on. Raises NoPlace."""
+        """Assign the socket to this person. Raises `NoPlace`."""
         limit = settings.WEIR_LIVE_SOCKETS_PER_PERSON
         if sum(holder == person for holder in self._holders.values()) >= limit:
             raise NoPlace(TOO_MANY, f"{limit} live connections are open under this name; close a page.")

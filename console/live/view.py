@@ -1,7 +1,7 @@
-"""The part of the snapshot that a page shows: what else changes each second is not sent to it.
+"""The part of the snapshot that a page shows; other changes are not sent to it.
 
-A view narrows a snapshot and a merge patch alike, so that who holds the narrowed one and applies narrowed
-patches has at any time what narrowing the whole would give.
+A view narrows a snapshot and a merge patch alike, so that applying narrowed patches to a narrowed snapshot
+always equals narrowing the whole.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ from queues.errors import BadInput
 
 Document = dict[str, Any]
 
-# Of each kind of row at least one kept field is there from the row's first instant (points, id, state): a
-# patch of a row that has none of them is no new row, and is left out.
+# In each kind of row at least one kept field exists from the row's start (points, id, state): a patch of a
+# row without any of them is no new row, and is left out.
 PLACE = frozenset({"points"})
 BANDS = PLACE | {"in_per_second", "out_per_second"}
 HOST = frozenset({"role", "slots", "busy", "at_work", "reserved", "drained", "draining", "age_seconds"})
@@ -52,8 +52,8 @@ PLANT = frozenset(
 
 @dataclass(frozen=True)
 class View:
-    """Fields kept of every node, container, loop, producer, worker host and registered plant (None: all), and
-    the `queue` or `node` whose containers and loops are kept whole.
+    """Fields kept of every node, container, loop, producer, worker host, and registered plant (None: all),
+    and the `queue` or `node` whose containers and loops are complete.
     """
 
     name: str
@@ -67,7 +67,7 @@ class View:
     node: str | None = None
 
     def narrow(self, document: Document) -> Document:
-        """A snapshot or a patch with what the view keeps; the document itself is not changed."""
+        """Return a snapshot or a patch with the fields of the view; the document itself is not changed."""
         result = dict(document)
         if self.nodes is not None and document.get("nodes"):
             result["nodes"] = _rows(document["nodes"], self.nodes)
@@ -94,13 +94,14 @@ class View:
         }
 
     def _is_about(self, loop: str) -> bool:
-        """Whether a loop steers a container of the queue or node: law/queue/node."""
+        """Return whether a loop controls a container of the queue or node: law/queue/node."""
         _, *target = loop.split("/")
         return bool(target) and (target[0] == self.queue or target[-1] == self.node)
 
 
 def _states(states: Mapping[str, Any]) -> Document:
-    """Of loops, which may be hundreds, what a list of what is wrong needs; the others whole."""
+    """Return the states: of loops, which may be hundreds, the fields for a list of problems; others complete.
+    """
     loops = {key: row for key, row in states.items() if key.startswith("loop/")}
     return {**states, **_rows(loops, JUDGED)} if loops else dict(states)
 
@@ -110,7 +111,9 @@ def _rows(
     fields: frozenset[str] | None,
     whole: Callable[[str], bool] = lambda name: False,
 ) -> Document:
-    """Rows with the kept fields only; one that a patch removes (null) stays, one that is `whole` too."""
+    """Return rows with the kept fields only; rows that a patch removes (null), and those of `whole`, are
+    kept.
+    """
     kept: Document = {}
     for name, row in rows.items():
         if fields is None or not isinstance(row, dict) or whole(name):
@@ -135,7 +138,7 @@ VIEWS = {
 
 
 def view_named(name: str) -> View:
-    """One of VIEWS, `queue:NAME` or `node:NAME`. Raises BadInput for anything else."""
+    """Return one of VIEWS, `queue:NAME`, or `node:NAME`. Raises `BadInput` for anything else."""
     kind, _, which = name.partition(":")
     if which and kind == "queue":
         return View(name, nodes=USE, containers=PLACE, loops=LASTING, queue=which)

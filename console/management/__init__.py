@@ -1,1 +1,1 @@
-"""What the commands of manage.py share."""
+"""Shared code of manage.py's commands."""

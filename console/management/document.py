@@ -1,4 +1,4 @@
-"""What every JSON command shares: a document in, a document out, and errors as CONTRACT.md words them.
+"""Shared code of JSON commands: a document in, a document out, and errors as CONTRACT.md words them.
 
 Exit 0 done · 2 bad input: one line on standard error that names the field and says what it takes · 1 failed.
 """
@@ -18,10 +18,10 @@ from queues.standard_input import standard_input
 
 
 def read_document(path: str) -> dict[str, Any]:
-    """The JSON object in a file, or on standard input for `-`.
+    """Return the JSON object in a file, or on standard input for `-`.
 
-    Raises BadInput, naming the place, when it can't be read, is not JSON, not an object, or holds what
-    `queues.documents` refuses.
+    Raises `BadInput` that names the place if it can't be read, is not JSON, not an object, or contains what
+    `queues.documents` rejects.
     """
     document = read_json(_text(path))
     if not isinstance(document, dict):
@@ -30,7 +30,7 @@ def read_document(path: str) -> dict[str, Any]:
 
 
 def _text(path: str) -> str:
-    """One character more than a document may have, at most."""
+    """Read at most one character more than a document may have."""
     try:
         if path == "-":
             return standard_input("FILE").read(MOST_JSON_BYTES + 1)
@@ -43,20 +43,21 @@ def _text(path: str) -> str:
 
 
 def _drop_output() -> None:
-    """What is left in the buffer goes nowhere: Python would try, and fail, again when it ends."""
+    """Discard the buffer: otherwise Python would try to write it, and fail, again at its end."""
     if sys.stdout is not None:
         with Path(os.devnull).open("w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class JsonCommand(OneLineCommand):
-    """A command that answers with one JSON document; subclasses give `answer(options)`."""
+    """A command that answers with one JSON document; subclasses implement `answer(options)`."""
 
-    # They would import every page, which takes longer than most answers; `manage.py check` makes them.
+    # They would import every page, which takes longer than most answers; `manage.py check` runs them.
     requires_system_checks = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """Options may stand anywhere: argparse else takes an optional FILE for left out at the first one."""
+        """Permit options anywhere: argparse otherwise takes an optional FILE for absent at the first option.
+        """
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
         return parser
@@ -65,7 +66,7 @@ class JsonCommand(OneLineCommand):
         raise TypeError(f"{type(self).__name__} gives no answer")
 
     def human(self, document: dict[str, Any]) -> str | None:
-        """The table a terminal shows instead of JSON, where a command has one."""
+        """Return the table that a terminal shows instead of JSON, if a command has one."""
         return None
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -79,7 +80,7 @@ class JsonCommand(OneLineCommand):
         self._put_out(text if text is not None else self._as_json(document))
 
     def _put_out(self, text: str) -> None:
-        """All of it now, while it can be said that it failed: a full disk, or a reader that has gone."""
+        """Write everything now, while an error can be reported: a full disk, or a reader that has gone."""
         try:
             self.stdout.write(text)
             self.stdout.flush()
@@ -89,7 +90,7 @@ class JsonCommand(OneLineCommand):
             sys.exit(1)
 
     def _as_json(self, document: dict[str, Any]) -> str:
-        """Values that are each in their range may multiply to what no number is."""
+        """Return the document as JSON; values within their ranges may multiply to infinity."""
         try:
             return json.dumps(document, allow_nan=False)
         except ValueError:

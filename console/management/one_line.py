@@ -1,10 +1,10 @@
-"""What every command shares: a command line that can't be read is refused in one line, and ends with 2."""
+"""Shared code of all commands: an invalid command line is rejected in one line, with exit code 2."""
 
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandParser
 
-# As argparse begins what it says of arguments, and as Weir ends it.
+# The prefixes of argparse's messages on arguments, and Weir's endings.
 WORDS = {
     "the following arguments are required: ": "is missing",
     "unrecognized arguments: ": "is not known",
@@ -12,11 +12,11 @@ WORDS = {
 
 
 class OneLineCommand(BaseCommand):
-    """A command without argparse's paragraph on its usage, which --help prints."""
+    """A command without argparse's usage paragraph, which --help prints."""
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
-        if getattr(self, "_called_from_command_line", False):  # else Django raises what its caller handles
+        if getattr(self, "_called_from_command_line", False):  # otherwise Django raises an error for its caller
 
             def error(message: str) -> NoReturn:
                 parser.exit(2, f"{refusal(message)}; {parser.prog} --help says what it takes\n")
@@ -26,7 +26,7 @@ class OneLineCommand(BaseCommand):
 
 
 def refusal(message: str) -> str:
-    """What argparse says, as `field: message` in one line."""
+    """Return argparse's message as `field: message` in one line."""
     text = one_line(message)
     for begin, words in WORDS.items():
         if text.startswith(begin):
@@ -35,5 +35,5 @@ def refusal(message: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same without line breaks, and without signs by which a terminal is steered: they are spelled."""
+    """Return the text without line breaks, and with terminal control characters spelled out."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(text.split()))

@@ -1,7 +1,8 @@
-"""The API's operations as words for a terminal: read from its own document, so that none can be missing.
+"""The API's operations as words for a terminal: read from its own document, so that none is missing.
 
-`POST /api/v1/loops/{loop_id}/mode` is `loops 3 mode --mode hold --reason …`. What changes something at an
-address that can be read too, or at that of one thing, gets a verb: `overrides create`, `users NAME change`.
+`POST /api/v1/loops/{loop_id}/mode` is `loops 3 mode --mode hold --reason …`. Operations that change something
+at an address that can also be read, or at that of one thing, get a verb: `overrides create`, `users NAME
+change`.
 """
 
 import json
@@ -21,7 +22,7 @@ PLACE = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: its words (places in braces), and what it takes in the query and in the body."""
+    """One operation: its words (variable parts in braces), and the fields of its query and body."""
 
     method: str
     path: str
@@ -31,18 +32,18 @@ class Operation:
     body: Mapping[str, Any]
 
     def fits(self, words: Sequence[str]) -> bool:
-        """Whether words name it, whatever stands in its places."""
+        """Return whether the words match it, with any values of its variable parts."""
         return len(words) == len(self.words) and all(
             PLACE.fullmatch(own) or own == given for own, given in zip(self.words, words, strict=True)
         )
 
     def address(self, words: Sequence[str]) -> str:
-        """The path with the words in its places."""
+        """Return the path with the words in its variable parts."""
         places = {own: given for own, given in zip(self.words, words, strict=True) if PLACE.fullmatch(own)}
         return PLACE.sub(lambda found: quote(places[found.group(0)], safe=""), self.path)
 
     def read(self, options: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Options as (query, body). Raises BadInput naming the one that is unknown or can't be read."""
+        """Return options as (query, body). Raises `BadInput` that names an unknown or invalid one."""
         query: dict[str, Any] = {}
         body: dict[str, Any] = {}
         for name, text in options:
@@ -58,7 +59,7 @@ class Operation:
 
 
 def operations(document: Mapping[str, Any]) -> list[Operation]:
-    """Every operation of an OpenAPI document that a command line can send, by its words."""
+    """Return every operation of an OpenAPI document that a command line can send, by its words."""
     operations_read = []
     for path, methods in document["paths"].items():
         for method, details in methods.items():
@@ -76,7 +77,7 @@ def operations(document: Mapping[str, Any]) -> list[Operation]:
 
 
 def find_operation(operations: Sequence[Operation], words: Sequence[str]) -> Operation:
-    """The operation that words name: the one with the most words of its own. Raises BadInput."""
+    """Return the operation that the words match: the one with the most fixed words. Raises `BadInput`."""
     fitting = [operation for operation in operations if operation.fits(words)]
     if not fitting:
         near = [
@@ -102,12 +103,12 @@ def _words(path: str, method: str, methods: Mapping[str, Any]) -> tuple[str, ...
 
 
 def _body(document: Mapping[str, Any], details: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The fields of a JSON body, {} without one; None for a body that is something else (events)."""
+    """Return the fields of a JSON body, {} without one; None for another kind of body (events)."""
     content = details.get("requestBody", {}).get("content")
     if content is None:
         return {}
     schema = content.get("application/json", {}).get("schema", {})
-    # A body that may be left out is either its schema or null.
+    # An optional body is either its schema or null.
     schema = next((option for option in schema.get("anyOf", ()) if "$ref" in option), schema)
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
@@ -121,7 +122,7 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _put(into: dict[str, Any], name: str, schema: Mapping[str, Any], text: str) -> None:
-    """A value in its kind, or null where it may have none; an option of a list may be given again."""
+    """Add a value of its kind, or null if permitted; a list option may be repeated."""
     if text == "null" and {"type": "null"} in schema.get("anyOf", ()):
         into[name] = None
         return

@@ -1,5 +1,6 @@
-"""`manage.py alert`: evaluates the alert rules, notifies receivers, checks the audit, searches what changed
-before incidents, reads on-call schedules, and calls the dead man's switch.
+"""`manage.py alert`: evaluates the alert rules, notifies receivers, and checks the audit log.
+
+It also searches the changes before incidents, reads on-call calendars, and calls the dead man's switch.
 """
 
 import signal
@@ -33,7 +34,7 @@ class Command(OneLineCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        # Beside it: an audit that was altered is an alert, and what changed must keep no alert waiting.
+        # Beside it: an altered audit log is an alert, and the search for changes must delay no alert.
         control = control_server(CONTROL_TIMEOUT_SECONDS)
         runs = (
             AuditWatch(settings.WEIR_DATA).run,

@@ -1,8 +1,9 @@
-"""manage.py attach KIND ADDRESS: what stands there and what Weir could steer; with --register it is added.
+"""`manage.py attach KIND ADDRESS`: shows what is there and what Weir could control; with --register it is
+added.
 
-KIND ADDRESS may also be a file alone (`attach plant.yaml`), for the kind whose option a file gives. Nothing
-is changed at the plant. A password is never typed: --secret names the variable of the environment that holds
-it, of the console's processes as well as of this one.
+KIND ADDRESS may also be a single file (`attach plant.yaml`), for the kind whose option is a file. Nothing is
+changed at the plant. A password is never typed: --secret names the environment variable that has it, in the
+console's processes as well as in this one.
 """
 
 import re
@@ -64,7 +65,7 @@ class Command(JsonCommand):
         return {**plain(inspected), **document}
 
     def _ask_for_agreement(self, said: list[str], name: str) -> bool:
-        """Asked of a person; where there is none, --yes says it."""
+        """Ask a person to agree; without one, --yes agrees."""
         if sys.stdin is None or not sys.stdin.isatty():
             raise BadInput("--register", "asks before it adds a plant; write --yes where nobody can answer.")
         self.stderr.write("\n".join(said))
@@ -83,7 +84,7 @@ class Command(JsonCommand):
 
 
 def place_of(kind: str, address: str, options: list[str]) -> tuple[AdapterKind, str, dict[str, str]]:
-    """The kind, the address and the options as they were typed. Raises BadInput."""
+    """Return the kind, the address, and the options as typed. Raises `BadInput`."""
     given = dict(_option(option) for option in options)
     if kind.endswith(FILES) and not address:
         kind, address = _kind_of_files().name, kind
@@ -94,7 +95,7 @@ def place_of(kind: str, address: str, options: list[str]) -> tuple[AdapterKind, 
 
 
 def name_of(kind: AdapterKind, url: str) -> str:
-    """A name that says where it stands."""
+    """Return a name made from the address."""
     host = (urlsplit(url).hostname or "").split(".")[0]
     plain_name = re.sub(r"[^a-z0-9]+", "-", f"{kind.name}-{host}".lower()).strip("-")
     return plain_name[:40]

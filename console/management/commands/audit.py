@@ -1,5 +1,7 @@
-"""`manage.py audit verify`: whether the audit is as it was written. `manage.py audit accept`: that a person
-has investigated what it found, and why it is so; the check is quiet about it from then on.
+"""`manage.py audit verify`: whether the audit log is intact. `manage.py audit accept`: accept its findings.
+
+Accepting records that a person has investigated the findings, and the reason; the check ignores them from
+then on.
 """
 
 import json
@@ -63,7 +65,7 @@ class Command(OneLineCommand):
 
 
 def _user() -> str:
-    """In a container that runs as any number, the number: it may have no name there."""
+    """Return the user's name, or the number: in a container with any user number it may have no name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,8 +1,8 @@
-"""`manage.py bench NAME`: a figure, its peer or limit measured in the same run, and their ratio.
+"""`manage.py bench NAME`: a figure, its reference or limit measured in the same run, and their ratio.
 
-With `--strict` it exits 1 where a figure is past its limit: peer `limit_cores` is that of figure `cores`,
-which may be that much at most, or at least where the bench names it in `at_least`. A bench without such a
-limit, asked for by its name, exits 1, too.
+With `--strict` it exits with 1 if a figure exceeds its limit: reference `limit_cores` is the maximum of
+figure `cores`, or the minimum if the bench names it in `at_least`. A bench without such a limit, requested by
+name, exits with 1, too.
 """
 
 import importlib
@@ -20,7 +20,7 @@ from django.core.management.base import CommandParser
 from console.management.document import JsonCommand
 from queues.errors import BadInput
 
-# Each with the folder of `bench` that has it; "" where it is a folder itself.
+# The folder of `bench` that has it; "" if it is a folder itself.
 BENCHES = {
     "splitter": "queues",
     "segment": "queues",
@@ -48,14 +48,14 @@ BENCHES = {
     "peers": "peers",
 }
 
-MOST_SECONDS = 43_200  # a night
+MOST_SECONDS = 43_200  # takes a night
 ADDITIONS = 10_000_000
-# What is installed has none: they are measured in a checkout.
+# Installed packages have none: they are measured in a checkout.
 HAS_BENCHES = importlib.util.find_spec("bench") is not None
 
 
 def machine() -> dict[str, Any]:
-    """What it is, and how quick: a host may be three times as slow on another day."""
+    """Return the machine and its speed: a host may be three times as slow on another day."""
     began, total = time.perf_counter(), 0
     for number in range(ADDITIONS):
         total += number
@@ -71,7 +71,7 @@ def machine() -> dict[str, Any]:
 
 
 def module_of(name: str) -> str:
-    """Where a bench is."""
+    """Return the module of a bench."""
     return ".".join(filter(None, ("bench", BENCHES[name], name)))
 
 
@@ -91,13 +91,13 @@ def run_bench(name: str, seconds: float) -> dict[str, Any]:
 
 
 def limits_of(bench: dict[str, Any]) -> dict[str, float]:
-    """{figure: its limit}."""
+    """Return {figure: its limit}."""
     figures, peers = bench["figures"], bench["peers"]
     return {name: peers[f"limit_{name}"] for name in figures if f"limit_{name}" in peers}
 
 
 def past_limits(bench: dict[str, Any]) -> Iterator[str]:
-    """A sentence for each figure that is past its limit, or unknown."""
+    """Return a sentence for each figure that exceeds its limit, or is unknown."""
     for name, limit in limits_of(bench).items():
         figure, at_least = bench["figures"][name], name in bench.get("at_least", ())
         if figure is None or (figure < limit if at_least else figure > limit):

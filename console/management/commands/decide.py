@@ -1,4 +1,4 @@
-"""`manage.py decide LAW`: what a law decides on observations, or on a ledger entry again."""
+"""`manage.py decide LAW`: a law's decision on observations, or a ledger entry decided again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py design NAME`: gains, models and promises, by the names of the contract."""
+"""`manage.py design NAME`: gains, models, and promises, by the names of the contract."""
 
 from typing import Any
 
@@ -38,7 +38,8 @@ class Command(JsonCommand):
 
 
 def identify_model(path: str, delay: int) -> dict[str, Any]:
-    """The model of a CSV file's columns u and y. Raises `BadInput` naming column, line or option."""
+    """Return the model of a CSV file's columns u and y. Raises `BadInput` that names column, line, or option.
+    """
     if not 0 <= delay <= 10:
         raise BadInput("--delay", f"takes a whole number from 0 to 10, not {delay}")
     u, y = read_columns(path, ("u", "y"))

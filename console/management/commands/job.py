@@ -80,20 +80,20 @@ class Command(JsonCommand):
 
 
 def work_here(run: Run, where: Surroundings) -> None:
-    """Be the run's manager and its only worker, until it has ended."""
+    """Act as the run's manager and its only worker, until it has ended."""
 
     def work(number: int, worker: str, role: str) -> None:
         batch_worker.work_at(number, worker, where.control, where.data, lambda: datetime.now(UTC))
 
     while run.state in runs.OPEN:
-        # No lease: the plant's own managers may well be at this run too, and that is fine.
+        # No lease: the plant's own managers may also handle this run, which is fine.
         run = task_managers.manage(run, where.control, datetime.now(UTC), work)
         if run.state in runs.OPEN:
             time.sleep(POLL_SECONDS)
 
 
 def read_values(texts: list[str]) -> dict[str, str]:
-    """`["days=3"]` → {"days": "3"}. Raises BadInput."""
+    """Parse `["days=3"]` to {"days": "3"}. Raises `BadInput`."""
     values = {}
     for text in texts:
         name, sign, value = text.partition("=")

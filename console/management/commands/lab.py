@@ -83,14 +83,14 @@ class Command(JsonCommand):
 
 
 def scenario_named(name: str | None) -> Scenario:
-    """The scenario. Raises `BadInput` when nobody knows it."""
+    """Return the scenario. Raises `BadInput` for an unknown name."""
     if name is not None and name in SCENARIOS:
         return SCENARIOS[name]
     raise BadInput("SCENARIO", f"no scenario is called {name}; there are {', '.join(SCENARIOS)}")
 
 
 def check_alone(options: dict[str, Any]) -> None:
-    """Raise `BadInput` naming what `lab list` does not take."""
+    """Raise `BadInput` that names an option that `lab list` does not take."""
     if options["scenario"] is not None:
         raise BadInput("SCENARIO", f"is for lab run; lab list takes none, not {options['scenario'][:60]!r}")
     for name in ("law", "set", "seed", "trace", "column", "series", "html"):
@@ -99,7 +99,7 @@ def check_alone(options: dict[str, Any]) -> None:
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
-    """Of each `key=value`. Raises `BadInput`, also for a key that comes twice."""
+    """Parse each `key=value`. Raises `BadInput`, also for a repeated key."""
     values: dict[str, Any] = {}
     for text in texts:
         key, value = parse_setting(text)
@@ -110,7 +110,7 @@ def settings_of(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`key=value` as a name and a number, a truth value as 1 or 0, or text. Raises `BadInput`."""
+    """Parse `key=value` as a name and a number, a truth value as 1 or 0, or text. Raises `BadInput`."""
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise BadInput("--set", f"takes key=value, not {text!r}")
@@ -121,7 +121,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def trace_of(path: str | None, column: str | None) -> Floats | None:
-    """The arrivals that were asked for; None: the scenario's own. Raises `BadInput` naming the option."""
+    """Return the requested arrivals; None: the scenario's own. Raises `BadInput` that names the option."""
     if path is not None:
         return read_trace(path, column)
     if column is not None:
@@ -130,7 +130,7 @@ def trace_of(path: str | None, column: str | None) -> Floats | None:
 
 
 def check_writable(path: str, option: str) -> None:
-    """Raise `BadInput` naming the option where no file can be written."""
+    """Raise `BadInput` that names the option if the file can't be written."""
     place = Path(path)
     why = "it is a folder" if place.is_dir() else None
     if not place.exists() and not place.parent.is_dir():
@@ -142,7 +142,7 @@ def check_writable(path: str, option: str) -> None:
 
 
 def write(path: str, text: str, option: str) -> None:
-    """A file as asked for. Raises `BadInput` naming the option."""
+    """Write the requested file. Raises `BadInput` that names the option."""
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -150,7 +150,7 @@ def write(path: str, text: str, option: str) -> None:
 
 
 def series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
-    """One row a law and instant: law, seconds, then every series."""
+    """Return one row for each law and instant: law, seconds, then every series."""
     names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
     rows = []
     for law, outcome in outcomes.items():
@@ -162,8 +162,8 @@ def series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
 
 
 def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, ScenarioOutcome]) -> str:
-    """A page of its own: one plot a series, every law a line in it."""
-    # Of all that the command does, only this needs it, and it takes a while to load.
+    """Return a stand-alone page: one plot for each series, with a line for each law."""
+    # Only this part of the command needs it, and it takes a while to load.
     from plotly.colors import qualitative
     from plotly.subplots import make_subplots
 
@@ -193,17 +193,17 @@ def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str,
 
 
 def format_setting(value: Any) -> str:
-    """A setting: a number in short, a choice as it is."""
+    """Return a setting: a number in short, a choice as it is."""
     return value if isinstance(value, str) else f"{value:g}"
 
 
 def format_metric(value: float | None) -> str:
-    """A metric for a terminal; what never came about is a dash."""
+    """Return a metric for a terminal; a missing one is a dash."""
     return "—" if value is None else f"{value:,g}"
 
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Laws by metrics, for a terminal."""
+    """Return laws by metrics, for a terminal."""
     names = list(dict.fromkeys(name for metrics in results.values() for name in metrics))
     rows = [["", *results], *([name, *(format_metric(m[name]) for m in results.values())] for name in names)]
     return "\n".join("".join([f"{row[0]:<24}", *(f"{cell:>15}" for cell in row[1:])]) for row in rows)

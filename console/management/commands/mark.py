@@ -1,4 +1,4 @@
-"""manage.py mark TITLE: a deploy or a note on the timeline."""
+"""`manage.py mark TITLE`: a deploy or a note on the timeline."""
 
 from typing import Any
 

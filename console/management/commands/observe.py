@@ -40,7 +40,7 @@ class Command(OneLineCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        # What it has switched on at plants of others is switched off when it stops.
+        # What it has enabled at attached plants is disabled when it stops.
         with closing(PlantWatch()) as others:
             _observer(others).run(stop)
 
@@ -72,10 +72,10 @@ def _observer(others: PlantWatch) -> Observer:
 
 
 def _to_the_collector() -> Callable[[Snapshot], None] | None:
-    """What sends the figures of /metrics, where a collector is set."""
+    """Return the exporter of the figures of /metrics, if a collector is configured."""
     if not spans.is_enabled():
         return None
-    # Who sets no collector does not pay for what speaks to one.
+    # Without a collector its client library is not loaded.
     from console.pages.health.exposition import SnapshotCollector
     from workers.observability.figures import FiguresSender
 

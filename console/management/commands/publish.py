@@ -1,4 +1,4 @@
-"""`manage.py publish QUEUE [FILE|-]`: events of a file into a queue."""
+"""`manage.py publish QUEUE [FILE|-]`: publishes the events of a file to a queue."""
 
 import sys
 import time
@@ -77,7 +77,7 @@ class Command(JsonCommand):
         )
 
     def _publish(self, client: Client, lines: EventLines, options: dict[str, Any]) -> Published:
-        """All of it, or an end that says how far it came."""
+        """Publish all of it, or exit with how far it came."""
         published, readable = Published(), Readable(lines)
         try:
             for batches in batch_lines(readable, options):
@@ -102,7 +102,7 @@ class Command(JsonCommand):
 
 
 class Readable:
-    """Batches of a file up to where it can't be read: what came before is stored whole, and counted."""
+    """Batches of a file up to an unreadable part: what came before is stored completely, and counted."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -115,14 +115,14 @@ class Readable:
             self._refusal = error
 
     def check(self) -> None:
-        """Raises BadInput where the batches ended for that."""
+        """Raise `BadInput` if the batches ended for that reason."""
         if self._refusal is not None:
             raise self._refusal
 
 
 def check(options: dict[str, Any]) -> None:
-    """Raises BadInput naming the option that is out of range."""
-    if not 0.0 <= options["speed"] <= 1e9:  # also refuses NaN
+    """Raise `BadInput` that names an option that is out of range."""
+    if not 0.0 <= options["speed"] <= 1e9:  # also rejects NaN
         raise BadInput("speed", f"takes a number from 0 to 1e9, not {options['speed']}.")
     if not 1 <= options["multiply"] <= 1_000_000:
         raise BadInput("multiply", f"takes a whole number from 1 to 1000000, not {options['multiply']}.")
@@ -133,7 +133,7 @@ def check(options: dict[str, Any]) -> None:
 def batch_lines(
     lines: Iterable[pa.RecordBatch], options: dict[str, Any]
 ) -> Iterable[Iterable[pa.RecordBatch]]:
-    """What is published in one go each: everything, or (paced) what is due together, so that nothing waits in
+    """Yield what is published at once: everything, or (paced) what is due together, so that nothing waits in
     a buffer.
     """
     batches = iter(lines)
@@ -141,6 +141,6 @@ def batch_lines(
         batches = limit_events(batches, options["limit"])
     if options["speed"] == 0 and not options["strict"]:
         return [multiply_events(batches, options["multiply"])]
-    # A strict one goes piece by piece too: when it stops, it is known how far it came.
+    # With --strict also in pieces: if it stops, the position is known.
     pieces = Pace(options["speed"])(batches) if options["speed"] else batches
     return (multiply_events([piece], options["multiply"]) for piece in pieces)

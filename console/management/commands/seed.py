@@ -1,4 +1,4 @@
-"""manage.py seed: the first content of a plant; safe to run again."""
+"""`manage.py seed`: the initial content of a plant; safe to run again."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class Command(JsonCommand):
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         check_whole(settings.WEIR_DATA)
-        # Compose's setup service runs this: what an older version left in the volume is closed here.
+        # Compose's setup service runs this: files of an older version in the volume are restricted here.
         mend(settings.WEIR_DATA)
         topology = seed(control())
         return {

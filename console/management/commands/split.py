@@ -1,4 +1,4 @@
-"""`manage.py split`: the sequence of containers that smooth weighted round robin gives."""
+"""`manage.py split`: the sequence of containers that smooth weighted round robin chooses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""manage.py token NAME --role ROLE --days N: a new API token, shown this once."""
+"""`manage.py token NAME --role ROLE --days N`: a new API token, which is shown only once."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class Command(JsonCommand):
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         owner = _owner(options["owner"])
-        # Who has a shell here may do what an administrator may; the token never exceeds its owner.
+        # A user with a shell here has an administrator's rights; the token never exceeds its owner.
         actor = Actor(name="manage.py", role=role_of(owner), user=owner, queues=queues_of(owner))
         scope = tokens.TokenScope(options["queue"], options["action"])
         name, role, days = options["name"], options["role"], options["days"]

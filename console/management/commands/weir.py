@@ -1,4 +1,4 @@
-"""manage.py weir …: everything the pages do, over the API: in this process, or of a console elsewhere."""
+"""`manage.py weir …`: everything the pages do, over the API: in this process, or of another console."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ from console.terminal.plain_text import plain_line, plain_text
 from queues import environment as variables
 from queues.errors import BadInput
 
-EXPORT = "/export"  # how the address of an operation ends whose answer is as long as what it exports
+EXPORT = "/export"  # end of the address of an operation whose answer is as long as its export
 
 
 class Command(OneLineCommand):
@@ -69,7 +69,7 @@ class Command(OneLineCommand):
     ) -> tuple[int, Iterable[bytes]]:
         path = f"{address}?{urlencode(query, doseq=True)}" if query else address
         content = json.dumps(body).encode() if operation.body or body else b""
-        # Under a key, so that trying again does nothing twice.
+        # With a key, so that a repetition has no further effect.
         key = "" if operation.method == "GET" else uuid.uuid4().hex
         if options["url"]:
             console = Remote(options["url"], options["token"], has_end=not operation.path.endswith(EXPORT))
@@ -82,7 +82,7 @@ class Command(OneLineCommand):
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Words, then `--name value` or `--name=value`. Raises BadInput for anything else."""
+    """Split words, then `--name value` or `--name=value`. Raises `BadInput` for anything else."""
     words, options, rest = [], [], list(arguments)
     while rest and not rest[0].startswith("--"):
         words.append(rest.pop(0))
@@ -99,14 +99,14 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def format_listing(operations: Sequence[Operation]) -> str:
-    """Every command with what it does."""
+    """Return every command with its description."""
     lines = [(" ".join(operation.words), operation.summary) for operation in operations]
     width = max(len(words) for words, _ in lines)
     return "\n".join(f"{words:{width}}  {summary}" for words, summary in lines)
 
 
 def find_acting_user(username: str | None) -> Actor:
-    """Who has a shell here acts as a user of the console, with that user's role. Raises BadInput."""
+    """Return the user of the console whose role a shell user has here. Raises `BadInput`."""
     users = User.objects.filter(is_active=True).order_by("pk")
     if username:
         user = users.filter(username=username).first()
@@ -120,11 +120,11 @@ def find_acting_user(username: str | None) -> Actor:
 
 
 def format_answer(piece: bytes | str, on_terminal: bool) -> str:
-    """An answer: as it is for programs; for eyes JSON indented, and nothing that steers their terminal."""
+    """Return an answer: unchanged for programs; on terminals indented JSON without control sequences."""
     text = piece.decode(errors="replace") if isinstance(piece, bytes) else piece
     if not on_terminal:
         return text
     if text.startswith("{"):
-        with suppress(ValueError):  # no JSON, or deeper than anybody reads: as it is
+        with suppress(ValueError):  # no JSON, or nested too deeply: unchanged
             text = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
     return "\n".join(plain_line(part) for part in text.split("\n"))
