@@ -3,8 +3,8 @@
 | baseline | rule |
 |---|---|
 | ds2 | offered load and backlog, at a utilization of .7; only outside .4-1.0 (DS2, Flink) |
-| hpa | tasks times utilization over its target, unchanged within 10 %; maximum of the last 300 s (Kubernetes) |
-| dhalion | the operator that delays others grows by time delayed over time not; else the idlest shrinks by 1/5 |
+| hpa | tasks times utilization over its target, unchanged within 10 %; maximum of 300 s (Kubernetes) |
+| dhalion | the operator that delays others grows by time delayed over time not; or the idlest shrinks by .2 |
 | static-peak | tasks for the greatest rate of all, which is known in advance |
 """
 
