@@ -256,7 +256,7 @@ def _refused(parameters: Values, memory: Memory, threads: int, error: str | None
     """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
     exploration, refused = memory.exploration, memory.refused + 1
     why = f" ({error})" if error else ""
-    differs = f"{counted(threads, 'thread')}, but {memory.threads} were set{why}"
+    differs = f"{counted(threads, 'thread')}, not the {memory.threads} that were set{why}"
     if refused < parameters["patience"]:
         reason = _set(memory.threads, f"the pool has {differs}; it is set again")
         return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")

@@ -25,7 +25,7 @@ PARAMETERS = (
     Parameter(
         "most_samples",
         "samples",
-        "Maximum time to measure a configuration.",
+        "Maximum samples of a configuration.",
         20_000,
         2,
         10_000_000,

@@ -40,7 +40,7 @@ MEASUREMENT = (
         MOST_SECONDS,
         required=True,
     ),
-    Parameter("variance", "s²", "Standard deviation of the time.", None, 0, 1e36, required=True),
+    Parameter("variance", "s²", "Variance of the time.", None, 0, 1e36, required=True),
     Parameter("samples", "samples", "Number of samples.", None, 1, MOST_SAMPLES, "integer", required=True),
 )
 SAMPLE = (

@@ -1,1 +1,1 @@
-"""What others would have done: rules and laws to compare with."""
+"""Baselines: other rules and laws to compare with."""

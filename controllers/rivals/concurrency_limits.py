@@ -1,13 +1,13 @@
-"""What else chooses how many work at once; each sees threads, throughput and response time, step by step.
+"""Baselines for the number of threads; each sees threads, throughput, and response time, step by step.
 
-| rival | rule |
+| baseline | rule |
 |---|---|
-| vegas+ | one more while n - X·minRTT < α, one fewer above β (Tang, 4.8); minRTT the least response time |
+| vegas+ | one more while n - X·minRTT < α, one fewer above β (Tang, 4.8); minRTT the minimum response time |
 | vegas++ | the same with the mean response time of an idle system, measured offline |
 | gradient2 | L ← .8 L + .2 (L · clip(1.5 · long/short, .5, 1) + 4), long a mean over 600 steps (Netflix) |
-| aimd | one more while the response time is below twice the least, else nine tenths (TCP) |
-| envoy | L ← L · clip((1 + B) minRTT / RTT, .5, 2) + √L, minRTT measured anew with 3 threads each 60 steps |
-| hill-climber | goes on by a tenth while throughput rises, turns round when it falls (.NET's thread pool) |
+| aimd | one more while the response time is below twice the minimum, else nine tenths (TCP) |
+| envoy | L ← L · clip((1 + B) minRTT / RTT, .5, 2) + √L, minRTT measured with 3 threads every 60 steps |
+| hill-climber | continues by a tenth while throughput rises, reverses when it falls (.NET's thread pool) |
 """
 
 import math
@@ -21,7 +21,7 @@ HILL_SHARE = 0.1
 
 @dataclass(frozen=True)
 class LimitStep:
-    """One step: what ran, and what came of it; times in s."""
+    """Measurements of one step; times in s."""
 
     threads: int
     throughput_per_second: float
@@ -32,7 +32,7 @@ class LimitStep:
 
 @dataclass(frozen=True)
 class Limit:
-    """A rival's number, whole only when it is set, and what it remembers."""
+    """A baseline's limit, rounded only when it is set, and its memory."""
 
     value: float = 1.0
     long_seconds: float | None = None
@@ -43,29 +43,29 @@ class Limit:
 
     @property
     def threads(self) -> int:
-        """What is set."""
+        """Return the number of threads to set."""
         return max(1, round(self.value))
 
 
 def vegas(limit: Limit, seen: LimitStep, base_seconds: float) -> Limit:
-    """TCP Vegas with a given time of an uncontended pass."""
+    """Apply TCP Vegas with a given response time without contention."""
     queued = seen.threads - seen.throughput_per_second * base_seconds
     change = 1 if queued < VEGAS_ALPHA else -1 if queued > VEGAS_BETA else 0
     return replace(limit, value=max(1.0, limit.value + change))
 
 
 def vegas_plus(limit: Limit, seen: LimitStep) -> Limit:
-    """With the least response time, as TCP does: too low where service varies."""
+    """Apply TCP Vegas with the minimum response time, which is too low if service times vary."""
     return vegas(limit, seen, seen.least_response_seconds)
 
 
 def vegas_plus_plus(limit: Limit, seen: LimitStep) -> Limit:
-    """With the true one, which nobody knows online."""
+    """Apply TCP Vegas with the true response time of an idle system, which is unknown online."""
     return vegas(limit, seen, seen.idle_response_seconds)
 
 
 def gradient2(limit: Limit, seen: LimitStep) -> Limit:
-    """Netflix' second gradient limiter."""
+    """Apply Netflix' second gradient limiter."""
     short = seen.response_seconds
     long = (
         short if limit.long_seconds is None else limit.long_seconds + (short - limit.long_seconds) * 2 / 601
@@ -75,14 +75,14 @@ def gradient2(limit: Limit, seen: LimitStep) -> Limit:
 
 
 def aimd(limit: Limit, seen: LimitStep) -> Limit:
-    """Additive increase, multiplicative decrease on twice the least response time."""
+    """Apply additive increase, and multiplicative decrease above twice the minimum response time."""
     if seen.response_seconds > 2 * seen.least_response_seconds:
         return replace(limit, value=max(1.0, 0.9 * limit.value))
     return replace(limit, value=limit.value + 1)
 
 
 def envoy(limit: Limit, seen: LimitStep) -> Limit:
-    """Envoy's adaptive concurrency: the gradient of a least response time, measured from time to time."""
+    """Apply Envoy's adaptive concurrency: the gradient to a minimum response time, measured periodically."""
     if limit.step % ENVOY_PERIOD == 0:
         # The value is kept while the probe runs with few threads.
         return replace(limit, step=limit.step + 1, best_seconds=None)
@@ -94,12 +94,12 @@ def envoy(limit: Limit, seen: LimitStep) -> Limit:
 
 
 def envoy_threads(limit: Limit) -> int:
-    """The probe's few threads while it measures, else the limit."""
+    """Return the few threads of the probe while it measures, else the limit."""
     return ENVOY_PROBE if limit.best_seconds is None else limit.threads
 
 
 def hill_climber(limit: Limit, seen: LimitStep) -> Limit:
-    """On in the same direction while it helps."""
+    """Continue in the same direction while throughput rises."""
     rises = seen.throughput_per_second > limit.last_per_second
     direction = limit.direction if rises else -limit.direction
     step = max(1.0, HILL_SHARE * limit.value)

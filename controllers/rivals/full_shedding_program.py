@@ -1,8 +1,8 @@
 """Röger's linear program as printed: a share of every type at every pattern, and every pattern's output.
 
-Variables: x_{p,T} in [0, 1], the share of type T that pattern p of the bottleneck processes; y_p, what each
-pattern emits; and the flows of an OR's alternatives. Equations 8 to 14 row by row, nothing substituted. It is
-what `shedding_program` has to equal, and be thousands of times faster than.
+Variables: x_{p,T} in [0, 1], the share of type T that pattern p of the bottleneck processes; y_p, the output
+of each pattern; and the flows of an OR's alternatives. Equations 8 to 14 are used row by row, without
+substitution. `shedding_program` has to give the same result, thousands of times faster.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ Row = dict[Key, float]
 
 
 def best_solution(overload: Overload) -> tuple[float, float]:
-    """The greatest value (weighted events/s) and the load in s/s of the solution the solver found for it."""
+    """Return the greatest value (weighted events/s) and the load in s/s of the solver's solution."""
     problem = SheddingProblem(overload)
     less, equal = _rows(problem)
     upper: dict[Key, float | None] = {}
@@ -56,7 +56,7 @@ def _matrix(rows: list[tuple[Row, float]], at: dict[Key, int]) -> coo_array:
 
 
 def _load(problem: SheddingProblem) -> Row:
-    """Equation 3 times the arrivals: seconds of work per second of each share."""
+    """Return the seconds of work per second of each share: equation 3 times the arrivals."""
     return {
         _share(pattern, symbol): pattern.seconds * float(rate)
         for pattern in problem.bottleneck
@@ -69,7 +69,7 @@ def _share(pattern: OperatorPattern, symbol: str) -> Key:
 
 
 def _rows(problem: SheddingProblem) -> tuple[list[tuple[Row, float]], list[tuple[Row, float]]]:
-    """Rows that are at most, and rows that equal, their limits."""
+    """Return the rows with upper limits, and the rows with equality."""
     less: list[tuple[Row, float]] = [(_load(problem), problem.overload.budget)]
     equal: list[tuple[Row, float]] = []
     for pattern in problem.patterns:
@@ -77,14 +77,14 @@ def _rows(problem: SheddingProblem) -> tuple[list[tuple[Row, float]], list[tuple
         for group in group_rows(pattern.needs):
             shared: Row = {("v", pattern.name, str(part)): value for part, value in enumerate(group) if value}
             equal.append((shared, 0.0))
-        # What a pattern emits is at most what its matches make.
+        # A pattern emits at most what its matches make.
         emitted: Row = {("y", pattern.name): 1.0, ("v", pattern.name, "0"): -pattern.gain}
         less.append((emitted, 0.0))
     return less, equal
 
 
 def _selectivity(problem: SheddingProblem, pattern: OperatorPattern) -> list[tuple[Row, float]]:
-    """What the matches take of each type is at most what is let through, or what others emit (10, 11)."""
+    """Add the limits of matches: for each type, what is admitted, or what others emit (10, 11)."""
     rows: list[tuple[Row, float]] = []
     for symbol, rate in zip(pattern.symbols, problem.offered(pattern).tolist(), strict=True):
         row: Row = {

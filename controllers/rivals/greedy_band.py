@@ -1,8 +1,8 @@
-"""The greedy rule for the distribution of load over brokers, as LinkedIn's Cruise Control has it.
+"""The greedy rule for the distribution of load over brokers of LinkedIn's Cruise Control.
 
-Nodes above `band` times the average are donors, the highest first. A donor's containers go whole, the largest
-load first, each to the least loaded node that does not hold the queue yet and stays within the band with it,
-until the donor is within the band. It scales no nodes: all that are there are used.
+Nodes above `band` times the average are donors, the highest first. A donor's containers move as a whole, the
+largest load first, each to the least loaded node that does not hold the queue yet and stays within the band
+with it, until the donor is within the band. The rule does not scale nodes: it uses all existing ones.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ BAND = 1.09
 
 @dataclass(frozen=True)
 class GreedyBand:
-    """`band`: the upper edge as a share of the capacity-weighted average."""
+    """The rule. `band` is the upper edge as a share of the capacity-weighted average."""
 
     band: float = BAND
 
     def decide(
         self, plant: Allocation, chance: np.random.Generator
     ) -> tuple[list[IndexedMove], list[IndexedMove]]:
-        """Moves for balance (nothing is left to chance), and none for scaling."""
+        """Return the moves for balance, without randomness, and none for scaling."""
         available = plant.available
         mean = float(plant.loads.sum()) / float(plant.capacity[available].sum())
         limits = plant.capacity * (self.band * mean)

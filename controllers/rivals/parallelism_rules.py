@@ -1,11 +1,11 @@
-"""What else chooses how many tasks an operator has; each sees the same measurements of one interval.
+"""Baselines for the tasks of operators; each sees the same measurements of one interval.
 
-| rival | rule |
+| baseline | rule |
 |---|---|
-| ds2 | what is offered and what piled up, at a utilisation of .7; only outside .4-1.0 (DS2, Flink) |
-| hpa | tasks times utilisation over its target, within 10 % as is; down to the most of 300 s (Kubernetes) |
-| dhalion | what holds the rest up grows by time held up over time not; else the idlest shrinks by a fifth |
-| static-peak | tasks for the greatest rate of all, which it knows beforehand |
+| ds2 | offered load and backlog, at a utilization of .7; only outside .4-1.0 (DS2, Flink) |
+| hpa | tasks times utilization over its target, unchanged within 10 %; maximum of 300 s (Kubernetes) |
+| dhalion | the operator that delays others grows by time delayed over time not; or the idlest shrinks by .2 |
+| static-peak | tasks for the greatest rate of all, which is known in advance |
 """
 
 import math
@@ -24,7 +24,7 @@ HELD_UP, HELD_UP_MOST, IDLE, SHRINK = 0.05, 0.75, 0.5, 0.8
 
 @dataclass(frozen=True)
 class MeasuredInterval:
-    """One operator over an interval of `seconds`; `rate_per_second` is what it was offered, by all."""
+    """One operator over an interval of `seconds`; `rate_per_second` is the load offered by all sources."""
 
     name: str
     tasks: int
@@ -33,17 +33,17 @@ class MeasuredInterval:
     backlog_events: float
     executed_events: float
     emitted_events: float
-    held_up_share: float  # of the interval with more waiting than it can pass in a second
+    held_up_share: float  # of the interval with more events waiting than it can pass in a second
     arrival_cv2: float = 1.0
     service_cv2: float = 1.0
 
     @property
     def utilisation(self) -> float:
-        """Of each task, above 1 where it can't keep up."""
+        """Return the utilization of each task; above 1 if it can't keep up."""
         return self.rate_per_second * self.service_seconds / self.tasks
 
     def as_operator(self, minimum: int, maximum: int) -> QueueingOperator:
-        """As the queueing laws see it; its service is latency that no task takes away."""
+        """Return the input of the queueing laws; its service time is latency that tasks can't reduce."""
         row = {
             "tasks": self.tasks,
             "arrival_interval_seconds": self.tasks / max(self.rate_per_second, 1e-9),
@@ -57,7 +57,7 @@ class MeasuredInterval:
 
 @dataclass(frozen=True)
 class SeenPath:
-    """The operators of a path in their order, at an instant; nobody may set fewer or more tasks."""
+    """The operators of a path in order at an instant, and the limits of their tasks."""
 
     operators: Sequence[MeasuredInterval]
     at_seconds: float
@@ -66,17 +66,17 @@ class SeenPath:
     failed_per_second: float | None = None
 
     def within(self, tasks: float) -> int:
-        """A number of tasks that may be set."""
+        """Return the tasks within the limits."""
         return int(min(max(tasks, self.minimum), self.maximum))
 
 
 def enough(load_tasks: float, utilisation: float = TARGET) -> int:
-    """The fewest tasks with at most this utilisation."""
+    """Return the fewest tasks with at most this utilization."""
     return math.ceil(load_tasks / utilisation * (1 - EXACT))
 
 
 def ds2(seen: SeenPath) -> Tasks:
-    """The true rate of a task is known, so one step goes all the way."""
+    """Return tasks from the true rate of a task; one step reaches the target."""
     return {each.name: _ds2(seen, each) for each in seen.operators}
 
 
@@ -89,17 +89,17 @@ def _ds2(seen: SeenPath, of: MeasuredInterval) -> int:
 
 
 class Hpa:
-    """Remembers what it recommended."""
+    """Kubernetes' autoscaler with its recent recommendations."""
 
     def __init__(self) -> None:
         self._recommended: dict[str, list[tuple[float, int]]] = {}
 
     def decide(self, seen: SeenPath) -> Tasks:
-        """A tenth is near enough, and nothing shrinks below what was wanted lately."""
+        """Return tasks with a tolerance of a tenth, and not below recent recommendations."""
         return {each.name: self._one(seen, each) for each in seen.operators}
 
     def _one(self, seen: SeenPath, of: MeasuredInterval) -> int:
-        # Nobody is busier than all the time: what a task can't do isn't in its utilisation.
+        # Utilization is at most 1: it doesn't show the work that a task can't do.
         ratio = min(1.0, of.utilisation) / TARGET
         near = abs(ratio - 1) <= HPA_TOLERANCE
         wanted = of.tasks if near else seen.within(math.ceil(of.tasks * ratio * (1 - EXACT)))
@@ -110,7 +110,7 @@ class Hpa:
 
 
 def dhalion(seen: SeenPath) -> Tasks:
-    """One operator at a time."""
+    """Return tasks with a change of one operator at most."""
     tasks = {each.name: each.tasks for each in seen.operators}
     slow = max(seen.operators, key=lambda each: each.held_up_share)
     if slow.held_up_share > HELD_UP:
@@ -123,7 +123,7 @@ def dhalion(seen: SeenPath) -> Tasks:
 
 
 def static_peak(seen: SeenPath, peaks_per_second: Mapping[str, float]) -> Tasks:
-    """For the greatest rate that each operator will be offered."""
+    """Return tasks for the greatest rate that each operator will be offered."""
     return {
         each.name: seen.within(enough(peaks_per_second[each.name] * each.service_seconds))
         for each in seen.operators

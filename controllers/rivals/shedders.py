@@ -1,7 +1,7 @@
-"""What else decides which events to drop: nothing at all, chance, and a type's utility.
+"""Baselines for shedding: none, random, and by a type's utility.
 
-Each answers a share to drop for every pattern and type, from the same measurements the law has: the rates
-λ_T [events/s], what an event takes in each pattern [s], and the utilisation that keeps the bound.
+Each returns a share to drop for every pattern and type, from the law's measurements: the rates λ_T
+[events/s], the processing time of an event in each pattern [s], and the utilization that keeps the bound.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,9 @@ Table = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class MeasuredStream:
-    """`takes`: pattern → its types. `utility`: pattern → type → share of its events that ended in matches."""
+    """Measurements. `takes`: pattern → its types. `utility`: pattern → type → share of events that ended in
+    matches.
+    """
 
     rates: Mapping[str, float]
     takes: Mapping[str, Sequence[str]]
@@ -21,29 +23,29 @@ class MeasuredStream:
     utility: Mapping[str, Mapping[str, float]]
 
     def work(self) -> float:
-        """Seconds of work per second if nothing is dropped."""
+        """Return the seconds of work per second without shedding."""
         return sum(
             self.seconds[name] * self.rates[kind] for name, kinds in self.takes.items() for kind in kinds
         )
 
 
 def none(measured: MeasuredStream) -> Table:
-    """Drops nothing."""
+    """Return a table that drops nothing."""
     return {name: dict.fromkeys(kinds, 0.0) for name, kinds in measured.takes.items()}
 
 
 def random(measured: MeasuredStream) -> Table:
-    """The same share of everything, as much as is too much."""
+    """Return a table that drops the same share of everything, as much as exceeds the budget."""
     work = measured.work()
     share = max(0.0, 1 - measured.budget / work) if work > 0 else 0.0
     return {name: dict.fromkeys(kinds, share) for name, kinds in measured.takes.items()}
 
 
 def utility(measured: MeasuredStream) -> Table:
-    """The types of least utility first, whole, until the rest fits (after eSPICE's threshold).
+    """Return a table that drops the types of least utility, as a whole, until the rest fits.
 
-    The last one is dropped in part. A conditional pattern finds nothing once one of its types is gone, which
-    a threshold per type can't see.
+    The rule follows eSPICE's threshold; the last type is dropped in part. A conditional pattern finds nothing
+    without one of its types, which a threshold per type can't see.
     """
     table, excess = none(measured), measured.work() - measured.budget
     ranked = sorted(

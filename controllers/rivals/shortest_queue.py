@@ -1,6 +1,6 @@
-"""Join the shortest queue: every event goes where the fewest wait, given the lengths at that very instant.
+"""Join the shortest queue: every event goes to the queue with the fewest events at that instant.
 
-It counts events, not the time they take: behind a slow replica a short queue can be the longer wait.
+The rule counts events, not their processing time: behind a slow replica, a short queue can be a longer wait.
 """
 
 import numpy as np
@@ -10,10 +10,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def join(lengths: Floats, events: float) -> Floats:
-    """How many of the events each queue gets: the shortest ones are filled to one level."""
+    """Return the number of events that each queue gets: the shortest queues are filled to one level."""
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
-    # Raising the n shortest to the next one's length takes so many events.
+    # Events needed to raise the n shortest queues to the length of the next.
     needed = np.arange(len(lengths)) * ordered - np.concatenate([[0.0], np.cumsum(ordered)[:-1]])
     filled = int(np.flatnonzero(needed <= events)[-1]) + 1
     level = (events + float(ordered[:filled].sum())) / filled

@@ -1,4 +1,4 @@
-"""Spark Streaming's rate estimator: a PID on the processing rate, which knows no queue behind the batch.
+"""Spark Streaming's rate estimator: a PID on the processing rate that ignores the queue behind the batch.
 
 At the end of a batch of n events that waited for `scheduling_delay_seconds` and took `processing_seconds`:
 
@@ -6,7 +6,7 @@ At the end of a batch of n events that waited for `scheduling_delay_seconds` and
     waiting(k) = scheduling_delay_seconds · (n / processing_seconds) / batch_seconds
     rate(k) = max(rate(k-1) - proportional·error(k) - integral·waiting(k), minimum)
 
-with Spark's defaults 1, 0.2 and 100 events/s; its derivative term is 0 by default, and left out. The first
+with Spark's defaults 1, 0.2, and 100 events/s. Its derivative term is 0 by default, and omitted. The first
 rate is that of the first batch.
 """
 
@@ -17,14 +17,14 @@ PROPORTIONAL, INTEGRAL, MINIMUM_PER_SECOND = 1.0, 0.2, 100.0
 
 @dataclass(frozen=True)
 class SparkPid:
-    """Rates in events/s; `rate_per_second` is None before the first batch."""
+    """The estimator. Rates are in events/s; `rate_per_second` is None before the first batch."""
 
     batch_seconds: float
     rate_per_second: float | None = None
     minimum_per_second: float = MINIMUM_PER_SECOND
 
     def after(self, events: float, processing_seconds: float, scheduling_delay_seconds: float) -> "SparkPid":
-        """The estimator after a batch; one without events or time says nothing."""
+        """Return the estimator after a batch; a batch without events or time changes nothing."""
         if events <= 0 or processing_seconds <= 0:
             return self
         processed = events / processing_seconds

@@ -1,8 +1,8 @@
-"""WT: Lohrmann's algorithm as the thesis has it (Stutz, chapter 7), which `parallelism_queueing` corrects.
+"""WT: Lohrmann's algorithm as in the thesis (Stutz, chapter 7), which `parallelism_queueing` corrects.
 
-An operator whose utilisation is 1 or more is a bottleneck: it gets ⌊2 p max(1, λS)⌋ tasks, the others wait
-until there is none. Otherwise one path after the other starts from max(p_min, ⌊λSp⌋ + 1) and the operator
-whose next task gains most jumps to max(p + 1, P_Δ) (7.1.6), past what the bound needs (ERRATA E32); the last
+An operator with a utilization of 1 or more is a bottleneck: it gets ⌊2 p max(1, λS)⌋ tasks, and the others
+wait until there is none. Otherwise one path after another starts from max(p_min, ⌊λSp⌋ + 1), and the operator
+whose next task gains most jumps to max(p + 1, P_Δ) (7.1.6), more than the bound needs (ERRATA E32); the last
 one below its maximum gets ⌈a / w + b⌉ e tasks (7.1.8, E31). A bottleneck at its maximum, and a bound that
 can't be kept, are exceptions there (7.1.4, 7.1.5): nothing changes.
 """
@@ -15,7 +15,10 @@ from controllers.rivals.parallelism_rules import SeenPath, Tasks
 
 
 def wt(seen: SeenPath, bound_seconds: float, correction: float = 1.0) -> Tasks:
-    """Tasks of every operator on the path; the evaluation had e switched off, which is a correction of 1."""
+    """Return the tasks of every operator on the path.
+
+    The evaluation had e switched off, which is a correction of 1.
+    """
     operators = [each.as_operator(seen.minimum, seen.maximum) for each in seen.operators]
     now = {each.name: each.tasks for each in operators}
     busy = [each for each in operators if each.utilisation >= 1.0]
@@ -39,7 +42,8 @@ def _one_path(
         below = [each for each in operators if tasks[each.name] < each.maximum]
         if len(below) == 1:
             left = budget_seconds - (wait - below[0].wait_seconds(tasks[below[0].name]))
-            # Of what the bound leaves; the product with e is the thesis', too many or too few.
+            # From the rest of the bound; the product with e is that of the thesis, with too many or too few
+            # tasks.
             wanted = math.ceil(below[0].tasks_for(left) * correction)
             return tasks | {below[0].name: min(max(wanted, below[0].minimum), below[0].maximum)}
         first, second = sorted(below, key=lambda each: -_gain(each, tasks[each.name]))[:2]
@@ -53,7 +57,7 @@ def _gain(of: QueueingOperator, tasks: int) -> float:
 
 
 def _with_gain_of(of: QueueingOperator, gain: float) -> int:
-    """P_Δ of Lohrmann's paper."""
+    """Return P_Δ of Lohrmann's paper."""
     if gain <= 0:
         return of.maximum
     return math.ceil(of.load + (-1 + math.sqrt(1 + 4 * of.weight / gain)) / 2)

@@ -1,13 +1,13 @@
-"""Houtman's own balancing of queue nodes (sections 3.5.1.4, 3.5.1.5, 4.1.1): what our law has to beat.
+"""Houtman's balancing of queue nodes (sections 3.5.1.4, 3.5.1.5, 4.1.1), the baseline of `rebalancing`.
 
 Every node decides for itself, in turn, on the states at the start of the round:
 
-- TOOBUSY: a share k of its containers (k = 0: one), chosen at random, since nothing says which causes the
-  load, gives half its points each; the whole container when half of it is below `minimum_points`. The chance
-  that the right one was hit after x rounds is 1 - (1 - k)^x (Table 4.1, ERRATA E40).
-- The target is an IDLE node when most used nodes are BUSY or TOOBUSY; else a NORMAL node that holds the
-  queue; else any NORMAL node; else an IDLE one. A queue at its minimum of containers isn't merged.
-- When most used nodes are NORMAL, each NORMAL node tries with `offload_chance` to give all its containers to
+- TOOBUSY: a share k of its containers (k = 0: one), chosen at random because the cause of the load is
+  unknown, gives half its points each; the whole container if half of it is below `minimum_points`. The chance
+  that the right one was chosen after x rounds is 1 - (1 - k)^x (Table 4.1, ERRATA E40).
+- The target is an IDLE node if most used nodes are BUSY or TOOBUSY; else a NORMAL node that holds the queue;
+  else any NORMAL node; else an IDLE one. A queue at its minimum of containers isn't merged.
+- If most used nodes are NORMAL, each NORMAL node tries with `offload_chance` to give all its containers to
   other NORMAL nodes, and becomes IDLE; it gives up if one of them finds no target.
 """
 
@@ -25,7 +25,7 @@ OFFLOAD_CHANCE = 0.1
 
 @dataclass(frozen=True)
 class Thesis:
-    """`share`: of the containers a TOOBUSY node gives from (0: a single one)."""
+    """The algorithm. `share`: of the containers that a TOOBUSY node gives points from (0: a single one)."""
 
     share: float
     busy: float
@@ -36,7 +36,7 @@ class Thesis:
     def decide(
         self, plant: Allocation, chance: np.random.Generator
     ) -> tuple[list[IndexedMove], list[IndexedMove]]:
-        """Moves for balance, and moves that release nodes, of one round of all nodes."""
+        """Return the moves for balance, and the moves that release nodes, of one round of all nodes."""
         round_ = _Round(self, plant, chance)
         for node in range(len(plant.nodes)):
             if round_.states[node] == TOOBUSY:
@@ -48,7 +48,7 @@ class Thesis:
 
 
 class _Round:
-    """One decision of every node; `now` follows the moves, the states stay as they were heard."""
+    """One decision of every node; `now` follows the moves, while the states stay those at the start."""
 
     def __init__(self, rival: Thesis, plant: Allocation, chance: np.random.Generator) -> None:
         self.rival, self.now, self.chance = rival, plant, chance

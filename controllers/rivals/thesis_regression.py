@@ -1,12 +1,12 @@
-"""RG: Zacheilas' algorithm as the thesis has it (Stutz, chapter 8), which `parallelism_forecast` corrects.
+"""RG: Zacheilas' algorithm as in the thesis (Stutz, chapter 8), which `parallelism_forecast` corrects.
 
-What comes in and goes out of an operator in a window is regressed on what was recorded while WT steered:
+An operator's input and output in a window are regressed on records made while WT was in control:
 
     k(x, x') = σ² exp(-½ Σ |x_d - x'_d| / λ_d),  mean k(x, X) (K + I / 100)^-1 y
 
-in over (timestamp, elapsed), out over (timestamp, elapsed, tasks), y as it is, around 0. λ are the
-evaluation's 10 000 s and 10 tasks; with the 1 of its timestamps in seconds nothing would correlate with
-anything (ERRATA E34), so here they count days, weakly weighted, as its text has it. The cheapest way through
+input over (timestamp, elapsed), output over (timestamp, elapsed, tasks), y as it is, around 0. λ are the
+evaluation's 10 000 s and 10 tasks. With its timestamps in seconds and a λ of 1, nothing would correlate with
+anything (ERRATA E34), so here they count days, weakly weighted, as its text says. The cheapest path through
 six windows at costs of 1 (8.2.3) gives the tasks; the last operator emits nothing and is never scaled (E35).
 """
 
@@ -26,7 +26,7 @@ WINDOWS, NOISE = 6, 0.01
 
 @dataclass(frozen=True)
 class Record:
-    """One window of one operator, measured."""
+    """Measurements of one window of one operator."""
 
     at_seconds: float
     tasks: int
@@ -35,14 +35,14 @@ class Record:
 
 
 class ThesisRegression:
-    """Trained once, on records by operator; the last of them is the path's last."""
+    """The algorithm, trained once on records by operator; the last operator is the last of the path."""
 
     def __init__(self, records: Mapping[str, Sequence[Record]], window_seconds: float) -> None:
         self._window_seconds = window_seconds
         self._into, self._out = dict[str, _Regression](), dict[str, _Regression]()
         self._selectivity = dict[str, float]()
         for name, rows in list(records.items())[:-1]:
-            if not rows:  # a run shorter than a window taught nothing: the operator keeps its tasks
+            if not rows:  # a run shorter than a window gives no records: the operator keeps its tasks
                 continue
             into = np.asarray([each.executed_events for each in rows])
             out = np.asarray([each.emitted_events for each in rows])
@@ -53,7 +53,7 @@ class ThesisRegression:
             self._selectivity[name] = float(out.sum() / max(into.sum(), 1e-9))
 
     def decide(self, seen: SeenPath) -> Tasks:
-        """The first step of each operator's cheapest way."""
+        """Return the first step of each operator's cheapest path."""
         return {
             each.name: self._one(seen, each.name, each.tasks) if each.name in self._into else each.tasks
             for each in seen.operators

@@ -1,1 +1,1 @@
-"""What is left out when there is too much, and the ladder of remedies that comes before."""
+"""Load shedding, and the remedy ladder that comes before it."""

@@ -1,8 +1,8 @@
-"""Tables that shed no more than an error budget allows: all shares smaller by one factor.
+"""Tables that shed no more than an error budget allows: all shares are reduced by one factor.
 
-What is shed is counted as the pipeline counts it: events/s, once for each pattern that goes without. The
-factor is found by halving, not by dividing: where less is shed upstream more arrives downstream, so what is
-shed is not proportional to it. Found tables always keep to what is allowed, whatever the shape between.
+Shed events are counted as the pipeline counts them: in events/s, once for each pattern that loses them. The
+factor is found by bisection, not by division: if less is shed upstream, more arrives downstream, so the shed
+rate is not proportional to the factor. The resulting tables always keep to the allowed rate.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Shares = Mapping[str, Mapping[str, float]]
 
 
 def flows(inputs: SheddingInputs, shed: Shares) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Pattern → events/s of its types that are offered, and that are admitted, under a table of shares."""
+    """Return the offered and the admitted events/s of each pattern's types under a table of shares."""
     application, made = inputs.application, inputs.application.emissions(inputs.outside, {}, of=[])
     offered, admitted = dict[str, Floats](), dict[str, Floats]()
     for pattern in application.patterns:
@@ -27,13 +27,13 @@ def flows(inputs: SheddingInputs, shed: Shares) -> tuple[dict[str, Floats], dict
 
 
 def shed_per_second(inputs: SheddingInputs, shed: Shares) -> float:
-    """Events/s that patterns go without under a table, once for each of them."""
+    """Return the events/s that patterns lose under a table, counted once for each pattern."""
     offered, admitted = flows(inputs, shed)
     return float(sum((offered[name] - admitted[name]).sum() for name in offered))
 
 
 def cut(inputs: SheddingInputs, shed: Shares, most_per_second: float) -> Shares:
-    """The table, or the greatest part of it that sheds no more than this."""
+    """Return the table, or the largest fraction of it that sheds no more than this."""
     if shed_per_second(inputs, shed) <= most_per_second:
         return shed
     low, high = 0.0, 1.0

@@ -1,9 +1,9 @@
-"""The best flows of matches piece by piece, where a bottleneck's patterns meet in nothing but its budget.
+"""The optimal flows of matches piece by piece, if a bottleneck's patterns share only its budget.
 
-The value of a pattern's matches is then a concave function of their flow, made of straight pieces: a sink's
-weight, and what the takers of its output make of it, until something else they need runs out. Taking the
-pieces in the order of value per second of work is exact, as in every knapsack that may be filled in part;
-pieces worth nothing are left, so among equal optima it is the least load.
+The value of a pattern's matches is then a concave, piecewise linear function of their flow: a sink's weight,
+and the value that the consumers of its output add, until something else that they need runs out. Taking the
+pieces in the order of value per second of work is exact, as in every fractional knapsack. Pieces without
+value are left out, so among equal optima this is the least load.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from controllers.shedding.problem import SheddingProblem
 
 @dataclass(frozen=True)
 class _Piece:
-    """A stretch of a concave gain: `width` matches/s, each worth `slope`."""
+    """A linear piece of a concave gain: `width` matches/s, each worth `slope`."""
 
     width: float
     slope: float
 
 
 def piecewise(problem: SheddingProblem) -> dict[str, list[float]] | None:
-    """The flows by taking the best pieces first, or None where the structure does not allow it."""
+    """Return the flows by taking the best pieces first, or None if the structure does not allow it."""
     if not _is_separable(problem):
         return None
     pieces, gains = [], _gains(problem)
@@ -42,7 +42,11 @@ def piecewise(problem: SheddingProblem) -> dict[str, list[float]] | None:
 
 
 def _is_separable(problem: SheddingProblem) -> bool:
-    """No alternatives, no type that two patterns emit, and of all a pattern takes one type at most varies."""
+    """Return whether the problem is separable.
+
+    This requires that there are no alternatives, that no two patterns emit the same type, and that at most
+    one of the types of each pattern varies.
+    """
     application = problem.overload.application
     if len(problem.varying) < len(problem.patterns) or not all(each.is_plain for each in problem.patterns):
         return False
@@ -51,13 +55,13 @@ def _is_separable(problem: SheddingProblem) -> bool:
 
 
 def _takers(problem: SheddingProblem, symbol: str) -> list[OperatorPattern]:
-    """The patterns of the problem that take a type."""
+    """Return the patterns of the problem that take a type."""
     ours = {pattern.name for pattern in problem.patterns}
     return [each for each in problem.overload.application.takers[symbol] if each.name in ours]
 
 
 def cap(problem: SheddingProblem, pattern: OperatorPattern, but: frozenset[str] = frozenset()) -> float:
-    """The most matches/s that the types of a plain pattern (all `but` some) and its limit allow."""
+    """Return the maximum matches/s that a plain pattern's types (except those in `but`) and limit allow."""
     ratios = problem.offered(pattern) / pattern.counts
     if but:
         application = problem.overload.application
@@ -67,7 +71,7 @@ def cap(problem: SheddingProblem, pattern: OperatorPattern, but: frozenset[str] 
 
 
 def _gains(problem: SheddingProblem) -> dict[str, list[_Piece]]:
-    """The value of each pattern's matches, from behind: those that take them come after it."""
+    """Return the value of each pattern's matches, computed downstream first."""
     found: dict[str, list[_Piece]] = {}
     for pattern in reversed(problem.patterns):
         found[pattern.name] = _gain(problem, pattern, found)
@@ -77,12 +81,15 @@ def _gains(problem: SheddingProblem) -> dict[str, list[_Piece]]:
 def _gain(
     problem: SheddingProblem, pattern: OperatorPattern, gains: Mapping[str, Sequence[_Piece]]
 ) -> list[_Piece]:
-    """The value of the pattern's matches: concave, as pieces of falling slope. gains: of its takers."""
+    """Return the concave value of the pattern's matches, as pieces with decreasing slope.
+
+    gains: the values of the consumers' matches.
+    """
     if pattern.gain == 0:
         return []
     curves = [[_Piece(np.inf, problem.weight[pattern.emits] * pattern.gain)]]
     for taker in _takers(problem, pattern.emits):
-        # One match here is gain / count matches there.
+        # One match here makes gain / count matches there.
         ratio = pattern.gain / taker.needs.counts[pattern.emits]
         most = cap(problem, taker, but=frozenset((pattern.emits,)))
         beyond = _cut(gains[taker.name], most)
@@ -91,7 +98,7 @@ def _gain(
 
 
 def _cut(pieces: Sequence[_Piece], width: float) -> Iterator[_Piece]:
-    """The pieces up to a width."""
+    """Yield the pieces up to a width."""
     for piece in pieces:
         yield _Piece(min(piece.width, width), piece.slope)
         width -= piece.width
@@ -100,7 +107,7 @@ def _cut(pieces: Sequence[_Piece], width: float) -> Iterator[_Piece]:
 
 
 def _sum(curves: Sequence[Sequence[_Piece]]) -> Iterator[_Piece]:
-    """The sum of concave curves; beyond its end a curve is flat."""
+    """Yield the sum of concave curves; a curve is flat beyond its end."""
     ends = [np.cumsum([piece.width for piece in curve]) for curve in curves]
     start = 0.0
     for end in np.unique(np.concatenate(ends)):

@@ -2,28 +2,29 @@
 
     rebalance → workers → nodes → throttle → shed
 
-`workers` stands for more workers, concurrency and parallelism together. The first three cost resources, the
-fourth delay, the fifth events. A level is enabled when the one below is exhausted: saturated (its loop is at
-its limit, or has nothing to move), or ineffective (enabled for `settling_decisions`, and the unmet share of
-the demand fell by less than `effective_share` of what it was). A level that is exhausted from the start is
-passed at once. Throttling leaves the demand as it is, and so is judged by what comes of it: it has an effect
-while no more than `LEFT_BY_THROTTLING` of the unmet demand comes, and is ineffective when more has come for
-`settling_decisions`. A queue may cap its ladder: `cap` names the highest level it may reach.
+`workers` represents more workers, concurrency, and parallelism together. The first three levels cost
+resources, the fourth delay, the fifth events. A level is enabled when the one below is exhausted: saturated
+(its loop is at its limit, or has nothing to move), or ineffective (enabled for `settling_decisions`, and the
+unmet share of the demand fell by less than `effective_share` of what it was). A level that is exhausted from
+the start is skipped at once. Throttling does not change the demand, so it is judged by the arrivals: it is
+effective while no more than `LEFT_BY_THROTTLING` of the unmet demand arrives, and ineffective if more has
+arrived for `settling_decisions`. A queue may cap its ladder: `cap` names the highest level it may reach.
 
-Throttling and shedding need unmet demand, for `unmet_decisions` in a row: a backlog alone, however long,
-enables the levels that cost resources, and no others. As soon as the demand is met, shedding ends, and
-throttling with the next decision. The other levels are released when the demand fits, after three decisions;
-their loops then give back what they took in their own time.
+Throttling and shedding need unmet demand, for `unmet_decisions` in a row. A backlog alone, however long,
+enables only the levels that cost resources. As soon as the demand is met, shedding ends, and throttling ends
+with the next decision. The other levels are released when the demand fits, after three decisions; their loops
+then return the resources at their own pace.
 
-An objective's error budget may pay for either (`controllers.shedding.budgets`): shedding then ends, and is
-not enabled, while too little of it is left; throttling counts as exhausted, and closes no more than that.
+An objective's error budget may pay for either (`controllers.shedding.budgets`). While too little of it is
+left, shedding ends and is not enabled; throttling counts as exhausted, and its share is limited to what the
+budget allows.
 
     unmet       1 - capacity / demand; less than `LEAST_UNMET` is the error of measured rates, and counts as 0
     overloaded  demand > capacity, or backlog > backlog_bound_seconds
     fits        demand ≤ release_share * capacity, and backlog ≤ backlog_bound_seconds
 
-`demand` is what producers offer, before throttling and shedding; `capacity` what the plant handles now, and
-`came` what producers put in, where that is known.
+`demand` is what producers offer, before throttling and shedding; `capacity` is what the plant handles now;
+`came` is what producers inserted, if known.
 """
 
 from collections.abc import Sequence
@@ -47,24 +48,24 @@ LEVEL_NAMES = {
 }
 THROTTLE, SHED = LEVELS.index("throttle") + 1, LEVELS.index("shed") + 1
 LEAST_UNMET = 0.005
-# What producers put in over capacity while they wait: rates and shares of an interval are never exact.
+# Producers insert more than the capacity while they wait, because measured rates and shares are never exact.
 LEFT_BY_THROTTLING = 0.1
-# Of the time, at most: were all shut out nothing would come, and nobody would know what is offered.
+# Maximum share of the time; if producers were blocked all the time, the offered load could not be measured.
 MOST_CLOSED = 0.95
-SMALL = 0.095  # of the demand; less would read as 0 to 9 %
-# What it takes to release each level: decisions since the overload ended.
+SMALL = 0.095  # of the demand; a smaller share would be displayed as 0 to 9 %
+# Decisions after the end of the overload until each level is released.
 CALM_DECISIONS = {SHED: 1, THROTTLE: 2}
 CALM_FOR_THE_REST = 3
 EFFECT_SECONDS = 30.0
 
 PARAMETERS = (
     Parameter(
-        "cap", "choice", "The highest level this queue may reach.", "shed", kind="choice", choices=LEVELS
+        "cap", "choice", "Highest level that this queue may reach.", "shed", kind="choice", choices=LEVELS
     ),
     Parameter(
         "settling_decisions",
         "decisions",
-        "How long an enabled level has to show an effect.",
+        "Number of decisions within which an enabled level must show an effect.",
         3,
         1,
         1_000,
@@ -73,7 +74,7 @@ PARAMETERS = (
     Parameter(
         "effective_share",
         "share of the unmet demand",
-        "A level whose effect in that time is less is ineffective.",
+        "Minimum effect in that time; a level with less is ineffective.",
         0.1,
         0,
         1,
@@ -81,55 +82,73 @@ PARAMETERS = (
     Parameter(
         "unmet_decisions",
         "decisions",
-        "Demand has to be unmet for so many in a row before throttling or shedding.",
+        "Number of decisions in a row with unmet demand before throttling or shedding.",
         1,
         1,
         1_000,
         "integer",
     ),
-    Parameter("backlog_bound_seconds", "s", "A backlog that takes longer is an overload.", 10.0, 0, 86_400),
     Parameter(
-        "release_share", "share of capacity", "At most this much demand releases levels.", 0.9, 0.01, 1
+        "backlog_bound_seconds",
+        "s",
+        "Maximum backlog, in time to process it; a longer one is an overload.",
+        10.0,
+        0,
+        86_400,
+    ),
+    Parameter(
+        "release_share", "share of capacity", "Maximum demand at which levels are released.", 0.9, 0.01, 1
     ),
     BUDGET_SECONDS,
 )
 OBSERVATION = (
-    Parameter("demand_per_second", "events/s", "What producers offer.", maximum=1e15, required=True),
-    Parameter("capacity_per_second", "events/s", "What the plant handles.", maximum=1e15, required=True),
-    Parameter("came_per_second", "events/s", "What is put in of the demand; null: not known.", None, 0, 1e15),
-    Parameter("backlog_seconds", "s", "How long what waits takes.", 0.0, 0, 1e12),
+    Parameter("demand_per_second", "events/s", "Rate that producers offer.", maximum=1e15, required=True),
+    Parameter("capacity_per_second", "events/s", "Rate that the plant handles.", maximum=1e15, required=True),
+    Parameter("came_per_second", "events/s", "Rate that producers insert; null: not known.", None, 0, 1e15),
+    Parameter("backlog_seconds", "s", "Time to process the backlog.", 0.0, 0, 1e12),
     Parameter(
         "saturated",
         "flag",
-        "Level → whether its loop can do no more.",
+        "Level → whether its loop is at its limit.",
         {},
         kind="map",
-        items=(Parameter("saturated", "flag", "True: no more.", False, kind="flag"),),
+        items=(Parameter("saturated", "flag", "True: the loop is at its limit.", False, kind="flag"),),
     ),
     BUDGETS,
 )
 STATE = (
     Parameter(
-        "rung", "level", "The highest enabled; 0 is none.", None, 0, len(LEVELS), "integer", required=True
+        "rung", "level", "Highest enabled level; 0 is none.", None, 0, len(LEVELS), "integer", required=True
     ),
-    Parameter("decisions", "decisions", "Since it was enabled.", None, 0, 1e9, "integer", required=True),
-    Parameter("unmet", "share of demand", "Not met when it was enabled.", None, 0, 1, required=True),
     Parameter(
-        "calm",
         "decisions",
-        "Since the demand fell below the release share.",
+        "decisions",
+        "Decisions since the level was enabled.",
         None,
         0,
         1e9,
         "integer",
         required=True,
     ),
-    Parameter("short", "decisions", "In a row with unmet demand.", 0, 0, 1e9, "integer"),
+    Parameter(
+        "unmet", "share of demand", "Unmet demand when the level was enabled.", None, 0, 1, required=True
+    ),
+    Parameter(
+        "calm",
+        "decisions",
+        "Decisions since the demand fell below the release share.",
+        None,
+        0,
+        1e9,
+        "integer",
+        required=True,
+    ),
+    Parameter("short", "decisions", "Decisions in a row with unmet demand.", 0, 0, 1e9, "integer"),
 )
 
 
 class Ladder:
-    """The highest level that may act; see the module for what enables and releases one."""
+    """The highest level that may act; see the module for the rules."""
 
     name = "ladder"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -140,30 +159,33 @@ class Ladder:
     guard_defaults: Values = {"maximum": float(len(LEVELS))}
 
     def check(self, parameters: Values) -> None:
-        """Parameters can't contradict each other."""
+        """Accept all parameters: they can't contradict each other."""
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` for an unknown level."""
         for rung in observation["saturated"]:
             if rung not in LEVELS:
                 raise BadInput(
-                    f"{where}.saturated.{rung}", f"is no level; the levels are {', '.join(LEVELS)}"
+                    f"{where}.saturated.{rung}", f"is not a level; the levels are {', '.join(LEVELS)}"
                 )
 
     def initial_state(self, parameters: Values) -> Json:
-        """No level is enabled."""
+        """Return a state without an enabled level."""
         return {"rung": 0, "decisions": 0, "unmet": 0.0, "calm": 0, "short": 0}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Nothing to raise: a level above the cap is given up at the next decision."""
+        """Accept any state: a level above the cap is released with the next decision."""
 
     def resumed(self, parameters: Values, state: Json) -> Json:
-        """No level is enabled: throttling and the table of what is shed have lapsed, and what could do no
-        more then has not been tried now."""
+        """Return a state without an enabled level.
+
+        Throttling and the shedding table have expired, and levels that were exhausted then have not been
+        tried now.
+        """
         return self.initial_state(parameters)
 
     def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-        """With the level that is in force. One that was not left goes on being tried."""
+        """Return the state with the level in force; a level that was not left stays on trial."""
         rung = before["rung"] if action is None else int(action["rung"])
         if rung == after["rung"]:
             return after
@@ -171,7 +193,7 @@ class Ladder:
         return {**after, **(stays if rung == before["rung"] else {}), "rung": rung}
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """The next level up or down, or none where the one enabled is the right one."""
+        """Return the next level up or down, or no action if the enabled level is right."""
         cap = LEVELS.index(parameters["cap"]) + 1
         if state["rung"] >= SHED and (spent := _used_up(observation, "shed", state)):
             return _stopped_shedding(parameters, state, observation, cap, spent)
@@ -194,12 +216,12 @@ LAW: Law = Ladder()
 
 
 def level(rung: int) -> str:
-    """The name of a level in a sentence."""
+    """Return the name of a level for use in a sentence."""
     return LEVEL_NAMES[LEVELS[rung - 1]]
 
 
 def enabled(rung: int) -> str:
-    """In words, what is enabled up to a level."""
+    """Return the enabled levels in words."""
     return (
         f"enabled: {', '.join(LEVEL_NAMES[name] for name in LEVELS[:rung])}"
         if rung
@@ -219,9 +241,7 @@ def _fits(parameters: Values, observation: Values) -> bool:
 
 
 def _unmet(observation: Values) -> float:
-    """The share of the demand that is not met; 0 where it can't be distinguished from the error of measured
-    rates.
-    """
+    """Return the unmet share of the demand; 0 if it is within the error of measured rates."""
     return _share_over_capacity(observation, observation["demand_per_second"])
 
 
@@ -231,7 +251,7 @@ def _share_over_capacity(observation: Values, per_second: float) -> float:
 
 
 def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) -> str | None:
-    """Why a level can do no more, or None while it can."""
+    """Return why a level is exhausted, or None if it is not."""
     if observation["saturated"].get(LEVELS[rung - 1], False):
         return "saturated"
     if rung == THROTTLE and _used_up(observation, "throttle", state):
@@ -246,7 +266,7 @@ def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) 
 
 
 def _is_throttled(observation: Values) -> bool:
-    """Whether producers put in no more than the plant handles, but for the error of what is measured."""
+    """Return whether producers insert no more than the plant handles, within the measurement error."""
     came = observation.get("came_per_second")
     left = None if came is None else _share_over_capacity(observation, came)
     return left is not None and left <= LEFT_BY_THROTTLING * _unmet(observation)
@@ -268,7 +288,7 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
     if rung == state["rung"]:
         settled = state["decisions"] >= parameters["settling_decisions"]
         if why is None and (settled or (rung == THROTTLE and _is_throttled(observation))):
-            # It helps: its effect is measured anew from here.
+            # The level is effective: its effect is measured anew from here.
             state = {**state, "decisions": 0, "unmet": unmet}
         return state, _unchanged(parameters, state, why, cap, observation, terms)
     cause = f"cheaper levels are exhausted ({', '.join(passed)})" if passed else _overload(observation)
@@ -281,8 +301,10 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
 def _unchanged(
     parameters: Values, state: Json, why: str | None, cap: int, observation: Values, terms: dict[str, Any]
 ) -> Decision:
-    """The decision of a ladder that stays where it is; from throttling on it acts in each interval, since
-    producers wait for a share of each."""
+    """Return the decision of a ladder whose level does not change.
+
+    From throttling on it acts in each interval, because producers wait for a share of each.
+    """
     rung, unmet, limited_by = state["rung"], _unmet(observation), None
     cause = f"{level(rung)} is enabled and has an effect, or time left to show one"
     if why is not None and rung == cap < len(LEVELS):
@@ -306,16 +328,16 @@ def _unchanged(
 
 
 def _used_up(observation: Values, name: str, state: Json) -> str | None:
-    """The objective whose error budget is too small for a level; None while there is none."""
+    """Return the objective whose error budget is too small for a level; None if there is none."""
     return used_up(observation.get("budgets", ()), name, is_enabled=allows(state["rung"], name))
 
 
 def _too_little(objective: str) -> str:
-    return f"too little is left of the error budget of {objective} to shed"
+    return f"the error budget of {objective} is too small to shed"
 
 
 def _closed(parameters: Values, observation: Values) -> float:
-    """The share of the time that producers are to wait: what is not met, as far as a budget allows."""
+    """Return the share of the time for which producers wait: the unmet demand, as far as a budget allows."""
     allowed = allowed_per_second(observation.get("budgets", ()), "throttle", parameters["budget_seconds"])
     most = MOST_CLOSED if allowed is None else min(MOST_CLOSED, allowed)
     return round(min(_unmet(observation), most), 6)
@@ -324,7 +346,7 @@ def _closed(parameters: Values, observation: Values) -> float:
 def _stopped_shedding(
     parameters: Values, state: Json, observation: Values, cap: int, objective: str
 ) -> tuple[Json, Decision]:
-    """Back to throttling, which goes on as far as the demand is not met; below it where the cap is."""
+    """Return to throttling, or to the cap if it is lower."""
     left, unmet = min(SHED - 1, cap), _unmet(observation)
     reason = because("Disable shedding", f"{_too_little(objective)}; {enabled(left)}")
     action = _action(left, _closed(parameters, observation))
@@ -347,13 +369,13 @@ def _remark(parameters: Values, observation: Values) -> str:
 
 
 def _expected(parameters: Values, observation: Values) -> Expected | None:
-    """That what waits longer than it may is worked off."""
+    """Return the expected decrease of the backlog to its bound."""
     late = observation["backlog_seconds"] - parameters["backlog_bound_seconds"]
     return Expected("wait_seconds", "down", round(late, 6), EFFECT_SECONDS) if late > 0 else None
 
 
 def _action(rung: int, unmet: float) -> dict[str, Json]:
-    """The level; and from throttling on, the share of the time that producers are to wait."""
+    """Return the level, and from throttling on the share of the time for which producers wait."""
     return {"rung": rung, "closed_share": round(unmet, 6)} if rung >= THROTTLE else {"rung": rung}
 
 
@@ -373,17 +395,17 @@ def _soon(decisions: int) -> str:
 
 
 def _released(state: Json, cause: str) -> tuple[Json, Decision]:
-    """The costly levels end one by one, the others together."""
+    """Release the level: throttling and shedding one by one, the others together."""
     rung = state["rung"]
     left = rung - 1 if rung in CALM_DECISIONS else 0
     action = f"Disable {level(rung)}" if left else "Disable all levels"
     after: dict[str, Any] = {**state, "rung": left, "decisions": 0, "unmet": 0.0}
     reason = because(action, f"{cause}; {enabled(left)}")
-    # Throttling for no share of the time is said: left out, producers would wait for all of it.
+    # A share of 0 for throttling is explicit: without it, producers would wait all the time.
     done = _action(left, 0.0)
     return after, Decision(done, reason, dict(done), raw=float(left))
 
 
 def allows(rung: int, name: str) -> bool:
-    """Whether a level may act while the ladder has reached `rung`."""
+    """Return whether a level may act while the ladder has reached `rung`."""
     return LEVELS.index(name) < rung

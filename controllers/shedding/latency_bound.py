@@ -1,28 +1,28 @@
-"""How much an operator may be used so that an event's time in it keeps a bound.
+"""The maximum utilization of an operator at which an event's time in it keeps a bound.
 
-With arrivals λ [events/s] (events that are shed count, at no service), utilisation u, mean service S = u/λ
-[s] and the squared coefficient of variation c² of the service times (Pollaczek-Khinchine):
+With arrivals λ [events/s] (shed events count, at no service), utilization u, mean service S = u/λ [s], and
+the squared coefficient of variation c² of the service times (Pollaczek-Khinchine):
 
     T(u) = S + u S (1 + c²) / (2 (1 - u))
 
-T grows with u, so the greatest u with T(u) ≤ bound is found by bisection. For c² = 1 it is the M/M/1 answer
-λ / (λ + 1/bound) (Röger, equations 1 and 2; ERRATA E20). Shedding itself makes service more variable,
-c² > 1, and the M/M/1 budget breaks its own bound (E25): c² is to be measured, shed events included.
+T grows with u, so the greatest u with T(u) ≤ bound is found by bisection. For c² = 1 it is the M/M/1 answer λ
+/ (λ + 1/bound) (Röger, equations 1 and 2; ERRATA E20). Shedding itself makes service more variable, c² > 1,
+and the M/M/1 budget breaks its own bound (E25). Therefore c² has to be measured, shed events included.
 
-An operator that works in batches, each of a fixed cost h [s] beside its work, has batches of C = h / (1 - u):
-what comes in one is the next one's work. Nearly all of its events wait one for their own to begin, and one
-for it to end:
+An operator that works in batches, each with a fixed cost h [s] besides its work, has batches of C = h / (1 -
+u): the arrivals of one batch are the work of the next. Almost all of its events wait one batch until their
+own starts, and one for it to end:
 
     T(u) = 2 h / (1 - u)
 
-Where h varies by c² from batch to batch, an event that comes at random takes
+If h varies by c² from batch to batch, an event that arrives at random takes
 
     (1.5 + c² (0.5 + u) (1 - u) / (1 + u)) h / (1 - u)
 
-(it waits for half of a batch, in long ones more than in short ones, and a long one's next is long, too). Of
-both the longer is taken: 2 covers every c² up to 1, and one of 1.5 from u = 0.5 on.
+(it waits for half a batch, more likely a long one, and the batch after a long one is long, too). The longer
+of both times applies: 2 covers every c² up to 1, and a c² of 1.5 from u = 0.5 on.
 
-What passes outside the operator (waiting for late events, stages before it) is added to either.
+The time outside the operator (waiting for late events, earlier stages) is added to either.
 """
 
 import math
@@ -30,13 +30,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HIGHEST = 1 - 1e-12
-COVERED_CV2 = 1.0  # of a batch's fixed cost: with no more, two of them are the longer time at any utilisation
+COVERED_CV2 = (
+    1.0  # of a batch's fixed cost; up to this value, two batches are the longer time at any utilization
+)
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """How long events take: by their service, or by the fixed cost of a batch; and what else. service_cv2:
-    the variability of the one or the other.
+    """A model of the time that events take: by their service, or by the fixed cost of a batch, plus other
+    times.
+
+    service_cv2: the variability of the service times or of the fixed cost.
     """
 
     service_cv2: float = 1.0
@@ -44,7 +48,7 @@ class Waiting:
     elsewhere_seconds: float = 0.0
 
     def time_seconds(self, utilisation: float, arrivals_per_second: float) -> float:
-        """T(u) and what passes elsewhere; infinite from u = 1 on."""
+        """Return T(u) plus the time elsewhere; infinite from u = 1 on."""
         if self.batch_seconds is None:
             inside = time_in_operator_seconds(utilisation, arrivals_per_second, self.service_cv2)
         else:
@@ -52,14 +56,14 @@ class Waiting:
         return self.elsewhere_seconds + inside
 
     def least_seconds(self, service_seconds: float) -> float:
-        """T of an operator that does nothing but one event's work."""
+        """Return T of an operator that only processes a single event."""
         inside = service_seconds
         if self.batch_seconds is not None:
             inside = self._batches_seconds(self.batch_seconds, 0.0)
         return self.elsewhere_seconds + inside
 
     def utilisation_budget(self, bound_seconds: float, arrivals_per_second: float) -> float:
-        """The greatest utilisation whose T is at most the bound; 0 where none is."""
+        """Return the greatest utilization whose T is at most the bound; 0 if there is none."""
         left = bound_seconds - self.elsewhere_seconds
         if left <= 0:
             return 0.0
@@ -72,7 +76,7 @@ class Waiting:
         )
 
     def _batches_seconds(self, batch_seconds: float, utilisation: float) -> float:
-        """An event's time in batches of this fixed cost."""
+        """Return an event's time in batches with this fixed cost."""
         u = utilisation
         if u >= 1:
             return math.inf
@@ -81,7 +85,7 @@ class Waiting:
 
 
 def time_in_operator_seconds(utilisation: float, arrivals_per_second: float, service_cv2: float) -> float:
-    """T(u), infinite from u = 1 on; 0 where nothing arrives."""
+    """Return T(u), infinite from u = 1 on; 0 if nothing arrives."""
     if utilisation >= 1:
         return math.inf
     if arrivals_per_second == 0:
@@ -91,7 +95,7 @@ def time_in_operator_seconds(utilisation: float, arrivals_per_second: float, ser
 
 
 def utilisation_budget(bound_seconds: float, arrivals_per_second: float, service_cv2: float = 1.0) -> float:
-    """The greatest utilisation whose mean time in the operator is at most the bound."""
+    """Return the greatest utilization whose mean time in the operator is at most the bound."""
     return _greatest(
         bound_seconds,
         lambda utilisation: time_in_operator_seconds(utilisation, arrivals_per_second, service_cv2),
@@ -99,9 +103,9 @@ def utilisation_budget(bound_seconds: float, arrivals_per_second: float, service
 
 
 def _greatest(bound_seconds: float, time_seconds: Callable[[float], float]) -> float:
-    """The greatest utilisation whose time, which grows with it, is at most the bound; 0 where none is."""
+    """Return the greatest utilization whose time, which grows with it, is at most the bound; 0 if none is."""
     low, high = 0.0, HIGHEST
-    # Halving until no number lies between the two: exact to the last bit, and as quick as a tolerance.
+    # Bisect until no number lies between the two: exact to the last bit, and as fast as a tolerance.
     while low < (middle := (low + high) / 2) < high:
         if time_seconds(middle) <= bound_seconds:
             low = middle

@@ -1,21 +1,21 @@
-"""What to drop when nothing else helps: the loss that the sinks feel least, within a latency bound.
+"""The shedding law: the least loss at the sinks within a latency bound.
 
-Each bottleneck, upstream first, gets the table that `shedding_program` finds best, for the budget that
-`latency_bound` allows (or the one that is given). Which operators are bottlenecks follows from the rates that
-their upstream offers, not from what an overloaded operator manages to count (Röger, VIII).
+Each bottleneck, upstream first, gets the table that `shedding_program` finds optimal for the budget that
+`latency_bound` allows (or the given one). The bottlenecks follow from the rates that their upstream offers,
+not from the rates that an overloaded operator counts (Röger, VIII).
 
-A table is computed anew when (VIII, and X-B for the thresholds)
+A table is computed anew if (VIII, and X-B for the thresholds)
 
     the bound would be exceeded      predicted time > (1 + deviation_processing) * bound
     shedding is no longer needed     predicted time < (1 - deviation_processing) * bound while types are shed,
                                      and the table was not already made for that little
     the input changed                a rate by deviation_rates, a pattern's seconds by deviation_processing
 
-or when what it was computed for (parameters, patterns, sinks) is something else; never just because time
-passed. While others have to act first (`permitted`, the ladder's word), nothing is shed. Where the bound is
-below the least processing time no table can keep it, and where the solver fails there is none: the last table
-stays, and the decision says why. Where error budgets pay for what is shed (`budgets`), the table sheds no
-more than they allow, whatever becomes of the bound.
+or if its other inputs (parameters, patterns, sinks) changed; never only because time passed. While other
+remedies come first (`permitted`, set by the ladder), nothing is shed. If the bound is below the minimum
+processing time, no table can keep it, and if the solver fails, there is none: the last table stays, and the
+decision gives the reason. If error budgets pay for shedding (`budgets`), the table sheds no more than they
+allow, even if the bound is exceeded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,43 +40,43 @@ from controllers.shedding.problem import Overload, Table
 from controllers.shedding.program import SolverError, solve
 from controllers.shedding.trigger import ENDLESS, STATE, initial_state, state_after, trigger, work_shed
 
-# How much more budget the price of the bound is asked for.
+# Relative increase of the budget for the price of the bound.
 PRICE_STEP = 0.01
 WORTH_EXPECTING = 0.05  # of the work
-EFFECT_SECONDS = 20.0  # what is shed is counted over ten of them
+EFFECT_SECONDS = 20.0  # Shed events are counted over ten seconds.
 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """One operator's tables, with the budget they keep to and what the operator is offered."""
+    """An operator's tables, their budget, and the operator's offered load."""
 
     overload: Overload
     offered_per_second: float
     tables: Sequence[Table]
-    is_limited: bool = False  # by an error budget: the tables shed less than the budget of work asks for
+    is_limited: bool = False  # by an error budget: the tables shed less than the budget of work requires
 
     @property
     def operator(self) -> str:
-        """Where it is."""
+        """Return the name of the operator."""
         return self.overload.operator
 
     @property
     def budget(self) -> float:
-        """Seconds of work per second that it may use."""
+        """Return the budget, in seconds of work per second."""
         return self.overload.budget
 
     @property
     def utilisation(self) -> float:
-        """Seconds of work per second under the tables."""
+        """Return the seconds of work per second under the tables."""
         return sum(table.load for table in self.tables)
 
 
 class InfeasibleError(ValueError):
-    """No table keeps the bound: one event alone takes longer."""
+    """No table keeps the bound, because one event alone takes longer."""
 
 
 class Shedding:
-    """The least loss that keeps the bound; see the module for when it is computed anew."""
+    """The least loss that keeps the bound; see the module for when a table is computed anew."""
 
     name = "shedding"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -86,34 +86,34 @@ class Shedding:
     guard_defaults: Values = {}
 
     def check(self, parameters: Values) -> None:
-        """Parameters can't contradict each other: a utilisation budget goes before the latency bound."""
+        """Accept all parameters: a utilization budget takes precedence over the latency bound."""
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` when patterns, rates and sinks contradict each other."""
+        """Raise `BadInput` if patterns, rates, and sinks contradict each other."""
         patterns = application(parameters, observation, where)
         check_names(patterns, observation, where)
         check_rates(patterns, observation, where)
 
     def initial_state(self, parameters: Values) -> Json:
-        """No table yet."""
+        """Return a state without a table."""
         return initial_state()
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Nothing to raise: a table for what is no longer there is computed anew."""
+        """Accept any state: a table for something that no longer exists is computed anew."""
 
     def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-        """A table that is not put in force was made for nothing."""
+        """Return the previous state if the new table is not put in force."""
         return after if action else before
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """A new table where one is called for, else nothing."""
+        """Return a new table if one is required, else no action."""
         inputs = SheddingInputs(application(parameters, observation, "observation"), parameters, observation)
         if not observation["permitted"]:
             lifted = _lifted(inputs, state)
             return initial_state(), replace(lifted, expected=_expected(inputs, state, lifted))
         why = trigger(inputs, state)
         if why is None:
-            reason = no_action("rates, times and bounds have not changed enough for a new table")
+            reason = no_action("rates, times, and bounds have not changed enough for a new table")
             return state, Decision(None, reason, work_shed(inputs, state["shed"]))
         try:
             found, made = _within_budgets(inputs, *shed_tables(inputs))
@@ -133,9 +133,9 @@ LAW: Law = Shedding()
 
 
 def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, float]]:
-    """Tables for each bottleneck, upstream first, and type → events/s that are then emitted.
+    """Return the tables of each bottleneck, upstream first, and type → events/s that are then emitted.
 
-    Without a named bottleneck these are the operators whose offered load is over their budget. Raises
+    Without a named bottleneck, these are the operators whose offered load exceeds their budget. Raise
     `InfeasibleError` and `SolverError`.
     """
     application, named = inputs.application, inputs.observation["bottleneck"]
@@ -170,7 +170,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
 def _within_budgets(
     inputs: SheddingInputs, found: list[Bottleneck], made: dict[str, float]
 ) -> tuple[list[Bottleneck], dict[str, float]]:
-    """The same where error budgets allow it, or what is left of it where they don't."""
+    """Return the same tables if error budgets allow them, else what they allow."""
     most = inputs.most_shed_per_second
     shares = {table.pattern.name: table.shares() for each in found for table in each.tables}
     if most is None or (allowed := cut(inputs, shares, most)) is shares:
@@ -192,8 +192,10 @@ def _within_budgets(
 
 
 def filled(tables: Sequence[Table], budget: float) -> list[Table]:
-    """The tables with what was dropped as surplus let through again, the same share of all, as the budget
-    allows: windows lose less where more is to choose from (ERRATA E24)."""
+    """Return the tables with surplus events admitted again, the same share of each type, within the budget.
+
+    Windows lose less if there are more events to choose from (ERRATA E24).
+    """
     left = budget - sum(table.load for table in tables)
     surplus = sum(float(table.pattern.seconds * (table.offered - table.admitted).sum()) for table in tables)
     share = min(1.0, left / surplus) if surplus > 0 and left > 0 else 0.0
@@ -216,7 +218,7 @@ def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
 
 
 def _lifted(inputs: SheddingInputs, state: Json) -> Decision:
-    """Nothing is to be shed; what is, ends."""
+    """Return the decision that nothing is shed, which ends current shedding."""
     if not any(share for types in state["shed"].values() for share in types.values()):
         reason = no_action("the remedy ladder has not enabled shedding")
         return Decision(None, reason, work_shed(inputs, {}))
@@ -252,7 +254,7 @@ def _budget_words(inputs: SheddingInputs, limit: str | None) -> list[str]:
 
 
 def _expected(inputs: SheddingInputs, state: Json, decision: Decision) -> Expected | None:
-    """That so much more, or less, is shed soon; a small change can't be distinguished from noise."""
+    """Return the expected change of the shed share, or None if it is within the noise."""
     if decision.action is None:
         return None
     before = work_shed(inputs, state["shed"])["work_shed"]
@@ -263,12 +265,12 @@ def _expected(inputs: SheddingInputs, state: Json, decision: Decision) -> Expect
 
 
 def worth(inputs: SheddingInputs, emitted: Mapping[str, float]) -> float:
-    """Weighted events/s that the sinks take."""
+    """Return the weighted events/s that the sinks take."""
     return float(sum(weight * emitted[sink] for sink, weight in inputs.sinks.items()))
 
 
 def _what(found: Sequence[Bottleneck]) -> str:
-    """The action in words: what each operator sheds of its work."""
+    """Return the action in words: the share of its work that each operator sheds."""
     shares = {each.operator: 1 - each.utilisation / _work(each) for each in found if _sheds(each)}
     if not shares:
         return "Shed nothing"
@@ -276,7 +278,7 @@ def _what(found: Sequence[Bottleneck]) -> str:
 
 
 def _loads(found: Sequence[Bottleneck]) -> list[str]:
-    """Offered load and budget of the operators that shed."""
+    """Return the offered load and the budget of the operators that shed, in words."""
     loads = [
         f"{each.operator}: offered load {percent(_work(each))} of its time, budget {percent(each.budget, 1)}"
         for each in found
@@ -290,12 +292,12 @@ def _sheds(bottleneck: Bottleneck) -> bool:
 
 
 def _work(bottleneck: Bottleneck) -> float:
-    """Seconds of work per second if nothing were shed."""
+    """Return the seconds of work per second without shedding."""
     return sum(float(table.pattern.seconds * table.offered.sum()) for table in bottleneck.tables)
 
 
 def _terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json]:
-    """Per bottleneck: what it is offered, what it may use, what it uses, and the time to be expected."""
+    """Return the offered load, budget, utilization, and expected time of each bottleneck."""
     prices = {each.operator: _price(each) for each in found}
     return {
         each.operator: {
@@ -312,9 +314,9 @@ def _terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Jso
 
 
 def _price(bottleneck: Bottleneck) -> float:
-    """The shadow price of the budget: what one more second of work per second would bring the sinks.
+    """Return the shadow price of the budget: the gain at the sinks per additional second of work per second.
 
-    From one solution with a little more budget; nothing where nothing is shed for want of it.
+    It comes from one solution with a slightly larger budget, and is 0 if the budget is not used up.
     """
     overload, step = bottleneck.overload, PRICE_STEP * max(bottleneck.budget, PRICE_STEP)
     if bottleneck.utilisation < bottleneck.budget * (1 - 1e-9):
@@ -324,7 +326,7 @@ def _price(bottleneck: Bottleneck) -> float:
 
 
 def _budget_per_second(inputs: SheddingInputs, bottleneck: Bottleneck) -> float:
-    """How much budget a bound longer by one second would give, as far as its first part shows."""
+    """Return the additional budget per second of a longer bound, extrapolated from a small increase."""
     if inputs.parameters["utilisation_budget"] is not None:
         return 0.0
     bound = float(inputs.parameters["latency_bound_seconds"])
@@ -333,7 +335,7 @@ def _budget_per_second(inputs: SheddingInputs, bottleneck: Bottleneck) -> float:
 
 
 def _sunk(overload: Overload, tables: Sequence[Table]) -> float:
-    """Weighted events/s that the sinks take under tables."""
+    """Return the weighted events/s that the sinks take under tables."""
     application = overload.application
     admitted = {**(overload.admitted or {}), **{table.pattern.name: table.admitted for table in tables}}
     made = application.emissions(application.vectors(overload.arrivals), admitted)
@@ -341,5 +343,5 @@ def _sunk(overload: Overload, tables: Sequence[Table]) -> float:
 
 
 def _finite(seconds: float) -> float | None:
-    """JSON has no infinity: a queue without end has no time."""
+    """Return None for the infinite time of an unbounded queue, because JSON has no infinity."""
     return round(seconds, 6) if seconds < ENDLESS else None

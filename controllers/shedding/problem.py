@@ -1,4 +1,4 @@
-"""One bottleneck's shedding problem: what is offered, what a match costs there, what comes of a choice."""
+"""The shedding problem of a bottleneck: the offered load, the cost of a match, and the result of a choice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Flows = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Overload:
-    """One bottleneck and what may be spent there; rates in events/s, `budget` in s of work per s."""
+    """A bottleneck and its budget; rates in events/s, `budget` in s of work per s."""
 
     application: ArrangedPatterns
     arrivals: Mapping[str, Rates]
@@ -25,12 +25,14 @@ class Overload:
     weights: Rates
     perspective: Perspective = "global"
     protected: frozenset[str] = frozenset()
-    admitted: Mapping[str, Floats] | None = None  # pattern → events/s, of bottlenecks further up
+    admitted: Mapping[str, Floats] | None = None  # pattern → events/s, of bottlenecks further upstream
 
 
 @dataclass(frozen=True)
 class Table:
-    """What the bottleneck's shedder lets through: for each pattern its types, and arrays beside them."""
+    """The events that the bottleneck's shedder admits for a pattern; the arrays are in the order of its
+    types.
+    """
 
     pattern: OperatorPattern
     offered: Floats  # events/s
@@ -38,18 +40,18 @@ class Table:
 
     @property
     def load(self) -> float:
-        """Seconds of work per second."""
+        """Return the seconds of work per second."""
         return float(self.pattern.seconds * self.admitted.sum())
 
     def shares(self) -> dict[str, float]:
-        """Type → share dropped, 0 where nothing arrives."""
+        """Return type → share dropped, 0 if nothing arrives."""
         offered = np.where(self.offered > 0, self.offered, 1.0)
         dropped = np.where(self.offered > 0, 1 - self.admitted / offered, 0.0)
         return dict(zip(self.pattern.symbols, np.clip(dropped, 0, 1).tolist(), strict=True))
 
 
 class SheddingProblem:
-    """The overload with what stays constant worked out: which types come at which rate, and at what cost."""
+    """The overload with its constants computed: which types arrive at which rate, and at what cost."""
 
     def __init__(self, overload: Overload) -> None:
         self.overload, application = overload, overload.application
@@ -59,7 +61,7 @@ class SheddingProblem:
         self.patterns = self.bottleneck if local else affected
         self.varying = frozenset(pattern.emits for pattern in self.patterns)
         self.outside, self.admitted = application.vectors(overload.arrivals), overload.admitted or {}
-        # What is emitted without the bottleneck's doing does not change with its shedder.
+        # Output that does not depend on the bottleneck does not change with its shedder.
         names = {pattern.name for pattern in affected}
         apart = [pattern for pattern in application.patterns if pattern.name not in names]
         self.untouched = application.emissions(self.outside, self.admitted, of=apart)
@@ -73,11 +75,11 @@ class SheddingProblem:
             each.seconds * float(self.offered(each)[self.protected[each.name]].sum())
             for each in self.bottleneck
         )
-        # What is left once the protected types are processed; never below nothing.
+        # The rest after the protected types are processed; never below 0.
         self.budget = max(0.0, overload.budget - spent)
 
     def cost(self, pattern: OperatorPattern, part: Needs) -> float:
-        """Seconds of work a match of this part takes at the bottleneck."""
+        """Return the seconds of work of a match of this part at the bottleneck."""
         if pattern.operator != self.overload.operator:
             return 0.0
         if pattern.is_plain:
@@ -86,18 +88,18 @@ class SheddingProblem:
         return pattern.seconds * sum(n for symbol, n in part.counts.items() if symbol not in protected)
 
     def offered(self, pattern: OperatorPattern) -> Floats:
-        """Events/s of each type the pattern takes, as far as no variable changes them."""
+        """Return the events/s of each type that the pattern takes, except what the variables change."""
         return self.overload.application.offered(pattern, self.outside, self.untouched)
 
     def whole(self) -> list[Table]:
-        """Everything let through."""
+        """Return tables that admit everything."""
         application = self.overload.application
         made = application.emissions(self.outside, self.admitted)
         offered = [application.offered(each, self.outside, made) for each in self.bottleneck]
         return [Table(each, rates, rates) for each, rates in zip(self.bottleneck, offered, strict=True)]
 
     def tables(self, flows: Flows) -> list[Table]:
-        """What the flows of matches take, as tables in the order of the application."""
+        """Return the tables that admit what the flows of matches take, in the order of the application."""
         application, made = self.overload.application, self.untouched.copy()
         tables = []
         for pattern in self.bottleneck:
@@ -110,7 +112,7 @@ class SheddingProblem:
 
 
 def _taken(pattern: OperatorPattern, flows: Sequence[float]) -> Floats:
-    """Events/s of each type that the matches take."""
+    """Return the events/s of each type that the matches take."""
     if pattern.is_plain:
         return pattern.counts * flows[0]
     taken = dict.fromkeys(pattern.symbols, 0.0)

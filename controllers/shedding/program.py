@@ -1,19 +1,20 @@
-"""The globally optimal load shedding: which share of which type each pattern of the bottleneck should see.
+"""The globally optimal load shedding: which share of which type each pattern of the bottleneck receives.
 
-Röger's program has one variable per type and pattern. At its optimum nothing surplus is admitted: a pattern
-that makes y matches takes n_T y of each type (ERRATA E23). That leaves the flows v of matches, one per
-conjunction, of the bottleneck's patterns and of those that take their output:
+Röger's program has one variable per type and pattern. At its optimum no surplus is admitted: a pattern that
+makes y matches takes n_T y of each type (ERRATA E23). The remaining variables are the flows v of matches, one
+per conjunction, of the bottleneck's patterns and of those that take their output:
 
-    maximise   Σ_T weight_T Σ_{p emits T} g_p v_p                    global: over what the sinks take
+    maximize   Σ_T weight_T Σ_{p emits T} g_p v_p                    global: over what the sinks take
                Σ_{p at the bottleneck} g_p v_p                       local: what the bottleneck emits
     such that  Σ_c n_{T,c} v_c ≤ λ_T + Σ_{p emits T} g_p v_p         for each pattern and type T it takes
                Σ_{c in group} v_c = v_parent                         for each OR
                g_p v_p ≤ limit_p
                Σ_{p at the bottleneck} seconds_p Σ_T n_T v_p ≤ budget
 
-with g = correction * outputs. Among equal optima the least load wins. Where no two variables meet but in the
-budget, it is a knapsack with concave gains and the best is taken piece by piece: exact, and quicker than any
-solver. A protected type is never shed: its cost is spent beforehand, and using it is free.
+with g = correction * outputs. Among equal optima, the least load wins. If no two variables share anything but
+the budget, the program is a knapsack with concave gains, and the best pieces are taken one by one: this is
+exact, and faster than any solver. A protected type is never shed: its cost is deducted first, and using it is
+free.
 """
 
 from typing import Any
@@ -26,19 +27,19 @@ from controllers.patterns.selectivity import group_rows
 from controllers.shedding.knapsack import cap, piecewise
 from controllers.shedding.problem import Flows, Overload, SheddingProblem, Table
 
-# What the second program may give up of the first one's value, so that rounding leaves it an answer.
+# Tolerance of the second program on the value of the first, so that rounding does not make it infeasible.
 VALUE_RETAINED = 1 - 1e-12
 TOLERANCES = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 class SolverError(RuntimeError):
-    """The program has an answer (admit nothing), but the solver found none."""
+    """The program has a solution (admit nothing), but the solver found none."""
 
 
 def solve(overload: Overload) -> list[Table]:
-    """The optimal table of each pattern at the bottleneck; all is let through where all fits the budget.
+    """Return the optimal table of each pattern at the bottleneck.
 
-    Raises `SolverError` when the solver gives no answer.
+    Everything is admitted if it fits the budget. Raise `SolverError` if the solver gives no answer.
     """
     problem = SheddingProblem(overload)
     whole = problem.whole()
@@ -49,7 +50,7 @@ def solve(overload: Overload) -> list[Table]:
 
 
 def by_programs(problem: SheddingProblem) -> Flows:
-    """The flows by linear programs: first the greatest value, then the least load that keeps it."""
+    """Return the flows from linear programs: first the greatest value, then the least load that keeps it."""
     program = _Program(problem)
     best = program.minimise(-program.value)
     value = float(program.value @ best)
@@ -76,7 +77,7 @@ class _Program:
         self.equal = self._groups()
 
     def _supply(self, pattern: OperatorPattern) -> None:
-        """Σ n v - Σ g v ≤ λ: of a plain pattern's types that don't vary, the scarcest is a bound alone."""
+        """Add Σ n v - Σ g v ≤ λ; of a plain pattern's constant types, only the scarcest needs a bound."""
         at, varying = self.root[pattern.name], self.problem.varying
         if pattern.is_plain:
             self.upper[at] = cap(self.problem, pattern, but=varying)
@@ -105,7 +106,7 @@ class _Program:
         return np.vstack(blocks) if blocks else None
 
     def minimise(self, cost: Floats, keeping: float | None = None) -> Floats:
-        """The flows of least cost (with at least that value). Raises `SolverError`."""
+        """Return the flows of least cost (with at least that value). Raise `SolverError`."""
         takes, limits = self.rows.matrix(), np.asarray(self.rows.limits)
         if keeping is not None:
             takes, limits = (
@@ -127,7 +128,7 @@ class _Program:
         return np.asarray(found.x)
 
     def flows(self, solution: Floats) -> Flows:
-        """Pattern → the flow of each of its conjunctions."""
+        """Return pattern → the flow of each of its conjunctions."""
         return {
             pattern.name: solution[at : at + len(pattern.needs.parts())].tolist()
             for pattern, at in ((each, self.root[each.name]) for each in self.problem.patterns)
@@ -135,7 +136,7 @@ class _Program:
 
 
 class _Rows:
-    """The rows of a sparse matrix as they come, with their limits."""
+    """The rows of a sparse matrix, collected one by one, with their limits."""
 
     def __init__(self, width: int) -> None:
         self.width, self.limits = width, list[float]()

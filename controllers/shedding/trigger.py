@@ -1,4 +1,4 @@
-"""When a shedding table is computed anew, and what it is remembered for (Röger, VIII and X-B)."""
+"""Triggers of a new shedding table, and the inputs that a table is remembered with (Röger, VIII and X-B)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,13 +14,27 @@ STATE = (
     Parameter(
         "solved",
         "inputs",
-        "What the table in force was computed for; null: there is none.",
+        "Inputs that the table in force was computed for; null: there is none.",
         kind="object",
         required=True,
         or_null=True,
         items=(
-            Parameter("parameters", "parameters", "Then.", kind="object", required=True, items=PARAMETERS),
-            Parameter("observation", "observation", "Then.", kind="object", required=True, items=OBSERVATION),
+            Parameter(
+                "parameters",
+                "parameters",
+                "Parameters at that time.",
+                kind="object",
+                required=True,
+                items=PARAMETERS,
+            ),
+            Parameter(
+                "observation",
+                "observation",
+                "Observation at that time.",
+                kind="object",
+                required=True,
+                items=OBSERVATION,
+            ),
         ),
     ),
     Parameter(
@@ -33,9 +47,9 @@ STATE = (
             Parameter(
                 "types",
                 "share",
-                "Of one pattern.",
+                "Shares of one pattern.",
                 kind="map",
-                items=(Parameter("share", "share", "Dropped.", 0.0, 0, 1),),
+                items=(Parameter("share", "share", "Share dropped.", 0.0, 0, 1),),
             ),
         ),
     ),
@@ -45,35 +59,35 @@ STATE = (
         "operator → predicted time when the table was made.",
         kind="map",
         required=True,
-        items=(Parameter("time", "s", "In the operator.", 0.0, 0, 1e12),),
+        items=(Parameter("time", "s", "Time in the operator.", 0.0, 0, 1e12),),
     ),
 )
-# Stands for the time in a queue without end, which JSON can't say.
+# Represents the time in an unbounded queue, because JSON has no infinity.
 ENDLESS = 1e12
-# What a table is computed for, beside rates and times, which may leave it a little.
+# Inputs of a table besides rates and times, which may change a little.
 SAME_PATTERN = ("operator", "name", "expression", "emits", "outputs", "limit")
 
 
 def initial_state() -> dict[str, Json]:
-    """No table yet."""
+    """Return a state without a table."""
     return {"solved": None, "shed": {}, "times": {}}
 
 
 def state_after(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
-    """What a table was computed for, the table, and the times to be expected under it."""
+    """Return the inputs of a table, the table, and the expected times under it."""
     solved = {"parameters": dict(inputs.parameters), "observation": dict(inputs.observation)}
     times = {operator: min(time, ENDLESS) for operator, time, _ in _predicted(inputs, shed)}
     return {"solved": solved, "shed": shed, "times": times}
 
 
 def trigger(inputs: SheddingInputs, state: Json) -> str | None:
-    """Why a new table is called for, or None."""
+    """Return why a new table is required, or None."""
     solved = state["solved"]
     if solved is None:
         return "there is no table yet"
     then, now = solved["observation"], inputs.observation
     if solved["parameters"] != inputs.parameters or _asked(then) != _asked(now):
-        return "patterns, sinks or parameters changed"
+        return "patterns, sinks, or parameters changed"
     if _moved(_rates(then), _rates(now), inputs.parameters["deviation_rates"]):
         return "the rates changed"
     if _moved(_times(then), _times(now), inputs.parameters["deviation_processing"]):
@@ -87,7 +101,7 @@ def _asked(observation: Values) -> Any:
 
 
 def _rates(observation: Values) -> dict[str, float]:
-    """Whatever update messages are about: rates from outside, and the measured corrections."""
+    """Return the values of update messages: rates from outside, and the measured corrections."""
     rates = {
         f"{operator}/{symbol}": float(rate)
         for operator, types in observation["arrivals"].items()
@@ -114,7 +128,7 @@ def _moved(then: Mapping[str, float], now: Mapping[str, float], deviation: float
 
 
 def _off_budget(inputs: SheddingInputs, state: Json) -> str | None:
-    """Whether the table in force sheds more than error budgets allow now, or less than they would since."""
+    """Return whether error budgets now allow less than the table in force sheds, or more than they did."""
     solved, deviation = state["solved"], inputs.parameters["deviation_rates"]
     then = most_shed_per_second(solved["parameters"], solved["observation"])
     now = inputs.most_shed_per_second
@@ -130,13 +144,13 @@ def _off_budget(inputs: SheddingInputs, state: Json) -> str | None:
 
 
 def _off_bound(inputs: SheddingInputs, state: Json) -> str | None:
-    """Whether the table in force now keeps an operator too busy, or sheds more than is needed."""
+    """Return whether the table in force makes an operator too busy, or sheds more than needed."""
     deviation, shed = inputs.parameters["deviation_processing"], state["shed"]
     for operator, time, bound in _predicted(inputs, shed):
         then = state["times"].get(operator, bound)
         sheds = any(any(shed.get(each.name, {}).values()) for each in inputs.application.at(operator))
         if min(time, ENDLESS) > (1 + deviation) * max(bound, then):
-            return f"{operator} would exceed its bound with the present table"
+            return f"{operator} would exceed its bound with the current table"
         if sheds and time < (1 - deviation) * min(bound, then):
             return f"{operator} could process more within its bound"
     return None
@@ -145,7 +159,10 @@ def _off_bound(inputs: SheddingInputs, state: Json) -> str | None:
 def _predicted(
     inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
 ) -> Iterator[tuple[str, float, float]]:
-    """Operator, mean time in it (s) under a table, and its bound; utilisations where a budget is given."""
+    """Yield each operator, its mean time in s under a table, and its bound.
+
+    If a utilization budget is given, the values are utilizations.
+    """
     application, given = inputs.application, inputs.parameters["utilisation_budget"]
     named = inputs.observation["bottleneck"]
     made, processed = _under(inputs, shed)
@@ -160,7 +177,7 @@ def _predicted(
 
 
 def work_shed(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
-    """{work_offered: seconds of work per second, of all operators; work_shed: the share a table saves}."""
+    """Return the seconds of work per second of all operators, and the share that a table saves."""
     seconds = {pattern.name: pattern.seconds for pattern in inputs.application.patterns}
     offered, processed = (
         sum(seconds[name] * rate for name, rate in _under(inputs, table)[1].items()) for table in ({}, shed)
@@ -172,7 +189,7 @@ def work_shed(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -
 def _under(
     inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
 ) -> tuple[Floats, dict[str, float]]:
-    """Events/s of each emitted type, and events/s each pattern processes, under a table of shares."""
+    """Return the events/s of each emitted type, and those that each pattern processes, under a table."""
     _, admitted = flows(inputs, shed)
     made = inputs.application.emissions(inputs.outside, admitted)
     return made, {name: float(rates.sum()) for name, rates in admitted.items()}

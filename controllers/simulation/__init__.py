@@ -1,1 +1,1 @@
-"""The lab's scenarios, in which laws are tried against their rivals."""
+"""Scenarios of the lab, in which laws are compared with baselines."""

@@ -1,21 +1,21 @@
 """The lab's scenario `balance`: N replicas share the load before the combiner (Xu, sections 3.2 and 4).
 
-Twenty minutes, second by second. Each replica begins a batch every second. With A the events of a second, s
-its share, m what it can process in a second and q what it has left over,
+The run takes twenty minutes, second by second. Each replica starts a batch every second. With A the events of
+a second, s the replica's share, m the events it can process in a second, and q its remaining events,
 
     response = 0.5 + overhead + (q + s·A) / m          q ← max(0, q + s·A - m)
 
-half a second until a batch begins, the fixed part, and the processing. The combiner waits for the slowest
-replica (3.2): an event's delay is the greatest response time. The load is 60 % of what all replicas can do.
-From a third of the time on a CPU hog on the first replica makes an event take 1 + `hog` times as long (1:
-twice; 0: no hog).
+which is half a second until a batch starts, the fixed part, and the processing. The combiner waits for the
+slowest replica (3.2): an event's delay is the greatest response time. The load is 60 % of the capacity of all
+replicas. After a third of the time, a CPU hog on the first replica makes an event take 1 + `hog` times as
+long (1: twice; 0: no hog).
 
-Laws: `lqr` is the shipped law, given response times and shares, with the models of the replicas as they were
-at the start; `round-robin` gives all alike; `shortest-queue` gives each event to the queue with the fewest
-events at that instant.
+Laws: `lqr` is the shipped law, given response times and shares, with the initial models of the replicas;
+`round-robin` gives all replicas the same share; `shortest-queue` gives each event to the queue with the
+fewest events at that instant.
 
-Metrics: the events' mean and greatest delay; the mean over time of the slowest less the quickest response.
-Beyond the contract: the mean delay without the hog, by the same law, and the ratio to it.
+Metrics: the events' mean and greatest delay; the mean over time of the slowest minus the fastest response. In
+addition to the contract: the mean delay of the same law without the hog, and the ratio to it.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,28 +33,28 @@ SECONDS, HOG_FROM = 1_200, 400
 PER_REPLICA, LOAD = 1_000.0, 0.6
 BATCH_SECONDS, OVERHEAD_SECONDS = 1.0, 0.5
 SETTINGS = (
-    Parameter("replicas", "replicas", "How many share the load.", 2, 2, 200, "integer"),
-    Parameter("hog", "service times", "The hog's part of an event's time; 1: twice as long.", 1.0, 0.0, 9.0),
+    Parameter("replicas", "replicas", "Number of replicas that share the load.", 2, 2, 200, "integer"),
     Parameter(
-        "unequal", "factor", "How much quicker the quickest replica is than the slowest.", 1.0, 1.0, 10.0
+        "hog", "service times", "Effect of the hog on an event's time; 1: twice as long.", 1.0, 0.0, 9.0
     ),
+    Parameter("unequal", "factor", "Speed of the fastest replica over that of the slowest.", 1.0, 1.0, 10.0),
     Parameter(
-        "noise", "share", "Standard deviation of what arrives, and of what each replica does.", 0.05, 0.0, 0.5
+        "noise", "share", "Standard deviation of the arrivals, and of each replica's speed.", 0.05, 0.0, 0.5
     ),
 )
-# Given the queues' lengths and the events of a second, how many of them each replica gets.
+# From the queues' lengths and the events of a second to the events that each replica gets.
 Splitter = Callable[[Floats, float], Floats]
 
 
 class ShippedBalance:
-    """The shipped law, given after each second what the responses were."""
+    """The shipped law, which receives the responses after each second."""
 
     def __init__(self, speeds: Floats, rate: float) -> None:
         self.names = [f"r{index + 1:03d}" for index in range(len(speeds))]
         self.law, self.shares = Balance(), np.full(len(speeds), 1.0 / len(speeds))
         models = dict(zip(self.names, (rate * BATCH_SECONDS / speeds).tolist(), strict=True))
         self.parameters = {each.name: each.default for each in self.law.parameters}
-        # A share's effect, seconds per unit of share; alike replicas need no table.
+        # A share's effect, in seconds per unit of share; equal replicas need no table.
         alike = {"b": next(iter(models.values()))} if np.ptp(speeds) == 0 else {"b_of": models}
         self.parameters |= {
             "minimum_share": 0.2 / len(speeds),
@@ -77,28 +77,28 @@ class ShippedBalance:
 
 
 def speeds_of(settings: Mapping[str, Any]) -> Floats:
-    """Events a second of each replica; their mean is the same however unequal they are."""
+    """Return the events per second of each replica, with the same mean for all ratios."""
     spread = np.linspace(1.0, settings["unequal"], int(settings["replicas"]))
     return np.asarray(PER_REPLICA * spread / spread.mean())
 
 
 def arriving(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
-    """Events of each second; the same for all laws of a seed."""
+    """Return the events of each second; the same for all laws of a seed."""
     shape = np.ones(SECONDS) if trace is None else arrivals.resampled(trace, SECONDS)
     rate = LOAD * PER_REPLICA * settings["replicas"]
     return arrivals.noisy(rate * shape, settings["noise"], generator(seed, "arrivals"))
 
 
 def capable(settings: Mapping[str, Any], seed: int) -> Floats:
-    """Events each replica can process in each second; the same for all laws of a seed."""
+    """Return the events that each replica can process in each second; the same for all laws of a seed."""
     steady = np.tile(speeds_of(settings), (SECONDS, 1))
     steady[HOG_FROM:, 0] /= 1 + settings["hog"]
-    # A second in which nothing at all is done would be a response without end.
+    # A second without any progress would be an infinite response time.
     return np.maximum(arrivals.noisy(steady, settings["noise"], generator(seed, "speeds")), 0.1 * steady)
 
 
 def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats) -> tuple[Floats, Floats]:
-    """(response seconds, events received) per second and replica; `done` is what each can do."""
+    """Return (response seconds, events received) per second and replica; `done` is each one's capacity."""
     speeds = speeds_of(settings)
     ours = ShippedBalance(speeds, LOAD * float(speeds.sum())) if law == "lqr" else None
     split = _splitter(law, ours)
@@ -125,12 +125,12 @@ def _splitter(law: str, ours: ShippedBalance | None) -> Splitter:
 
 
 def mean_delay_seconds(responses: Floats, events: Floats) -> float:
-    """Of all events: each waits for the slowest replica of its second."""
+    """Return the mean delay of all events: each waits for the slowest replica of its second."""
     return float((responses.max(axis=1) * events).sum() / events.sum())
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Twenty minutes of one law, and the same without the hog."""
+    """Run one law for twenty minutes, with and without the hog."""
     events = arriving(settings, seed, trace)
     responses, received = simulate(law, settings, events, capable(settings, seed))
     calm, _ = simulate(law, settings, events, capable({**settings, "hog": 0.0}, seed))

@@ -1,4 +1,4 @@
-"""The scenarios of the lab by name, found in this folder: a module that says `SCENARIO = Scenario(…)`."""
+"""The scenarios of the lab by name: the modules in this folder with `SCENARIO = Scenario(…)`."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from controllers.simulation.model.scenario import Scenario
 
 
 def find_scenarios() -> dict[str, Scenario]:
-    """Name → scenario, in the order of the names. Raises ValueError where two have the same name."""
+    """Return name → scenario, sorted by name. Raise `ValueError` if two have the same name."""
     found: dict[str, Scenario] = {}
     for module in modules_of(simulation):
         if isinstance(scenario := getattr(module, "SCENARIO", None), Scenario):

@@ -1,21 +1,22 @@
-"""The lab's scenario `churn`: a large plant whose nodes come and go, balanced every five minutes.
+"""The lab's scenario `churn`: a large plant whose nodes leave and join, balanced every five minutes.
 
-`nodes` nodes hold `containers` containers, two a queue. The queues' rates follow Zipf's law with exponent
-0.7, none so great that its containers could not be carried, and a day-long sine (or a trace) between `valley`
-and 1; each minute has `noise` of its own. At the peak the plant is filled to `fill` of what its nodes carry
+`nodes` nodes hold `containers` containers, two per queue. The queues' rates follow Zipf's law with exponent
+0.7, limited to what their containers can carry, times a day-long sine (or a trace) between `valley` and 1;
+each minute has its own `noise`. At the peak the plant is filled to `fill` of the load that its nodes carry
 without being BUSY. BUSY is 350, TOOBUSY 450 events/s.
 
-Each hour a share `leaving` of the nodes is drained, gone half an hour later, and a new node takes the place
-after another half; a share `failing` stops at once, with what it holds, and is replaced in the same way.
-While a node is silent its queues' other containers carry its load, as the splitter routes around it.
+Each hour, a share `leaving` of the nodes is drained and leaves half an hour later; a new node takes the place
+after another half hour. A share `failing` stops at once, with its points, and is replaced in the same way.
+While a node is unreachable, its queues' other containers carry its load, because the splitter routes around
+it.
 
-A decision sees the mean of the last four measurements. What a law takes for one is no part of what is
-simulated, and differs from run to run: `decision_seconds_worst` and `_mean`, of the processor.
+A decision uses the mean of the last four measurements. The time of a decision is not simulated and differs
+from run to run: `decision_seconds_worst` and `_mean`, in CPU time.
 
 toobusy_node_minutes   minutes in which a node was TOOBUSY, summed over nodes
-of_failures            those among them of a node that carried for a silent one, before the next decision
-points_moved           for balance and for nodes that are drained; `points_restored` are made again, not moved
-moved_share            points moved in an hour, of all there are
+of_failures            those of a node that carried load for an unreachable one, before the next decision
+points_moved           for balance and drained nodes; `points_restored` are created again, not moved
+moved_share            points moved per hour, as a share of all points
 """
 
 import time
@@ -43,26 +44,28 @@ from queues.points import TOTAL
 
 DECISION_MINUTES, DAY_MINUTES, HOUR_MINUTES = 5, 24 * 60, 60
 NOTICE_MINUTES, ABSENT_MINUTES = 30, 30
-# A node that was silent at two decisions in a row is given up, as by the law `node_scaling`.
+# A node that was unreachable at two decisions in a row is lost, as in the law `node_scaling`.
 LOST_MINUTES = 2 * DECISION_MINUTES
 ZIPF_EXPONENT, HOLDERS = 0.7, 2
-# Of what its containers' nodes carry without being BUSY a queue needs no more than this.
+# Maximum rate of a queue, as a share of what its containers' nodes carry without being BUSY.
 GREATEST_QUEUE = 0.7
 SETTINGS = (
-    Parameter("nodes", "nodes", "There are at most.", 1_000, 4, 10_000, "integer"),
-    Parameter("containers", "containers", "Of all queues, two each.", 5_000, 4, 100_000, "integer"),
-    Parameter("hours", "h", "How long it lasts; the peak is in the middle.", 6, 1, 168, "integer"),
-    Parameter("fill", "share of BUSY", "The plant is filled to it at the peak.", 0.8, 0.01, 1),
-    Parameter("valley", "share of the peak", "The load half a day before it.", 0.5, 0, 1),
+    Parameter("nodes", "nodes", "Maximum number of nodes.", 1_000, 4, 10_000, "integer"),
+    Parameter(
+        "containers", "containers", "Containers of all queues, two per queue.", 5_000, 4, 100_000, "integer"
+    ),
+    Parameter("hours", "h", "Duration of the run; the peak is in the middle.", 6, 1, 168, "integer"),
+    Parameter("fill", "share of BUSY", "Load of the plant at the peak.", 0.8, 0.01, 1),
+    Parameter("valley", "share of the peak", "Load half a day before the peak.", 0.5, 0, 1),
     Parameter("noise", "share of the rate", "Standard deviation of each minute's rate.", 0.05, 0, 1),
-    Parameter("leaving", "share an hour", "Nodes that are drained, and replaced.", 0.02, 0, 1),
-    Parameter("failing", "share an hour", "Nodes that stop at once, and are replaced.", 0.002, 0, 1),
+    Parameter("leaving", "share an hour", "Nodes that are drained and replaced.", 0.02, 0, 1),
+    Parameter("failing", "share an hour", "Nodes that stop at once and are replaced.", 0.002, 0, 1),
 )
 
 
 @dataclass
 class ComingAndGoing:
-    """Which nodes are there: each drains until one minute, or is away until one."""
+    """The presence of nodes: the minute until which each drains, or is absent."""
 
     drains_until: Floats
     away_until: Floats
@@ -70,11 +73,11 @@ class ComingAndGoing:
 
     @classmethod
     def of(cls, nodes: int) -> "ComingAndGoing":
-        """All are there."""
+        """Return the state in which all nodes are present."""
         return cls(np.full(nodes, np.inf), np.full(nodes, -np.inf), np.full(nodes, np.inf))
 
     def step(self, minute: int, settings: Mapping[str, Any], chance: np.random.Generator) -> None:
-        """Who is due goes and comes; then chance strikes those that are there."""
+        """Let due nodes leave and join, then drain or fail some of the present nodes at random."""
         self._leave(self.drains_until <= minute, minute)
         self.away_since[self.away_until <= minute] = np.inf
         there = np.flatnonzero(np.isinf(self.drains_until) & (self.away_until <= minute))
@@ -90,19 +93,19 @@ class ComingAndGoing:
         self.away_since[who] = minute
 
     def seen(self, plant: Allocation, minute: int) -> Allocation:
-        """The plant as it is at an instant, with those that are drained and those that are silent."""
+        """Return the plant at an instant, with its drained and unreachable nodes."""
         return with_idle(
             replace(plant, drained=np.isfinite(self.drains_until), offline=self.away_until > minute)
         )
 
     def given_up(self, minute: int) -> frozenset[int]:
-        """Nodes that have been silent for too long."""
+        """Return the nodes that have been unreachable for too long."""
         return frozenset(np.flatnonzero(minute - self.away_since >= LOST_MINUTES).tolist())
 
 
 @dataclass
 class _Tally:
-    """What the hours add up to."""
+    """The sums over the run."""
 
     moved: int = 0
     restored: int = 0
@@ -115,7 +118,7 @@ class _Tally:
 
 
 def at_first(settings: Mapping[str, Any], seed: int) -> Allocation:
-    """Each queue in two halves on two nodes drawn at random, at its rate of the peak."""
+    """Return each queue in two halves on two random nodes, at its peak rate."""
     nodes, queues = int(settings["nodes"]), int(settings["containers"]) // HOLDERS
     chance = generator(seed, "start")
     weights = 1 / np.arange(1, queues + 1) ** ZIPF_EXPONENT
@@ -136,7 +139,7 @@ def at_first(settings: Mapping[str, Any], seed: int) -> Allocation:
 
 
 def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
-    """Load per minute as a share of the peak's, which is in the middle."""
+    """Return the load per minute as a share of the peak, which is in the middle."""
     minutes = int(settings["hours"]) * HOUR_MINUTES
     if trace is not None:
         return arrivals.resampled(trace, minutes)
@@ -145,7 +148,7 @@ def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """One law. Who comes and goes, and what arrives, is the same for all laws of a seed."""
+    """Run one law. Membership and arrivals are the same for all laws of a seed."""
     plant = at_first(settings, seed)
     shape = profile(settings, trace)[:, None] * plant.rate[None, :]
     rates = arrivals.noisy(shape, settings["noise"], generator(seed, "noise"))
@@ -163,7 +166,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 
 def _restored(plant: Allocation, gone: frozenset[int], tally: _Tally) -> Allocation:
-    """The points of nodes that were given up are made again elsewhere, whatever the law."""
+    """Restore the points of lost nodes elsewhere, independent of the law."""
     moves = restoring_moves(plant, gone) if gone else []
     tally.restored += sum(move.points for move in moves)
     return with_idle(plant.after(moves))
@@ -181,7 +184,7 @@ def _decided(
 
 
 def _count(plant: Allocation, rates: Floats, tally: _Tally) -> None:
-    """The minutes until the next decision, with those that have gone since."""
+    """Count the minutes until the next decision, with the nodes that have left since."""
     heard = shares(plant)
     heard[:, plant.offline] = 0.0
     silent = 1 - heard.sum(axis=1)
@@ -219,7 +222,7 @@ def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
 
 SCENARIO = Scenario(
     "churn",
-    "A plant of a thousand nodes that come and go.",
+    "A plant of a thousand nodes that leave and join.",
     ("rebalancing", "greedy-band"),
     SETTINGS,
     ("toobusy_node_minutes", "of_failures", "points_moved", "moved_share", "decision_seconds_worst"),

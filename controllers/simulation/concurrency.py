@@ -1,19 +1,19 @@
-"""The lab's scenario `concurrency`: how many threads each law ends with on queueing models, without noise.
+"""The lab's scenario `concurrency`: the final threads of each law on queueing models, without noise.
 
 | model | stations (Tang, Figure 4) |
 |---|---|
 | repairman | one of `cpus` servers and 1 s, a delay of `ratio` s |
 | escalation | two of `cpus` servers, 1 s and `ratio` s |
-| enrichment | three of `cpus` servers, 1 s, `ratio` s and `ratio` s |
+| enrichment | three of `cpus` servers, 1 s, `ratio` s, and `ratio` s |
 | section-4.8 | two of 2 servers, 1 ms and 2 ms, a delay of 25 ms |
 
-Throughput comes from the model: every sample is the mean. `p` chooses a row of Table 1. A law runs until it
-is steady (a rival: until it stays for `SETTLED` steps, at most `MOST_STEPS`).
+Throughput comes from the model: every sample is the mean. `p` selects a row of Table 1. A law runs until it
+is steady (a baseline: until it stays for `SETTLED` steps, at most `MOST_STEPS`).
 
-threads, utilisation    where it ends; of the busiest station
+threads, utilisation    at the end; utilization of the busiest station
 steps                   configurations measured until first steady
-warm_steps              and in the next exploration (null for rivals)
-share                   of a contended station, when a competitor has as many threads as this law without
+warm_steps              and in the next exploration (null for baselines)
+share                   of a contended station, if a competitor has as many threads as this law without
                         one and keeps it busy; 0.4955 is the bound of Theorem 1 for p = 0.25
 """
 
@@ -34,45 +34,47 @@ from queues.errors import BadInput
 
 MODELS = ("repairman", "escalation", "enrichment", "section-4.8")
 MOST_THREADS, MOST_STEPS, SETTLED = 600, 3_000, 30
-# The least service of a Pareto distribution with k = 2.5, over its mean.
+# The minimum service time of a Pareto distribution with k = 2.5, over its mean.
 LEAST_OF_MEAN = (2.5 - 1) / 2.5
 SETTINGS = (
-    Parameter("model", "choice", "Which network.", "repairman", kind="choice", choices=MODELS),
-    Parameter("ratio", "service time over the first's", "Of the other stations.", 1.0, 0.001, 1_000),
-    Parameter("cpus", "servers", "Of each station.", 8, 1, 64, "integer"),
-    Parameter("p", "share", "A row of Table 1: 0.10, 0.15, … 0.50, or in per cent.", 0.25, 0.1, 50),
+    Parameter("model", "choice", "Queueing network.", "repairman", kind="choice", choices=MODELS),
+    Parameter(
+        "ratio", "service time over the first's", "Service time of the other stations.", 1.0, 0.001, 1_000
+    ),
+    Parameter("cpus", "servers", "Servers of each station.", 8, 1, 64, "integer"),
+    Parameter("p", "share", "Row of Table 1: 0.10, 0.15, … 0.50, or as a percentage.", 0.25, 0.1, 50),
 )
 
 
 @dataclass(frozen=True)
 class ClosedNetwork:
-    """A closed network and what it yields for 1, 2, … threads."""
+    """A closed network and its throughput for 1, 2, … threads."""
 
     stations: tuple[Station, ...]
     delay_seconds: float
 
     @property
     def curve(self) -> Floats:
-        """Passes per second."""
+        """Return the passes per second for each number of threads."""
         return _curve(self.stations, self.delay_seconds)
 
     @property
     def capacity_per_second(self) -> float:
-        """Of the bottleneck."""
+        """Return the passes per second of the bottleneck."""
         return min(each.servers / each.demand_seconds for each in self.stations)
 
     def at(self, threads: int) -> float:
-        """Passes per second with so many threads."""
+        """Return the passes per second with this number of threads."""
         return float(self.curve[min(threads, MOST_THREADS) - 1])
 
     @property
     def idle_seconds(self) -> float:
-        """A pass when nobody else is there."""
+        """Return the time of a pass in an idle system."""
         return self.delay_seconds + sum(each.demand_seconds for each in self.stations)
 
     @property
     def least_seconds(self) -> float:
-        """The luckiest pass."""
+        """Return the minimum time of a pass."""
         return self.delay_seconds + LEAST_OF_MEAN * sum(each.demand_seconds for each in self.stations)
 
 
@@ -82,7 +84,7 @@ def _curve(stations: tuple[Station, ...], delay_seconds: float) -> Floats:
 
 
 def model(settings: Mapping[str, Any]) -> ClosedNetwork:
-    """The network that the settings name."""
+    """Return the network that the settings name."""
     cpus, ratio = int(settings["cpus"]), float(settings["ratio"])
     one, other = Station("engine", cpus, 1.0), Station("other", cpus, ratio)
     return {
@@ -94,7 +96,7 @@ def model(settings: Mapping[str, Any]) -> ClosedNetwork:
 
 
 def row(p: float) -> tuple[float, float, float]:
-    """p, q and w of a row of Table 1. Raises `BadInput`."""
+    """Return p, q, and w of a row of Table 1. Raise `BadInput` if there is none."""
     share = round(p / 100 if p > 1 else p, 4)
     if share not in TABLE_1:
         rows = ", ".join(f"{each:g}" for each in TABLE_1)
@@ -104,7 +106,9 @@ def row(p: float) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class Explored:
-    """Where a law first came to rest, and after how many configurations; the same for its next cycle."""
+    """The threads at which a law first became steady, and its configurations until then and in the next
+    cycle.
+    """
 
     threads: int
     steps: int
@@ -113,7 +117,7 @@ class Explored:
 
 
 def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
-    """Our law on a curve until it has been steady twice."""
+    """Run a law of Weir on a curve until it has been steady twice."""
     law, (share, q, w) = Concurrency(), row(p)
     parameters = {each.name: each.default for each in law.parameters} | {
         "method": method,
@@ -140,7 +144,7 @@ def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
 
 
 def follow(rival: str, network: ClosedNetwork) -> Explored:
-    """A rival until it stays where it is."""
+    """Run a baseline until its threads stay the same."""
     limit, path = Limit(), list[int]()
     while len(path) < MOST_STEPS:
         threads = min(envoy_threads(limit) if rival == "envoy" else limit.threads, MOST_THREADS)
@@ -156,7 +160,7 @@ def follow(rival: str, network: ClosedNetwork) -> Explored:
 
 
 def contended_share(method: str, network: ClosedNetwork, p: float, others: int) -> float:
-    """The share of a saturated station that a law takes beside threads that are always there."""
+    """Return the share of a saturated station that a law takes next to permanent threads."""
     capacity = network.capacity_per_second
 
     def yields(threads: int) -> float:
@@ -167,11 +171,11 @@ def contended_share(method: str, network: ClosedNetwork, p: float, others: int) 
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """One law on one network; there is no chance in it, and no arrivals."""
+    """Run one law on one network, without randomness and arrivals."""
     if trace is not None:
-        raise BadInput("--trace", "is not taken: in this scenario there is always work")
+        raise BadInput("--trace", "is not supported: this scenario always has work")
     network, p = model(settings), float(settings["p"])
-    row(p)  # rivals have no use for it, and it has to be one for them too
+    row(p)  # Baselines don't use it, but it has to be valid for them, too.
     ours = law in ("tcc", "explorer")
     found = explore(law, network.at, p) if ours else follow(law, network)
     metrics = {

@@ -1,23 +1,23 @@
 """The lab's scenario `concurrency-live`: engines that explore while they work, event by event.
 
-| bottleneck | what is simulated (Tang, 4.2 to 4.5) |
+| bottleneck | simulation (Tang, 4.2 to 4.5) |
 |---|---|
-| cpu | engine 1 ms and web 1.3 ms on 2 CPUs each (1.5 ms where engines share it), `delay_ms` between |
+| cpu | engine 1 ms and web 1.3 ms on 2 CPUs each (1.5 ms if engines share it), `delay_ms` between |
 | memory | engine 8 ms, web 1 ms on 8 CPUs each, 50 ms; beyond 48 threads the web machine swaps; from 16 |
-| disk | engine 1 ms on 8 CPUs, the web's one disk 4 ms, 3 % more for each that waits, 20 ms |
+| disk | engine 1 ms on 8 CPUs, the web's one disk 4 ms, 3 % more for each waiting request, 20 ms |
 | network | engine 1.5 ms and web 1 ms on 2 CPUs each, a link that takes 0.95 ms |
 
 `competitor` is the rate of an open stream at the web's station, as a share of its capacity, from `COMPETES`
-to `RELIEVED` seconds; with `servers` engines on one web station each runs its law, and they explore
-`together`, or each by itself. With `drift` 1 there is no engine but a box, X(n) = 100 n / (1 + 0.02 (n-1) +
-κ n (n-1)), κ from 0.0005 to 0.002 half way, seen through windows of 100 completions (10 % noise); our law
-then aims at the peak.
+to `RELIEVED` seconds. With `servers` engines on one web station, each runs its law, and they explore
+`together` or independently. With `drift` 1 the engines are replaced by a box, X(n) = 100 n / (1 + 0.02 (n-1)
++ κ n (n-1)), κ from 0.0005 to 0.002 half way, measured through windows of 100 completions (10 % noise);
+Weir's law then aims at the peak.
 
 threads_first, seconds_to_first   the first steady state
 threads_later                     mean of the later ones
 utilisation                       of the bottleneck, while steady
-share                             of the bottleneck's work that is the first engine's, while the competitor or
-                                  the other engines are there
+share                             the first engine's share of the bottleneck's work, while the competitor or
+                                  the other engines are present
 peak_fraction_before, _after      throughput over the peak's, in the second half of each part (drift only)
 windows_to_recover                after the change until 0.95 of the new peak is kept (drift only)
 """
@@ -46,23 +46,25 @@ from queues.errors import BadInput
 SECONDS, TICK_SECONDS, STEADY_SECONDS = 900.0, 1.0, 50.0
 COMPETES, RELIEVED = 300.0, 600.0
 DRIFT_WINDOWS, WINDOW_SAMPLES = 400, 100
-# One thread gets 17 events/s through a delay of 50 ms: samples enough for a step would take minutes.
+# One thread gets 17 events/s through a delay of 50 ms: enough samples for a step would take minutes.
 START = {"memory": 16}
 SETTINGS = (
     Parameter(
         "bottleneck",
         "choice",
-        "What saturates.",
+        "Resource that saturates.",
         "cpu",
         kind="choice",
         choices=("cpu", "memory", "disk", "network"),
     ),
     Parameter("competitor", "share of capacity", "Rate of the competing stream.", 0.0, 0, 0.95),
-    Parameter("servers", "engines", "That share the web machine.", 1, 1, 4, "integer"),
-    Parameter("together", "0 or 1", "1: engines hear of each other's explorations.", 1, 0, 1, "integer"),
-    Parameter("delay_ms", "ms", "Between engine and web, cpu bottleneck only.", 7.0, 0, 1_000),
-    Parameter("drift", "0 or 1", "1: a drifting box in place of engines.", 0, 0, 1, "integer"),
-    Parameter("seconds", "s", "How long it lasts.", SECONDS, 100, 86_400),
+    Parameter("servers", "engines", "Number of engines that share the web machine.", 1, 1, 4, "integer"),
+    Parameter(
+        "together", "0 or 1", "1: engines are notified of each other's explorations.", 1, 0, 1, "integer"
+    ),
+    Parameter("delay_ms", "ms", "Delay between engine and web, cpu bottleneck only.", 7.0, 0, 1_000),
+    Parameter("drift", "0 or 1", "1: a drifting box replaces the engines.", 0, 0, 1, "integer"),
+    Parameter("seconds", "s", "Duration of the run.", SECONDS, 100, 86_400),
 )
 
 
@@ -91,11 +93,11 @@ class Ours:
 
     @property
     def epoch(self) -> int:
-        """The number of its exploration."""
+        """Return the number of its exploration."""
         return int(self.state["epoch"])
 
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
-        """The pool's size after what was completed since the last check."""
+        """Return the size of the pool from the completions since the last check."""
         was_steady = self.is_steady
         seen = {
             "threads": self.threads,
@@ -113,7 +115,7 @@ class Ours:
 
 @dataclass
 class Theirs:
-    """A rival: a step a check; it never rests, so its rests are every tenth check."""
+    """A baseline: one step per check. It is never steady, so every tenth check counts as a steady state."""
 
     rival: str
     idle_seconds: float
@@ -129,7 +131,7 @@ class Theirs:
         return envoy_threads(self.limit) if self.rival == "envoy" else min(self.limit.threads, 1_000)
 
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
-        """The pool's size after what was completed since the last check; it explores with nobody."""
+        """Return the size of the pool from the completions since the last check, ignoring `epoch`."""
         self.checks += 1
         total = math.fsum(gaps)
         if total > 0:
@@ -146,7 +148,7 @@ Hand = Ours | Theirs
 
 @dataclass(frozen=True)
 class SimulatedEngines:
-    """What is simulated, and which station is the bottleneck."""
+    """The simulation and its bottleneck station."""
 
     engine: ThreadEngine
     bottleneck: EngineStation
@@ -174,12 +176,12 @@ def _plant(settings: Mapping[str, Any], chance: np.random.Generator) -> Simulate
 
 
 def _swapping(threads: int) -> float:
-    """Beyond 48 threads memory runs out, and a page comes from disk."""
+    """Return the factor of the service time: beyond 48 threads memory is full, and pages come from disk."""
     return 1.0 if threads <= 48 else 40.0 * (threads - 48)
 
 
 def _seeking(there: int) -> float:
-    """A disk's head goes further the more requests there are."""
+    """Return the factor of the service time: a disk's head moves further with more requests."""
     return 1 + 0.03 * (there - 1)
 
 
@@ -191,7 +193,7 @@ def _hand(law: str, plant: SimulatedEngines, start: int) -> Hand:
 
 @dataclass
 class _Tally:
-    """What is counted check by check."""
+    """The sums over the checks."""
 
     threads: list[float] = field(default_factory=list)
     utilisation: list[float] = field(default_factory=list)
@@ -201,9 +203,9 @@ class _Tally:
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """One law; the seed is of the stations' chances."""
+    """Run one law; the seed is that of the service times."""
     if trace is not None:
-        raise BadInput("--trace", "is not taken: in this scenario there is always work")
+        raise BadInput("--trace", "is not supported: this scenario always has work")
     if settings["drift"]:
         return _drifting(law, seed)
     plant = _plant(settings, generator(seed, "engine"))
@@ -228,7 +230,7 @@ def _compete(plant: SimulatedEngines, settings: Mapping[str, Any], now: float) -
 
 
 def _check(plant: SimulatedEngines, hands: list[Hand], last: list[float], now: float, together: bool) -> None:
-    """Every law sees the times between its pool's completions, and how far the explorations were before."""
+    """Give every law the times between its pool's completions, and the earlier epoch of the explorations."""
     epoch = max(hand.epoch for hand in hands) if together and len(hands) > 1 else None
     for at, (hand, pool) in enumerate(zip(hands, plant.engine.pools, strict=True)):
         times = [last[at], *pool.completions]
@@ -280,7 +282,7 @@ def _outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> S
 
 
 def box(threads: int, coherence: float) -> float:
-    """X(n) of the drifting box."""
+    """Return X(n) of the drifting box."""
     return 100 * threads / (1 + 0.02 * (threads - 1) + coherence * threads * (threads - 1))
 
 
@@ -311,7 +313,7 @@ def _drifting(law: str, seed: int) -> ScenarioOutcome:
 
 
 def _kept_from(good: Any) -> int:
-    """The first window from which on nine of ten are good."""
+    """Return the first window from which on nine of ten are good."""
     for at in range(len(good)):
         if good[at] and np.mean(good[at : at + 20]) >= 0.9:
             return at
@@ -325,7 +327,7 @@ def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
 
 SCENARIO = Scenario(
     "concurrency-live",
-    "Engines that explore while they work, with what competes and what drifts (Tang, section 4).",
+    "Engines that explore while they work, with competition and drift (Tang, section 4).",
     ("tcc", "explorer", *RIVALS),
     SETTINGS,
     (

@@ -1,16 +1,16 @@
-"""The lab's scenario `crash`: a node stops, and what becomes of the events that were meant for it (B.1.3.2).
+"""The lab's scenario `crash`: a node stops, and its events are lost or diverted (B.1.3.2).
 
-Three nodes, five queues, twenty minutes, second by second. At `at` a node stops, at `restore` it is back with
-its data. Both laws route by points; they differ in who notices, and in what is done:
+The run has three nodes and five queues, and takes twenty minutes, second by second. At `at` a node stops; at
+`restore` it is back with its data. Both laws route by points; they differ in the detection and the response:
 
-- rebalancing: a block that fails goes to another container at once (it is kept until it is acknowledged);
-  the node is out of the rotation then, and is tried again each second; `node_scaling` restores the points of
-  a node that stays OFFLINE for three beats to the others.
-- thesis: the load balancer pulls each node's weights every five seconds; until a pull fails it goes on
-  sending, and what it sends is lost. Lost points are not restored (4.1.1.7).
+- rebalancing: a block that fails goes to another container at once (it is kept until it is acknowledged); the
+  node is then out of the rotation, and is tried again each second; `node_scaling` restores the points of a
+  node that stays OFFLINE for three beats to the others.
+- thesis: the load balancer pulls each node's weights every five seconds; until a pull fails it continues to
+  send, and these events are lost. Lost points are not restored (4.1.1.7).
 
-Metrics: events lost (published, and nowhere stored); seconds from the crash until what is sent arrives; and
-points that were on the node and are on the others now.
+Metrics: events lost (published, and stored nowhere); seconds from the crash until sent events arrive; and
+points that were on the node and are now on the others.
 """
 
 import math
@@ -35,14 +35,22 @@ CAPACITY_PER_SECOND = 2_000.0
 PULL_SECONDS, BEATS_LOST = 5, 3
 BLOCK_EVENTS = 10
 SETTINGS = (
-    Parameter("node", "1 to 3", "The node that stops.", 2, 1, NODES, "integer"),
-    Parameter("at", "s", "When it stops.", 300, 0, SECONDS - 1, "integer"),
-    Parameter("restore", "s", "When it is back; at the end or later: it stays away.", 900, 1, 1e6, "integer"),
+    Parameter("node", "1 to 3", "Node that stops.", 2, 1, NODES, "integer"),
+    Parameter("at", "s", "Time at which it stops.", 300, 0, SECONDS - 1, "integer"),
+    Parameter(
+        "restore",
+        "s",
+        "Time at which it is back; at the end or later: it stays away.",
+        900,
+        1,
+        1e6,
+        "integer",
+    ),
 )
 
 
 def plant_at_start() -> Allocation:
-    """Three nodes that hold every queue in equal parts."""
+    """Return three nodes that hold every queue in equal parts."""
     none = np.zeros(NODES, dtype=bool)
     names = tuple(f"n{index + 1}" for index in range(NODES))
     points = {names.index(name): points for name, points in share(names).items()}
@@ -60,12 +68,12 @@ def plant_at_start() -> Allocation:
 
 
 def on_living(plant: Allocation, dead: int) -> int:
-    """Points that don't lie on the dead node, over all queues."""
+    """Return the points that are not on the dead node, over all queues."""
     return sum(points for held in plant.points for node, points in held.items() if node != dead)
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Twenty minutes of one law; the instant of the pull, or of the publish, is left to chance."""
+    """Run one law for twenty minutes; the instant of the pull, or of the publish, is random."""
     plant = plant_at_start()
     dead, at, until = int(settings["node"]) - 1, int(settings["at"]), int(settings["restore"])
     rates = arrivals_per_second(trace)
@@ -77,7 +85,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 
 def arrivals_per_second(trace: Floats | None) -> Floats:
-    """Events per second over all queues: steady, or as the trace has it."""
+    """Return the events per second over all queues: constant, or as in the trace."""
     total = sum(RATES.values())
     if trace is None:
         return np.full(SECONDS, total)
@@ -85,7 +93,7 @@ def arrivals_per_second(trace: Floats | None) -> Floats:
 
 
 class _Publisher:
-    """Sends blocks by the real splitters, one per queue, and counts what arrives."""
+    """A publisher that sends blocks by the real splitters, one per queue, and counts what arrives."""
 
     def __init__(self, plant: Allocation, dead: int, resends: bool) -> None:
         self.dead, self.resends = dead, resends
@@ -95,7 +103,7 @@ class _Publisher:
         self.last_first_try: float | None = None
 
     def follow(self, plant: Allocation) -> None:
-        """Route by new points; who is excluded stays so."""
+        """Route by new points; excluded nodes stay excluded."""
         points = [{str(node): amount for node, amount in held.items()} for held in plant.points]
         if not self.splitters:
             self.splitters = [Splitter(each) for each in points]
@@ -111,14 +119,14 @@ class _Publisher:
             splitter.admit(str(self.dead))
 
     def send(self, queue: int, at_seconds: float, down: bool) -> int:
-        """One block; the node that was tried first."""
+        """Send one block and return the node that was tried first."""
         self.published += 1
         first = node = int(self.splitters[queue].next())
         if down and node == self.dead:
             self.last_first_try = at_seconds
             if not self.resends:
                 return first
-            # The block is kept until it is acknowledged: what fails here goes to the next container.
+            # The block is kept until it is acknowledged: after a failure it goes to the next container.
             self.exclude()
             node = int(self.splitters[queue].next())
         self.stored += node != self.dead or not down
@@ -142,11 +150,11 @@ def _ours(
 ) -> ScenarioOutcome:
     law, publisher, start = NodeScaling(), _Publisher(plant, dead, resends=True), plant
     parameters = {p.name: p.default for p in law.parameters} | {"lost_decisions": BEATS_LOST}
-    # Three nodes for queues of two containers: none is to be released while one may fail.
+    # There are three nodes for queues of two containers: none may be released while one may fail.
     parameters["minimum_containers"] = NODES
     state, sent = law.initial_state(parameters), np.zeros(SECONDS)
     for second, is_down in enumerate(down):
-        # The node is tried again each second, as the client does.
+        # The node is tried again each second, as by the client.
         publisher.admit()
         sent[second] = _publish(publisher, plant, rates[second], second, is_down)
         offline = np.zeros(NODES, dtype=bool)
@@ -162,10 +170,10 @@ def _ours(
 def _publish(
     publisher: _Publisher, plant: Allocation, rate_per_second: float, second: int, down: bool
 ) -> float:
-    """One second of blocks, queue by queue in proportion; events tried first at the node."""
+    """Publish one second of blocks, by queue; return the events tried first at the node."""
     tried, all_queues = 0, float(plant.rate.sum())
     for queue, rate in enumerate(plant.rate):
-        # Blocks add up over the seconds: so many are due until now, so many were until before.
+        # Blocks add up over the seconds: the difference between those due until now and until before.
         per_second = rate_per_second * float(rate) / all_queues / BLOCK_EVENTS
         count = math.floor((second + 1) * per_second) - math.floor(second * per_second)
         for index in range(count):
@@ -183,7 +191,7 @@ def _outcome(
     if crash is not None and last is not None and not publisher.resends:
         diverted = last - crash
     elif crash is not None:
-        # What is tried first at a dead node arrives elsewhere at once: only the first try counts.
+        # An event that is tried first at a dead node arrives elsewhere at once: only the first try counts.
         diverted = next((second - crash for second in range(crash, SECONDS) if sent[second]), 0.0)
     metrics = {
         "events_lost": (publisher.published - publisher.stored) * BLOCK_EVENTS,

@@ -1,14 +1,14 @@
-"""The lab's scenario `elasticity`: a week of events, compressed, through a chain whose tasks a law chooses.
+"""The lab's scenario `elasticity`: a compressed week of events through a chain with tasks set by a law.
 
 Events arrive by day and week with bursts and noise, at most `PEAK_PER_SECOND`; or as a trace that covers
-`days`, at most that for `common_share` of the time. `elastic_chain` is the plant. After each
-`interval_seconds` without a pause the law sees what was measured in the last three fifths of them (Stutz,
-9.5); a change of tasks stops the chain for `pause_seconds`. All start alike, with tasks for the first minute
-at a utilisation of .7. How each law of the lab is asked: `elastic_laws`.
+`days`, with at most that rate for `common_share` of the time. `elastic_chain` is the plant. After each
+`interval_seconds` without a pause, the law gets the measurements of their last three fifths (Stutz, 9.5); a
+change of tasks stops the chain for `pause_seconds`. All laws start with the tasks for the first minute at a
+utilization of .7. `elastic_laws` adapts the laws of the lab.
 
 tasks_mean            of all operators together
-latency_mean_seconds  from coming to leaving, of what was in time
-error_rate            what failed of all that ended, in time or not
+latency_mean_seconds  from arrival to departure, of events that were in time
+error_rate            failed events over all that ended, in time or not
 rescales              changes of tasks, each with a pause
 """
 
@@ -33,20 +33,21 @@ from controllers.simulation.model.scenario import (
 
 PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
 DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
-# Least over greatest of a day, what a weekend lacks, and what bursts add for how long (of a day).
+# The minimum over the maximum of a day, the decrease at a weekend, and the height and duration of bursts (in
+# days).
 NIGHT, WEEKEND, BURST, BURST_DAYS, BURSTS = 0.4, 0.08, 0.12, 0.1, 4
-# Of the minutes' noise: its deviation, and how long it lasts (of a day).
+# Standard deviation of the minutes' noise, and its duration (in days).
 NOISE, NOISE_DAYS = 0.02, 0.05
 SETTINGS = (
-    Parameter("compression", "times", "How much faster than real the week passes.", 84.0, 1, 1_000),
-    Parameter("pause_seconds", "s", "What a change of tasks costs.", 20, 0, 300, "integer"),
-    Parameter("interval_seconds", "s", "Between decisions.", 300, 5, 86_400, "integer"),
-    Parameter("bound_seconds", "s", "Latency the queueing laws keep.", 0.01, 0.004, 60),
-    Parameter("days", "days", "What the run, or the trace, covers.", 7, 1, 60, "integer"),
+    Parameter("compression", "times", "Speed of the week relative to real time.", 84.0, 1, 1_000),
+    Parameter("pause_seconds", "s", "Pause that a change of tasks causes.", 20, 0, 300, "integer"),
+    Parameter("interval_seconds", "s", "Time between decisions.", 300, 5, 86_400, "integer"),
+    Parameter("bound_seconds", "s", "Maximum latency for the queueing laws.", 0.01, 0.004, 60),
+    Parameter("days", "days", "Period that the run, or the trace, covers.", 7, 1, 60, "integer"),
     Parameter(
         "common_share",
         "share of the time",
-        "For so long a trace is at most the greatest rate; below 1 its rarest spikes go beyond.",
+        "Share of time in which a trace stays within the maximum rate; below 1, its rarest spikes exceed it.",
         1.0,
         0.5,
         1.0,
@@ -55,14 +56,14 @@ SETTINGS = (
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """A week of one law."""
+    """Run one law for a week."""
     fresh = _fresh(settings, seed, trace)
     course = Course(settings, fresh, DAY_SECONDS / settings["compression"], seed)
     return _outcome(steered(LAWS[law](course, steered), course))
 
 
 def steered(law: Law, course: Course) -> Chain:
-    """The plant after all events came."""
+    """Return the plant after all events arrived."""
     chain = Chain(course.fresh.size, _first(course.fresh), course.seed)
     interval, pause = int(course.settings["interval_seconds"]), int(course.settings["pause_seconds"])
     waited, measured_from = 0, round(interval * (1 - MEASURED))
@@ -88,7 +89,7 @@ def _first(fresh: Floats) -> dict[str, int]:
 
 
 def _fresh(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
-    """What comes for the first time, per second."""
+    """Return the new arrivals per second, without repeated ones."""
     chance = generator(seed, "elasticity")
     day = DAY_SECONDS / settings["compression"]
     seconds = round(settings["days"] * day)
@@ -107,7 +108,7 @@ def _week(seconds: int, day: float, chance: np.random.Generator) -> Floats:
 
 
 def _wandering(seconds: int, lasting_seconds: float, chance: np.random.Generator) -> Floats:
-    """Noise that forgets itself after a while: every such while a new value, straight lines between them."""
+    """Return noise with a limited memory: a new value after each period, with straight lines between them."""
     knots = chance.standard_normal(int(seconds / lasting_seconds) + 2) * NOISE
     return np.asarray(np.interp(np.arange(seconds) / lasting_seconds, np.arange(knots.size), knots))
 
@@ -140,7 +141,7 @@ def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
 
 SCENARIO = Scenario(
     "elasticity",
-    "A compressed week through a chain of four operators: tasks, latency and what fails.",
+    "A compressed week through a chain of four operators: tasks, latency, and failures.",
     tuple(LAWS),
     SETTINGS,
     ("tasks_mean", "latency_mean_seconds", "error_rate", "rescales"),

@@ -1,28 +1,28 @@
-"""The lab's scenario `flow`: a result queue of 500 MB, whose free space is to be 400 MB (Xu, section 4).
+"""The lab's scenario `flow`: a result queue of 500 MB whose free space should be 400 MB (Xu, section 4).
 
-Half an hour, sample by sample of 2 s. Events are offered at 150 % of what the stage behind the queue takes;
-what isn't admitted waits in front of it. With Q what the queue holds, in bytes,
+The run takes half an hour, in samples of 2 s. The offered load is 150 % of the capacity of the stage behind
+the queue; events that aren't admitted wait before the queue. With Q the contents of the queue in bytes,
 
     Q(k+1) = 0.985·Q(k) + 134,000·gain·(admitted(k - delay) - served(k))
 
-within 0 and its capacity; free space is capacity - Q, and what would exceed the capacity is dropped. That is
-the paper's model, with a = 0.985 and b = -134 kB an event.
+within 0 and its capacity; free space is capacity - Q, and events beyond the capacity are dropped. That is the
+paper's model, with a = 0.985 and b = -134 kB per event.
 
-| samples | what happens |
+| samples | event |
 |---|---|
 | 20 | the setpoint falls from 420 to 400 MB |
-| 100 | with `gain_factor` an event's results become so much larger, and stay so |
+| 100 | with `gain_factor`, an event's results permanently become larger by this factor |
 | 250-399 | a CPU hog: serving an event takes 1 + `hog` times as long (1: twice; 0: no hog) |
-| 500 | `starvation`: for so many samples nothing can be read, then a flood of what waited |
+| 500 | `starvation`: for this many samples nothing can be read, then the waiting events arrive at once |
 
 Laws: `pi` and `i-p` with the gains of ERRATA E1 (without delay) or E5 (poles 0.55, 0.45, 0.3, with one);
-`adaptive` is i-p that follows the plant; `spark-pid` is Spark's rate estimator; `uncontrolled` admits what
-comes.
+`adaptive` is i-p that adapts to the plant; `spark-pid` is Spark's rate estimator; `uncontrolled` admits
+everything.
 
-Metrics: samples from the hog's begin (without a hog: from the new setpoint) until the free space is within
-5 % of its reference for good, as far as the next event; overshoot of the new setpoint, as a share of the
-step; the least free space; events dropped; the root mean square of the distance from the reference in MB.
-Beyond the contract: the events that were served, as a share of what could be.
+Metrics: samples from the start of the hog (without a hog: from the new setpoint) until the free space stays
+within 5 % of its reference, as far as the next event; overshoot of the new setpoint, as a share of the step;
+the minimum free space; events dropped; the root mean square of the distance from the reference in MB. In
+addition to the contract: the served events as a share of the possible ones.
 """
 
 import math
@@ -52,19 +52,23 @@ POLES: Mapping[int, Sequence[complex]] = {
     1: [0.55, 0.45, 0.3],
 }
 SETTINGS = (
-    Parameter("delay", "samples", "Samples until what is admitted is felt.", 0, 0, 1, "integer"),
-    Parameter("hog", "service times", "The hog's part of an event's time; 1: twice as long.", 1.0, 0.0, 9.0),
-    Parameter("gain_factor", "factor", "How much larger events' results become.", 1.0, 0.1, 10.0),
-    Parameter("starvation", "samples", "How long nothing can be read.", 0, 0, 300, "integer"),
+    Parameter("delay", "samples", "Samples until an admission has an effect.", 0, 0, 1, "integer"),
     Parameter(
-        "noise", "share", "Standard deviation of what is served, from sample to sample.", 0.01, 0.0, 0.5
+        "hog", "service times", "Effect of the hog on an event's time; 1: twice as long.", 1.0, 0.0, 9.0
+    ),
+    Parameter("gain_factor", "factor", "Factor of the size of events' results.", 1.0, 0.1, 10.0),
+    Parameter(
+        "starvation", "samples", "Number of samples in which nothing can be read.", 0, 0, 300, "integer"
+    ),
+    Parameter(
+        "noise", "share", "Standard deviation of the events served, from sample to sample.", 0.01, 0.0, 0.5
     ),
 )
 
 
 @dataclass(frozen=True)
 class SeenSample:
-    """What a law gets before each sample. Events are those of the sample before."""
+    """The input of a law before each sample. Events are those of the previous sample."""
 
     free_kb: float
     setpoint_kb: float
@@ -76,10 +80,10 @@ class SeenSample:
 
 
 class FlowRegulator(Protocol):
-    """Who decides what is admitted in the next sample."""
+    """A law that decides the admission of the next sample."""
 
     def admit(self, seen: SeenSample) -> float:
-        """Events to admit, if so many are there."""
+        """Return the events to admit, if that many are available."""
         ...
 
 
@@ -108,7 +112,7 @@ class SparksLaw:
     pid: SparkPid = field(default_factory=lambda: SparkPid(SAMPLE_SECONDS))
 
     def admit(self, seen: SeenSample) -> float:
-        # What the stage can't serve in the next sample waits for its turn.
+        # Events that the stage can't serve in the next sample wait.
         if seen.served > 0:
             per_event_seconds = seen.busy_seconds / seen.served
             late_seconds = max(0.0, seen.waiting * per_event_seconds - SAMPLE_SECONDS)
@@ -118,14 +122,14 @@ class SparksLaw:
 
 
 class Uncontrolled:
-    """All that is there."""
+    """Admission of all available events."""
 
     def admit(self, seen: SeenSample) -> float:
         return seen.available
 
 
 def regulator(law: str, delay: int) -> FlowRegulator:
-    """Who decides, by the law's name."""
+    """Return the regulator by the law's name."""
     if law == "spark-pid":
         return SparksLaw()
     if law == "uncontrolled":
@@ -137,17 +141,17 @@ def regulator(law: str, delay: int) -> FlowRegulator:
 
 @dataclass(frozen=True)
 class _Course:
-    """What the plant meets, sample by sample."""
+    """The disturbances of the plant, sample by sample."""
 
     offered: Floats
-    starved: npt.NDArray[np.bool_]  # nothing can be read, not even what waits
-    capable: Floats  # events the stage can serve
+    starved: npt.NDArray[np.bool_]  # nothing can be read, not even waiting events
+    capable: Floats  # events that the stage can serve
     gain: Floats
     setpoint_kb: Floats
 
 
 def course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> _Course:
-    """The same for all laws of a seed."""
+    """Return the disturbances; the same for all laws of a seed."""
     at = np.arange(SAMPLES)
     shape = np.ones(SAMPLES) if trace is None else arrivals.resampled(trace, SAMPLES)
     offered = OFFERED_SHARE * SERVED_PER_SAMPLE * shape
@@ -171,7 +175,7 @@ class _Tally:
 
 
 def simulate(who: FlowRegulator, of: _Course, delay: int) -> _Tally:
-    """Every sample is decided on the free space at its begin, at rest before the first."""
+    """Decide every sample on the free space at its start; the plant is at rest before the first."""
     tally = _Tally(*(np.zeros(SAMPLES) for _ in range(4)))
     held, source, late = CAPACITY_KB - FIRST_REFERENCE_KB, 0.0, _at_rest()
     served, busy_seconds, applied = SERVED_PER_SAMPLE, SAMPLE_SECONDS, late
@@ -192,12 +196,12 @@ def simulate(who: FlowRegulator, of: _Course, delay: int) -> _Tally:
 
 
 def _at_rest() -> float:
-    """What is admitted where the free space rests at the first setpoint: what is served, and what leaks."""
+    """Return the admission that keeps the first setpoint at rest: what is served, and what leaks."""
     return SERVED_PER_SAMPLE + (1 - A) * (CAPACITY_KB - FIRST_REFERENCE_KB) / KB_PER_EVENT
 
 
 def _step(held: float, arriving: float, capable: float, size: float) -> tuple[float, float, float]:
-    """(what the queue holds, events served, events dropped) after a sample."""
+    """Return (contents of the queue, events served, events dropped) after a sample."""
     wanted = A * held + size * (arriving - capable)
     idle = max(0.0, -wanted) / size
     dropped = max(0.0, wanted - CAPACITY_KB) / size
@@ -205,7 +209,7 @@ def _step(held: float, arriving: float, capable: float, size: float) -> tuple[fl
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Half an hour of one law."""
+    """Run one law for half an hour."""
     delay, of = int(settings["delay"]), course(settings, seed, trace)
     tally = simulate(regulator(law, delay), of, delay)
     free_mb, reference_mb = tally.free_kb / 1000, of.setpoint_kb / 1000
@@ -228,7 +232,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 
 def settling(free_mb: Floats, reference_mb: Floats, hog: bool) -> int | None:
-    """Samples from the disturbance until the free space is near its reference for good; None: never."""
+    """Return the samples until the free space stays near its reference; None: never."""
     begin, end = (HOG_FROM, HOG_UNTIL) if hog else (STEP_AT, GAIN_AT)
     apart = np.abs(free_mb - reference_mb)[begin:end] > SETTLED_WITHIN * REFERENCE_KB / 1000
     last = int(np.flatnonzero(apart)[-1]) + 1 if apart.any() else 0
@@ -236,7 +240,7 @@ def settling(free_mb: Floats, reference_mb: Floats, hog: bool) -> int | None:
 
 
 def overshoot(free_mb: Floats) -> float:
-    """How far the free space fell below the new setpoint, as a share of the step."""
+    """Return how far the free space fell below the new setpoint, as a share of the step."""
     step = (FIRST_REFERENCE_KB - REFERENCE_KB) / 1000
     return max(0.0, (REFERENCE_KB / 1000 - float(free_mb[STEP_AT:GAIN_AT].min())) / step)
 

@@ -1,21 +1,21 @@
-"""The lab's scenario `ladder`: ten minutes of overload, and what is lost and delayed until all is well again.
+"""The lab's scenario `ladder`: ten minutes of overload, its losses and delays, and the time to recover.
 
 A plant of 1000 events/s (workers badly placed at first: `MISPLACED` of it) is offered 600 events/s, then
-`overload_percent` % of 1000, then 600 again. A fifth of the events are orders, which are never shed. What the
-levels can do: rebalancing brings the whole 1000 after 15 s; workers add 100 events/s each 5 s up to 1400; two
-idle nodes add 300 each, 30 s after they are asked for; throttled producers keep what isn't admitted and
-send it later, as far as they have room (`HELD_EVENTS`); shedding drops what exceeds the capacity.
+`overload_percent` % of 1000, then 600 again. A fifth of the events are orders, which are never shed. Effects
+of the levels: rebalancing restores the full 1000 after 15 s; workers add 100 events/s every 5 s up to 1400;
+two idle nodes add 300 each, 30 s after the request; throttled producers keep the events that aren't admitted
+and send them later, as far as they have room (`HELD_EVENTS`); shedding drops what exceeds the capacity.
 
 | law | |
 |---|---|
 | ladder | levels in order, each when the one below is exhausted; `cap` is the events', throttle the orders' |
-| shed-only | drops whatever exceeds the capacity at once |
-| none | everything waits, for as long as it takes |
+| shed-only | drops everything that exceeds the capacity at once |
+| none | everything waits |
 
 levels              the highest level that was reached
-lost_events        shed, orders among them (`lost_orders`)
-seconds_to_normal  from the end of the overload until nothing waits longer than a second, nothing is held,
-                   throttled or shed; null when that does not happen within the run
+lost_events        shed, including orders (`lost_orders`)
+seconds_to_normal  from the end of the overload until nothing waits longer than a second, and nothing is held,
+                   throttled, or shed; null if that does not happen within the run
 shed_too_early     events shed while a lower level could still do more
 shed_after_decisions  decisions after the overload's end until nothing was shed
 """
@@ -37,14 +37,14 @@ REBALANCE_SECONDS, NODE_SECONDS = 15, 30
 WORKERS_STEP, WORKERS_MOST, NODE_ADDS, NODES_IDLE = 0.1, 1.4, 0.3, 2
 ORDERS, HELD_EVENTS = 0.2, 60_000.0
 SETTINGS = (
-    Parameter("overload_percent", "% of 1000 events/s", "What is offered.", 300.0, 1, 1_000),
-    Parameter("cap", "choice", "The highest level for the events.", "shed", kind="choice", choices=LEVELS),
+    Parameter("overload_percent", "% of 1000 events/s", "Offered load.", 300.0, 1, 1_000),
+    Parameter("cap", "choice", "Highest level for the events.", "shed", kind="choice", choices=LEVELS),
 )
 
 
 @dataclass
 class SimulatedLadder:
-    """What the levels have done so far; capacities in units of `BASE`."""
+    """The effects of the levels so far; capacities in units of `BASE`."""
 
     placed: float = MISPLACED
     placing: int = 0
@@ -53,11 +53,11 @@ class SimulatedLadder:
     starting: list[int] = field(default_factory=list)
 
     def capacity(self) -> float:
-        """Events/s."""
+        """Return the capacity in events/s."""
         return BASE * self.placed * (self.workers + NODE_ADDS * self.nodes)
 
     def saturated(self, held_back: float) -> dict[str, bool]:
-        """Which levels can do no more."""
+        """Return the exhausted levels."""
         return {
             "rebalance": self.placed >= 1.0,
             "workers": self.workers >= WORKERS_MOST - 1e-9,
@@ -66,7 +66,7 @@ class SimulatedLadder:
         }
 
     def second(self, level: int, decides: bool) -> None:
-        """One second of the loops below; those that are not engaged do nothing."""
+        """Run the enabled loops for one second."""
         if allows(level, "rebalance") and self.placed < 1.0:
             self.placing += 1
             self.placed = 1.0 if self.placing >= REBALANCE_SECONDS else self.placed
@@ -81,7 +81,7 @@ class SimulatedLadder:
 
 @dataclass
 class QueueLane:
-    """One queue: what waits, what its producers hold back, and its ladder."""
+    """A queue: its backlog, the events that its producers hold back, and its ladder."""
 
     cap: str
     state: Any = None
@@ -92,7 +92,7 @@ class QueueLane:
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """An hour of one law; the same arrivals for all, and no chance in it."""
+    """Run one law for an hour; the arrivals are the same for all laws, without randomness."""
     offered = _offered(settings, trace)
     lanes = {"events": QueueLane(str(settings["cap"])), "orders": QueueLane("throttle")}
     plant, tally = SimulatedLadder(), _Tally()
@@ -142,7 +142,7 @@ def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, sh
 
 
 def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
-    """One second of one queue; answers what was shed."""
+    """Process one second of one queue; return the shed events."""
     room = max(0.0, capacity - lane.waiting)
     came = demand + lane.held_back
     lane.held_back = 0.0
@@ -157,7 +157,7 @@ def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
 
 @dataclass
 class _Tally:
-    """What is counted second by second."""
+    """The sums over the seconds."""
 
     highest: int = 0
     early: float = 0.0
@@ -216,7 +216,7 @@ def _outcome(lanes: Mapping[str, QueueLane], tally: _Tally, offered: Floats) -> 
 
 SCENARIO = Scenario(
     "ladder",
-    "Ten minutes of overload: what is lost, and how soon all is well again.",
+    "Ten minutes of overload: losses, and the time to recover.",
     ("ladder", "shed-only", "none"),
     SETTINGS,
     ("rungs", "lost_events", "seconds_to_normal"),

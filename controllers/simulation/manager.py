@@ -1,21 +1,21 @@
-"""The lab's scenario `manager`: one container and its short-lived workers, 12,000 s long (Houtman, 4.2.2).
+"""The lab's scenario `manager`: one container and its short-lived workers, for 12,000 s (Houtman, 4.2.2).
 
-Events arrive along `cycles` sines from nothing to `max_rate` and back (or as a trace, with the same maximum);
-with `poisson` each second's count is drawn. A worker takes up to `events_per_worker` and ends. What is
-decided at one evaluation runs at the next, on what waits then, and the manager sees what is left (ERRATA
-E41, E42).
+Events arrive along `cycles` sines from zero to `max_rate` and back (or as a trace, with the same maximum);
+with `poisson`, each second's count is random. A worker takes up to `events_per_worker` and ends. The workers
+of one evaluation run at the next one, on the events waiting then, and the manager sees the rest (ERRATA E41,
+E42).
 
 | law | evaluates every | starts |
 |---|---|---|
-| worker_rate | 1 s (`interval_seconds`) | ours, by forecast |
-| thesis | 5 s | its rate, whatever waits |
+| worker_rate | 1 s (`interval_seconds`) | Weir's law, by forecast |
+| thesis | 5 s | its rate, regardless of the queue |
 | static | 1 s | the workers of `max_rate`, all the time |
 
 Metrics: the queue length after the workers of an instant ran, summed every 5 s and every second; the worker
-runs needed to process all events (the tables' caption), so with those that what is left at the end still
-needs; and the fewest that could: events / events_per_worker. Beyond the contract: the greatest length, and
-the greatest age of an event. The thesis has no bound on that; ours is `max_wait_seconds`. And the fewest runs
-of who knows all that comes and keeps that bound (`runs_in_time`): where hardly anything comes, more than the
+runs needed to process all events (the tables' caption), including those for the events left at the end; and
+the minimum: events / events_per_worker. In addition to the contract: the greatest length, and the greatest
+age of an event. The thesis has no bound on that; Weir's is `max_wait_seconds`. And the minimum of runs that
+keep that bound if all arrivals are known (`runs_in_time`): with few arrivals, these are more than the
 minimum.
 """
 
@@ -35,27 +35,37 @@ from controllers.worker_rate.thesis_manager import Static
 
 SECONDS, SAMPLE_SECONDS = 12_000, 5
 THESIS_INTERVAL_SECONDS = 5
-# The thesis' rate may fall until hardly any worker starts.
+# The thesis' rate may fall until almost no worker starts.
 THESIS = {"method": "thesis", "start_when": "always", "minimum_rate": 0.01}
 SETTINGS = (
-    Parameter("max_rate", "events/s", "Greatest rate of events.", 1_000.0, 0.001, 1e6),
-    Parameter("events_per_worker", "events", "What a worker takes before it ends.", 50, 1, 1e7, "integer"),
-    Parameter("upper_limit", "events", "The length that may wait.", 1_000.0, 1, 1e9),
-    Parameter("cycles", "sines", "How often the rate rises and falls.", 1, 1, 1_000, "integer"),
-    Parameter("poisson", "0 or 1", "1: each second's events are drawn.", 0, 0, 1, "integer"),
-    Parameter("interval_seconds", "s", "Time between our law's evaluations.", 1, 1, 60, "integer"),
-    Parameter("max_wait_seconds", "s", "No event waits longer for a worker to fill.", 300.0, 0, 86_400),
+    Parameter("max_rate", "events/s", "Maximum rate of events.", 1_000.0, 0.001, 1e6),
+    Parameter(
+        "events_per_worker",
+        "events",
+        "Number of events that a worker takes before it ends.",
+        50,
+        1,
+        1e7,
+        "integer",
+    ),
+    Parameter("upper_limit", "events", "Allowed queue length.", 1_000.0, 1, 1e9),
+    Parameter("cycles", "sines", "Number of times that the rate rises and falls.", 1, 1, 1_000, "integer"),
+    Parameter("poisson", "0 or 1", "1: each second's events are random.", 0, 0, 1, "integer"),
+    Parameter("interval_seconds", "s", "Time between the evaluations of Weir's law.", 1, 1, 60, "integer"),
+    Parameter("max_wait_seconds", "s", "Maximum wait of an event for a full worker.", 300.0, 0, 86_400),
 )
 
 
 class Managed(Protocol):
-    """Who decides how many workers start, every `interval_seconds`; `under_way` were started before."""
+    """A manager, which decides every `interval_seconds`; `under_way` workers were started before."""
 
     interval_seconds: int
     under_way: int
 
     def start(self, length: float, removed: float, ran: int) -> int:
-        """Workers to start, given what waits now, and what was removed and ran since the last time."""
+        """Return the workers to start, from the queue length, and what was removed and ran since the last
+        time.
+        """
         ...
 
 
@@ -71,7 +81,7 @@ class ShippedManager:
             "lead_seconds": float(interval_seconds),
             "max_wait_seconds": settings["max_wait_seconds"],
             "start_when": "always",
-            # The pool of the model has no end.
+            # The pool of the model is unlimited.
             "maximum_rate": 1e6,
             **more,
         }
@@ -85,7 +95,7 @@ class ShippedManager:
 
 
 class StaticWorkers:
-    """The configuration of the greatest rate."""
+    """The configuration for the maximum rate."""
 
     interval_seconds = 1
 
@@ -98,7 +108,7 @@ class StaticWorkers:
 
 
 def managed(law: str, settings: Mapping[str, Any]) -> Managed:
-    """Who decides, by the law's name."""
+    """Return the manager by the law's name."""
     if law == "static":
         return StaticWorkers(settings)
     if law == "thesis":
@@ -107,7 +117,7 @@ def managed(law: str, settings: Mapping[str, Any]) -> Managed:
 
 
 def events_per_second(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
-    """What arrives in each second; the same for all laws of a seed."""
+    """Return the arrivals of each second; the same for all laws of a seed."""
     if trace is None:
         shape = (1 - np.cos(2 * np.pi * settings["cycles"] * np.arange(SECONDS) / SECONDS)) / 2
     else:
@@ -120,7 +130,7 @@ def events_per_second(settings: Mapping[str, Any], seed: int, trace: Floats | No
 
 @dataclass
 class _Tally:
-    """Queue length and workers by the second, and the workers that what is left at the end needs."""
+    """Queue length and workers by the second, and the workers for the events left at the end."""
 
     waiting: Floats
     ran: Floats
@@ -128,7 +138,7 @@ class _Tally:
 
 
 def simulate(who: Managed, inflow: Floats, events_per_worker: int) -> _Tally:
-    """Every second events arrive; at each evaluation those who were decided at the one before run first."""
+    """Let events arrive every second; at each evaluation, the workers of the previous one run first."""
     tally = _Tally(np.zeros(len(inflow)), np.zeros(len(inflow)))
     queue, submitted, every = 0.0, who.under_way, who.interval_seconds
     for second, events in enumerate(inflow.tolist()):
@@ -144,7 +154,7 @@ def simulate(who: Managed, inflow: Floats, events_per_worker: int) -> _Tally:
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """12,000 s of one law."""
+    """Run one law for 12,000 s."""
     inflow = events_per_second(settings, seed, trace)
     size = int(settings["events_per_worker"])
     tally = simulate(managed(law, settings), inflow, size)
@@ -166,14 +176,14 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 
 def runs_in_time(inflow: Floats, events_per_worker: int, max_wait_seconds: float) -> int:
-    """The fewest runs that leave nothing older than the bound at a second's end, all that comes being known.
+    """Return the fewest runs that leave nothing older than the bound at a second's end, with known arrivals.
 
-    A worker starts when its events fill it, or when the oldest may wait no longer: earliest deadline first,
-    than which no order needs fewer.
+    A worker starts when its events fill it, or when the oldest must not wait longer. This is earliest
+    deadline first, and no order needs fewer runs.
     """
     inserted, taken, runs, oldest = np.cumsum(inflow).tolist(), 0.0, 0, 0
     for second, there in enumerate(inserted):
-        # All that fill for certain at once; the last ones by the rule below.
+        # All that are certainly full at once; the last ones by the rule below.
         full = max(0, math.floor((there - taken) / events_per_worker) - 1)
         runs, taken = runs + full, taken + full * events_per_worker
         while True:
@@ -187,14 +197,16 @@ def runs_in_time(inflow: Floats, events_per_worker: int, max_wait_seconds: float
 
 
 def longest_wait_seconds(inflow: Floats, waiting: Floats) -> int:
-    """The greatest age of an event that waits."""
+    """Return the greatest age of a waiting event."""
     return int(ages_seconds(inflow, waiting).max())
 
 
 def ages_seconds(inflow: Floats, waiting: Floats) -> npt.NDArray[np.int64]:
-    """The age of the oldest that waits at the end of each second (0: none does); first come, first served."""
+    """Return the age of the oldest waiting event at the end of each second (0: none), first come, first
+    served.
+    """
     inserted = np.cumsum(inflow)
-    # A thousandth of an event is rounding, and no one's wait.
+    # A thousandth of an event is a rounding error and does not wait.
     oldest = np.searchsorted(inserted, inserted - waiting + 1e-3, side="right")
     return np.where(waiting > 1e-3, np.arange(len(inflow)) - oldest, 0)
 

@@ -1,6 +1,6 @@
 """The lab's scenario `queues`: a day of queues on nodes, balanced every 15 minutes (Houtman, 4.1.2.2).
 
-| configuration | nodes | queues, by their greatest rate [events/s] |
+| configuration | nodes | queues, by their maximum rate [events/s] |
 |---|---|---|
 | 1 | 8 | six at 10, five at 100, one at 1800 |
 | 2 | 6 | the same: too much for all to be below BUSY at the peak |
@@ -8,13 +8,13 @@
 | 4 | 50 | 150 at 100, one at 5000 |
 
 All queues follow one day-long sine in phase (or a trace; or with `step` a jump in the middle of the day,
-between two decisions), each minute with `noise` of its own. BUSY is 350, TOOBUSY 450 events/s. At the start a
-queue has two equal containers on two nodes drawn at random. A decision sees the mean of the last four
-measurements (section 4.1.1.1), whoever takes it.
+between two decisions), each minute with its own `noise`. BUSY is 350, TOOBUSY 450 events/s. At the start, a
+queue has two equal containers on two random nodes. A decision of any law uses the mean of the last four
+measurements (section 4.1.1.1).
 
-Metrics: minutes in which a node was TOOBUSY, summed over nodes; points moved and moves for balance (what
-empties a released node is counted apart, as `points_moved_scaling`); containers and nodes used on average;
-and the longest time that some node was TOOBUSY.
+Metrics: minutes in which a node was TOOBUSY, summed over nodes; points moved and moves for balance (those
+that empty a released node are counted separately, as `points_moved_scaling`); mean containers and nodes used;
+and the longest time for which some node was TOOBUSY.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ SETTINGS = (
     Parameter(
         "step",
         "share of the greatest rate",
-        "Instead of the sine: rates jump by this share, up to the greatest, in the middle of the day.",
+        "Replaces the sine: rates jump by this share, up to the maximum, in the middle of the day.",
         0.0,
         0,
         1,
@@ -61,24 +61,24 @@ SETTINGS = (
 
 
 class Balancer(Protocol):
-    """Who balances: moves for balance, and moves that release nodes."""
+    """A balancer, with moves for balance, and moves that release nodes."""
 
     def decide(
         self, plant: Allocation, chance: np.random.Generator
     ) -> tuple[list[IndexedMove], list[IndexedMove]]:
-        """The moves of one decision, in the order in which they are made."""
+        """Return the moves of one decision, in order."""
         ...
 
 
 class OurLaws:
-    """`node_scaling` and `rebalancing` as they are shipped, one after the other, with their states."""
+    """The shipped `node_scaling` and `rebalancing`, one after another, with their states."""
 
     def __init__(self, busy: float, toobusy: float) -> None:
-        # The lab empties nodes within a decision, and so all that are not needed.
+        # The lab empties nodes within a decision, and so all unneeded ones.
         self.rebalancing, self.scaling = Rebalancing(), NodeScaling(release_at_once=None)
         thresholds = {"busy": busy, "toobusy": toobusy, "minimum_containers": MINIMUM_CONTAINERS}
         self.balance_parameters = {p.name: p.default for p in self.rebalancing.parameters} | thresholds
-        # A quarter of an hour is quiet enough: the decisions are that far apart.
+        # A quarter of an hour is quiet enough, because it is the time between decisions.
         quiet = {"quiet_decisions": 1}
         self.scaling_parameters = {p.name: p.default for p in self.scaling.parameters} | thresholds | quiet
         self.state: Any = self.rebalancing.initial_state(self.balance_parameters)
@@ -88,7 +88,7 @@ class OurLaws:
     def decide(
         self, plant: Allocation, chance: np.random.Generator
     ) -> tuple[list[IndexedMove], list[IndexedMove]]:
-        """Balance first with the nodes there are; a release only when it can be done entirely."""
+        """Balance the current nodes first; release nodes only if that is possible entirely."""
         load = float(plant.loads.sum())
         forecast = 1.0 if not self.load_before or not load else max(1.0, 2 - self.load_before / load)
         self.load_before = load
@@ -111,7 +111,7 @@ class OurLaws:
         return indexed(plant, decision.action)
 
     def _release(self, plant: Allocation, nodes: Sequence[int]) -> list[IndexedMove] | None:
-        """What empties the nodes, or None when the others can't take it without being BUSY."""
+        """Return the moves that empty the nodes, or None if the others would become BUSY."""
         drained = plant.drained.copy()
         drained[nodes] = True
         state, decision = self.rebalancing.decide(
@@ -124,7 +124,7 @@ class OurLaws:
 
 
 def observed(plant: Allocation) -> dict[str, Any]:
-    """The plant as the laws' observation."""
+    """Return the plant as the laws' observation."""
     return {
         "nodes": [
             {
@@ -148,7 +148,7 @@ def observed(plant: Allocation) -> dict[str, Any]:
 
 
 def indexed(plant: Allocation, action: Mapping[str, Any] | None) -> list[IndexedMove]:
-    """The moves of an action by index."""
+    """Return the moves of an action by index."""
     nodes = {name: index for index, name in enumerate(plant.nodes)}
     queues = {name: index for index, name in enumerate(plant.queues)}
     moves = [] if action is None else action["moves"]
@@ -156,14 +156,14 @@ def indexed(plant: Allocation, action: Mapping[str, Any] | None) -> list[Indexed
 
 
 def balancer(law: str) -> Balancer:
-    """A balancer by its name in the contract, with the scenario's thresholds."""
+    """Return a balancer by its name in the contract, with the scenario's thresholds."""
     if law in THESIS_SHARES:
         return Thesis(THESIS_SHARES[law], BUSY, TOOBUSY, MINIMUM_POINTS)
     return GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
 
 
 def start(configuration: int, chance: np.random.Generator) -> Allocation:
-    """The plant at midnight: two equal containers a queue, on two nodes drawn at random."""
+    """Return the plant at midnight: two equal containers per queue, on two random nodes."""
     count, rates = CONFIGURATIONS[configuration]
     half = TOTAL // MINIMUM_CONTAINERS
     points = tuple(
@@ -186,12 +186,12 @@ def start(configuration: int, chance: np.random.Generator) -> Allocation:
 
 
 def with_idle(plant: Allocation) -> Allocation:
-    """The same plant, with the nodes that hold nothing IDLE."""
+    """Return the same plant, with its empty nodes IDLE."""
     return replace(plant, idle=np.array([not held for held in plant.at_node]))
 
 
 def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
-    """Arrivals per minute of the day as a share of the greatest rate."""
+    """Return the arrivals per minute of the day as a share of the maximum rate."""
     if trace is not None:
         return arrivals.resampled(trace, MINUTES)
     if settings["step"]:
@@ -201,7 +201,7 @@ def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
 
 @dataclass
 class _Tally:
-    """What a day adds up to."""
+    """The sums over a day."""
 
     points: int = 0
     moves: int = 0
@@ -216,7 +216,7 @@ class _Tally:
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """One day of one law. Chance: the start and the noise are the same for all laws of a seed."""
+    """Run one law for a day. The random start and noise are the same for all laws of a seed."""
     configuration = int(settings["configuration"])
     plant = start(configuration, generator(seed, "start"))
     shape = profile(settings, trace)[:, None] * plant.rate[None, :]
@@ -237,13 +237,13 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 
 def measured(rates: Floats, minute: int) -> Floats:
-    """What a decision sees: the mean of the last four measurements, at the start of the first."""
+    """Return the input of a decision: the mean of the last four measurements, at the start the first."""
     before = rates[max(0, minute - MEASUREMENTS) : minute]
     return np.asarray(before.mean(axis=0) if len(before) else rates[0])
 
 
 def shares(plant: Allocation) -> Floats:
-    """Share of each queue that goes to each node: queues by nodes."""
+    """Return the share of each queue that goes to each node: queues by nodes."""
     shares = np.zeros((len(plant.queues), len(plant.nodes)))
     for queue, held in enumerate(plant.points):
         for node, points in held.items():
@@ -268,7 +268,7 @@ def _metrics(tally: _Tally, loads: Floats, containers: Floats, used: Floats) -> 
 
 
 def longest(flags: Any) -> int:
-    """The longest unbroken run of true values."""
+    """Return the length of the longest run of true values."""
     best = run_ = 0
     for flag in flags:
         run_ = run_ + 1 if flag else 0

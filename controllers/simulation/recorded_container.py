@@ -1,18 +1,18 @@
-"""What recorded arrivals at one container would have cost with other parameters of its worker law.
+"""Costs of recorded arrivals at one container with other parameters of its worker law.
 
-The plant is that of the lab's scenario `manager`: it answers to what is decided, so this is closed-loop. Of
-each stretch, with n seconds,
+The plant is that of the lab's scenario `manager`: it responds to the decisions, so this is closed-loop. For
+each stretch of n seconds,
 
     cost = (runs - fewest) / fewest + 10·(seconds with more than upper_limit waiting) / n
                                     + 10·(seconds whose oldest waits too long) / n
 
-runs: of workers, with those that what is left needs. fewest: events / events_per_worker, rounded up. Too
-long: more than max_wait_seconds and two evaluations, one to see the event and one until its worker runs. The
-limits are what people wish and the price of missing them: a tenth of the time late costs as much as twice the
-workers. Shape: one count of events a second.
+runs: of workers, including those for the events left at the end. fewest: events / events_per_worker, rounded
+up. Too long: more than max_wait_seconds and two evaluations, one to see the event and one until its worker
+runs. The limits are people's requirements, and the price of a violation is fixed: a tenth of the time late
+costs as much as twice the workers. Shape: one count of events per second.
 
-`worked` says the same in runs and seconds, for the law, for its rivals of the scenario, and with holds in
-which nobody starts a worker.
+`worked` gives the same in runs and seconds, for the law, for its baselines of the scenario, and with holds in
+which no worker starts.
 """
 
 import math
@@ -36,15 +36,15 @@ from controllers.simulation.manager import (
 from controllers.simulation.model.scenario import Floats
 
 PRICE = 10.0
-AFTER_REST_SECONDS = 2.0  # what came to an empty queue is seen no later
+AFTER_REST_SECONDS = 2.0  # Events that arrive at an empty queue are seen within this time.
 OURS, RIVALS = "worker_rate", ("thesis", "static")
 Seconds = npt.NDArray[np.bool_]
-# What a worker's start and its evaluation are worth is judged; what people want of it is not.
+# Tuned: the worth of a worker's start and its evaluation. People's requirements are not tuned.
 TUNED = ("fill_share", "trend_gain", "caution")
 
 
 def cost(values: Values, stretches: Sequence[Floats]) -> float:
-    """The mean cost of some stretches of arrivals with all of the law's parameters."""
+    """Return the mean cost of some stretches of arrivals with all of the law's parameters."""
     return float(np.mean([_cost(values, inflow) for inflow in stretches]))
 
 
@@ -57,8 +57,10 @@ def _cost(values: Mapping[str, Any], inflow: Floats) -> float:
 
 @dataclass(frozen=True)
 class WorkedStretch:
-    """What a load came to. runs: of workers. late_seconds: in which the oldest event waits too long;
-    over_limit_seconds: in which more than upper_limit wait.
+    """The result of a load.
+
+    runs: of workers. late_seconds: seconds in which the oldest event waits too long. over_limit_seconds:
+    seconds in which more than upper_limit wait.
     """
 
     runs: float
@@ -69,9 +71,10 @@ class WorkedStretch:
 def worked(
     values: Mapping[str, Any], inflow: Floats, who: str = OURS, hold_seconds: Seconds | None = None
 ) -> WorkedStretch:
-    """A load worked by the law with all of its parameters, or by one of RIVALS: `thesis`, the thesis' method,
-    or `static`, the workers of the load's greatest second, known beforehand. hold_seconds: those in which
-    nobody decides.
+    """Return the result of a load with the law and all of its parameters, or with one of RIVALS.
+
+    These are `thesis`, the thesis' method, and `static`, the workers of the load's greatest second, known in
+    advance. hold_seconds: the seconds without decisions.
     """
     interval = max(1, round(values["interval_seconds"]))
     manager = _manager(values, inflow, interval, who)
@@ -97,7 +100,7 @@ def _manager(values: Mapping[str, Any], inflow: Floats, interval: int, who: str)
 
 
 class _Interrupted:
-    """A manager that nobody asks in some seconds; its state stands still meanwhile."""
+    """A manager that makes no decisions in some seconds; its state doesn't change in them."""
 
     def __init__(self, manager: Managed, hold_seconds: Seconds) -> None:
         self._manager, self._held = manager, hold_seconds
@@ -112,15 +115,16 @@ class _Interrupted:
 
 
 def _with(at: Floats, more_at: Floats, total: Floats, more: Floats) -> tuple[Floats, Floats]:
-    """Times and totals with some more, in order of time."""
+    """Return times and totals with some more, in order of time."""
     order = np.argsort(at_all := np.concatenate([at, more_at]), kind="stable")
     return at_all[order], np.concatenate([total, more])[order]
 
 
 def arrivals(at_seconds: Sequence[float], lengths: Sequence[float], removed: Sequence[float]) -> Floats:
-    """Events that came in each second, from what was observed at some times: what waits, and what was removed
-    since the time before. Between two times they came evenly, but after an empty queue in the last
-    AFTER_REST_SECONDS: a manager that has nothing to do is not recorded until something waits. Empty for
+    """Return the arrivals of each second, from queue lengths and removed events at some times.
+
+    Between two times, arrivals are spread evenly. After an empty queue they are in the last
+    AFTER_REST_SECONDS, because an idle manager is not recorded until something waits. The result is empty for
     fewer than two times.
     """
     if len(at_seconds) < 2:

@@ -1,19 +1,20 @@
-"""What a recorded result queue would have had free, and what would have waited, with other gains of its law.
+"""The free space and the waiting events of a recorded result queue with other gains of its law.
 
-A record has, sample by sample, the free bytes y and the events u admitted since the sample before. Its model
-is the law's, fitted to each stretch (`controllers.design.identify`; where that fails, the model in force):
+A record has, sample by sample, the free bytes y and the events u admitted since the previous sample. Its
+model is the law's, fitted to each stretch (`controllers.design.identify`; if that fails, the model in force):
 
-    d(k) = y(k+1) - a·y(k) - b·u(k+1-delay)          what the model does not explain: batches, hogs, bursts
-    y'(k+1) = a·y'(k) + b·u'(k+1-delay) + d(k)       the same disturbances, with what is admitted otherwise
+    d(k) = y(k+1) - a·y(k) - b·u(k+1-delay)          not explained by the model: batches, hogs, bursts
+    y'(k+1) = a·y'(k) + b·u'(k+1-delay) + d(k)       the same disturbances, with other admissions
 
-within nothing and the most that was free. No more is admitted than what was recorded has brought by then:
-what came and was not asked for isn't in the record. That holds for both that are compared. With r the
-setpoint and e = r - y' (0 above r, where nothing waits: too little comes to reach it),
+within 0 and the maximum free space. No more is admitted than had arrived in the record by then, because
+arrivals that were not requested are not recorded. This applies to both results that are compared. With r the
+setpoint and e = r - y' (0 above r if nothing waits, because too little arrives to reach it),
 
     cost = rms(e) / r + 10·(samples with nothing free) / n + 0.01·(events waiting) / (events a sample)
 
-What waits a hundred samples longer thus costs as much as free space that is always wrong by all of it. Gains
-that are unstable on the law's own model cost `REFUSED`. Shape: a row a sample, [free bytes, events admitted].
+A wait of a hundred more samples thus costs as much as free space that is always wrong by all of it. Gains
+that are unstable on the law's own model cost `REFUSED`. Shape: a row per sample, [free bytes, events
+admitted].
 """
 
 import math
@@ -34,7 +35,7 @@ LAW = Flow()
 
 
 def samples(at_seconds: Sequence[float], free_bytes: Sequence[float], admitted: Sequence[float]) -> Floats:
-    """What was observed at some times, as rows of even distance (the usual one); empty for too few."""
+    """Return observations as rows at equal distances, the median one; empty for too few."""
     if len(at_seconds) < FEWEST_SAMPLES:
         return np.zeros((0, 2))
     at = np.asarray(at_seconds, dtype=float)
@@ -45,7 +46,7 @@ def samples(at_seconds: Sequence[float], free_bytes: Sequence[float], admitted: 
 
 
 def cost(values: Values, stretches: Sequence[Floats]) -> float:
-    """The mean cost of some stretches with all of the law's parameters."""
+    """Return the mean cost of some stretches with all of the law's parameters."""
     try:
         LAW.check(values)
     except BadInput:
@@ -69,7 +70,7 @@ def _cost(values: Values, recorded: Floats) -> float:
 
 
 def _model(values: Values, recorded: Floats) -> tuple[float, float, int] | None:
-    """a, b and the delay: as the stretch has them, else as the law has them; None where neither is known."""
+    """Return a, b, and the delay of the stretch, else of the law; None if neither is known."""
     given = model_of(values)
     delay = given.delay if given else 0
     try:
@@ -83,7 +84,7 @@ def _model(values: Values, recorded: Floats) -> tuple[float, float, int] | None:
 
 
 def replayed(values: Values, recorded: Floats, a: float, b: float, delay: int) -> tuple[Floats, Floats]:
-    """Sample by sample, the free bytes and the events that wait to be admitted."""
+    """Return, sample by sample, the free bytes and the events that wait to be admitted."""
     y, came, most = recorded[:, 0], recorded[:, 1], float(recorded[:, 0].max())
     left = _unexplained(y, came, a, b, delay)
     free, waiting, admitted = y.copy(), np.zeros(len(y)), came.copy()

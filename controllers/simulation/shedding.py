@@ -1,22 +1,21 @@
-"""The lab's scenario `shedding`: Röger's running example under 110 to 300 % load, with and without a
-forecast.
+"""The lab's scenario `shedding`: Röger's running example under 110 to 300 % load.
 
-Four types come to O2, whose patterns feed O3 and O4, where Q11 and Q12 join (see `shed_stream`). At
-`load_percent` 160 the types come at 40, 30, 20 and 25 events/s; everything scales with it. `balance` says
-whether Q11 and Q12 are plenty (balanced) or one is scarce. Every `interval_seconds` the law sees what was
-measured, smoothed over `SMOOTHING_SECONDS`: rates, processing times, the variability of service (ERRATA E25),
-and each pattern's output over its selectivity (E24). Its table decides on the events of the next
-interval, each by a number of its own, so that all laws drop from the same order.
+Four types arrive at O2, whose patterns feed O3 and O4, where Q11 and Q12 join (see `shed_stream`). At
+`load_percent` 160 the types arrive at 40, 30, 20, and 25 events/s; everything scales with it. `balance` says
+whether Q11 and Q12 are plentiful (balanced) or one is scarce. Every `interval_seconds` the law gets
+measurements, smoothed over `SMOOTHING_SECONDS`: rates, processing times, the variability of service (ERRATA
+E25), and each pattern's output over its selectivity (E24). Its table decides on the events of the next
+interval, each by its own random number, so that all laws drop from the same order.
 
-recall                 what the sinks got, over what they would have got without any shedding
-latency_mean_seconds   time in O2, shed events included, as the bound counts it
+recall                 matches at the sinks, over those without any shedding
+latency_mean_seconds   time in O2, including shed events, as the bound counts it
 bound_violations       share of 10 s windows whose mean latency is above the bound
 utilisation            work done per second at O2
-realised_share         what the sinks got, over what the program promised (null for rivals without one)
-matches                what the sinks got
+realised_share         matches at the sinks, over the program's promise (null for baselines without one)
+matches                matches at the sinks
 
-With `state_aware` 1 the same shares are spent on events whose partners wait, as far as there are some. Who
-knows an event's state has already read it: `reading_percent` of its work is then spent on shed events, too.
+With `state_aware` 1 the same shares are spent on events whose partners wait, as far as there are some.
+Knowing an event's state requires reading it: `reading_percent` of its work is then spent on shed events, too.
 """
 
 import math
@@ -55,29 +54,27 @@ from controllers.simulation.model.shed_stream import (
 )
 
 SMOOTHING_SECONDS, VIOLATION_SECONDS = 60.0, 10.0
-# Left out of every mean: until the first table everything is let through, and that queue has to drain.
+# Excluded from every mean: until the first table everything is admitted, and that queue has to drain.
 WARM_UP_SECONDS = 300.0
-LEAST_LEFT = 0.05  # of the time, for the patterns: a table has to come out
-# How far a state-aware shedder may run ahead of its share, and how much it may save, in events.
+LEAST_LEFT = 0.05  # Minimum share of the time left for the patterns, so that there is a table.
+# How far a state-aware shedder may exceed its share, and how much it may save, in events.
 AHEAD, SAVED = 20.0, 20.0
 SETTINGS = (
     Parameter("load_percent", "% of one server", "Work offered to O2.", 200.0, 1, 1_000),
     Parameter(
         "balance",
         "choice",
-        "Whether what joins later is plenty, or one of the two is scarce.",
+        "Whether the types that join later are plentiful, or one of them is scarce.",
         "q11-scarce",
         kind="choice",
         choices=("balanced", "q11-scarce", "q12-scarce"),
     ),
-    Parameter("window_seconds", "s", "Events of a match are no further apart.", 10.0, 0.01, 3_600),
-    Parameter("latency_bound_seconds", "s", "Mean time in O2.", 0.12, 0.013, 60),
+    Parameter("window_seconds", "s", "Maximum time between events of a match.", 10.0, 0.01, 3_600),
+    Parameter("latency_bound_seconds", "s", "Maximum mean time in O2.", 0.12, 0.013, 60),
     Parameter("interval_seconds", "s", "Time between decisions.", 5.0, 1, 600),
-    Parameter("seconds", "s", "How long it lasts.", 14_400.0, 600, 86_400),
+    Parameter("seconds", "s", "Duration of the run.", 14_400.0, 600, 86_400),
     Parameter("state_aware", "0 or 1", "1: the shares go to events whose partners wait.", 0, 0, 1, "integer"),
-    Parameter(
-        "reading_percent", "% of its work", "What an event costs before its state is known.", 0.0, 0, 100
-    ),
+    Parameter("reading_percent", "% of its work", "Cost of an event before its state is known.", 0.0, 0, 100),
 )
 PATTERNS = (
     {"operator": "O2", "name": "P21", "expression": "SEQ(0;0;1)", "emits": "Q21"},
@@ -105,13 +102,13 @@ class Smoothed:
         return self.values.get(name, 0.0) / self.weight if self.weight else 0.0
 
     def ratio(self, name: str, of: str, otherwise: float) -> float:
-        """One mean over another; where there is none of the other yet, a given value."""
+        """Return one mean over another; if the other has no values yet, a given value."""
         below = self.values.get(of, 0.0)
         return self.values.get(name, 0.0) / below if below > 0 else otherwise
 
 
 class Controlled:
-    """One law with what it measured: asked for a table at each interval, given then what came of it."""
+    """A law with its measurements: it gives a table at each interval and then receives the result."""
 
     def __init__(self, law: str, settings: Mapping[str, Any]) -> None:
         self.name, self.law, self.settings = law, Shedding(), settings
@@ -122,12 +119,12 @@ class Controlled:
         }
         self.state: Any = self.law.initial_state(self.parameters)
         self.seen = Smoothed(settings["interval_seconds"])
-        self.expected = math.nan  # until the first table nothing is promised
+        self.expected = math.nan  # nothing is promised before the first table
         self.promised: list[float] = []
         self.table: Table = SHEDDERS["none"](self._measured())
 
     def decide(self) -> Table:
-        """Shares to drop in the coming interval."""
+        """Return the shares to drop in the next interval."""
         if not self.seen.weight:
             return self.table
         if self.name in SHEDDERS:
@@ -141,23 +138,21 @@ class Controlled:
         return self.table
 
     def rate(self, kind: str) -> float:
-        """Smoothed events/s."""
+        """Return the smoothed events/s."""
         return self.seen.mean(f"in {kind}") / float(self.settings["interval_seconds"])
 
     def seconds(self, pattern: str) -> float:
-        """Smoothed processing time of one event."""
+        """Return the smoothed processing time of an event."""
         return self.seen.ratio(f"work {pattern}", f"processed {pattern}", SECONDS[pattern])
 
     def service_cv2(self) -> float:
-        """Of all events' service, those at none included."""
+        """Return the variability of all events' service, including those without service."""
         mean = self.seen.ratio("service", "events", 0.0)
         square = self.seen.ratio("service²", "events", 0.0)
         return max(0.0, square / mean**2 - 1) if mean > 0 else 1.0
 
     def _beside(self) -> float:
-        """By how much the patterns' events seem dearer, as shed ones are read for a part of the time that the
-        bound allows.
-        """
+        """Return the factor by which events seem more expensive, because shed events are read, too."""
         rates = [self.rate(str(kind)) for kind in range(len(RATES))]
         whole = utilisation_budget(self.settings["latency_bound_seconds"], sum(rates), self.service_cv2())
         read = self.seen.mean("read") / float(self.settings["interval_seconds"])
@@ -210,14 +205,14 @@ class Controlled:
         )
 
     def _utility(self, pattern: str, kind: str) -> float:
-        """How much of a type's events could end in matches: per event, what the scarcest leaves of it."""
+        """Return the share of a type's events that could end in matches, given the scarcest type."""
         needs = {"P21": {"0": 2, "1": 1}, "P22": {"1": 1, "2": 1, "3": 1}}[pattern]
         matches = min(self.rate(each) / count for each, count in needs.items())
         return min(1.0, matches * needs[kind] / self.rate(kind)) if self.rate(kind) > 0 else 0.0
 
 
 class MatchingOperator:
-    """O2's two matchers, and which events they are given."""
+    """O2's two matchers and their admission."""
 
     def __init__(self, window_seconds: float, state_aware: bool) -> None:
         self.matchers: dict[str, SequenceMatcher | SetMatcher] = {
@@ -230,7 +225,7 @@ class MatchingOperator:
     def run(
         self, pattern: str, kinds: Any, times: Floats, dropped: Floats, chance: Floats
     ) -> tuple[Any, Floats]:
-        """Which events of one interval are let through, and when matches were found."""
+        """Return which events of one interval are admitted, and the times of matches."""
         matcher, found = self.matchers[pattern], []
         admitted = np.isin(kinds, TAKES[pattern])
         if not self.aware:
@@ -244,7 +239,7 @@ class MatchingOperator:
         return admitted, np.asarray(found)
 
     def _worth(self, pattern: str, kind: int, now: float, share: float) -> bool:
-        """Spends the type's share on events that help; the others get what those leave."""
+        """Return whether to spend the type's share on this event; events that help come first."""
         credit = min(self.credit[pattern][kind] + share, SAVED)
         wanted = 1 - AHEAD if self.matchers[pattern].helps(kind, now) else 1.0
         worth = credit >= wanted
@@ -254,14 +249,14 @@ class MatchingOperator:
 
 @dataclass(frozen=True)
 class Passed:
-    """What O2 let through over the whole run: service of each event, and when Q21 and Q22 were found."""
+    """The result of O2 over the whole run: service of each event, and the times of Q21 and Q22."""
 
     service: Floats
     matches: dict[str, Floats]
 
 
 def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | None) -> Passed:
-    """O2 with a law's shedder, or with none and all the time in the world."""
+    """Run O2 with a law's shedder, or without shedding and limits."""
     operator = MatchingOperator(settings["window_seconds"], bool(settings["state_aware"]) and who is not None)
     service, found = np.zeros(len(stream.times)), {name: list[Floats]() for name in TAKES}
     reading = settings["reading_percent"] / 100 if operator.aware else 0.0
@@ -296,7 +291,7 @@ def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | 
 
 
 class Joins:
-    """O3 and O4 as they are measured while the law runs."""
+    """O3 and O4, measured while the law runs."""
 
     def __init__(self, window_seconds: float) -> None:
         self.matchers = {name: SetMatcher((0, 1), window_seconds) for name in ("P3", "P4")}
@@ -304,7 +299,7 @@ class Joins:
     def measured(
         self, stream: Stream, start: float, every: float, matches: Mapping[str, Floats]
     ) -> dict[str, float]:
-        """Rates of Q11 and Q12, and what the joins made of what they could."""
+        """Return the rates of Q11 and Q12, and the joins' matches and possible matches."""
         seen: dict[str, float] = {}
         for name, outside, inside in (("P3", "Q11", "P21"), ("P4", "Q12", "P22")):
             times = stream.outside[outside]
@@ -329,20 +324,20 @@ def _dropped(table: Table | None, pattern: str) -> Floats:
 
 
 def _could(pattern: str, types: Any) -> float:
-    """Matches if nothing of what was let through were lost in windows."""
+    """Return the matches if no admitted event were lost in windows."""
     counts = _counts(types)
     return float(min(counts[0] / 2, counts[1]) if pattern == "P21" else counts[1:4].min())
 
 
 def sinks(stream: Stream, matches: Mapping[str, Floats], window_seconds: float, after: float) -> int:
-    """Matches of both sinks from an instant on."""
+    """Return the matches of both sinks from an instant on."""
     s1 = joined(stream.outside["Q11"], matches["P21"], window_seconds)
     s2 = joined(stream.outside["Q12"], matches["P22"], window_seconds)
     return int((s1 >= after).sum() + (s2 >= after).sum())
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """One law on the stream, and the same stream unshed for the recall."""
+    """Run one law on the stream, and the same stream without shedding for the recall."""
     stream, possible = _unshed(tuple(settings.items()), seed, None if trace is None else tuple(trace))
     who = Controlled(law, settings)
     passed = pass_through(stream, settings, who)
@@ -367,7 +362,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 
 def _realised(got: int, promised: Sequence[float], seconds: float) -> float | None:
-    """Of what was promised; where nothing was, nothing is known."""
+    """Return the matches as a share of the promise; None without one."""
     known = np.asarray([rate for rate in promised if not math.isnan(rate)])
     whole = float(known.mean()) * seconds if known.size else 0.0
     return round(got / whole, 4) if whole > 0 else None
@@ -377,7 +372,7 @@ def _realised(got: int, promised: Sequence[float], seconds: float) -> float | No
 def _unshed(
     settings: tuple[tuple[str, Any], ...], seed: int, trace: tuple[float, ...] | None
 ) -> tuple[Stream, int]:
-    """The stream, the same for all laws, and what its sinks get without shedding."""
+    """Return the stream, the same for all laws, and the matches of its sinks without shedding."""
     given = dict(settings)
     profile = None if trace is None else arrivals.resampled(np.asarray(trace), int(given["seconds"]))
     stream = generate(given, seed, profile)
@@ -386,19 +381,19 @@ def _unshed(
 
 
 def _by_the_end(stream: Stream, passed: Passed, left: Floats) -> dict[str, Floats]:
-    """Only what was processed before the end counts: an overloaded operator never gets to the rest."""
+    """Return the matches before the end: an overloaded operator never gets to the rest."""
     late = stream.times[left > stream.seconds]
     end = late[0] if len(late) else np.inf
     return {name: found[found < end] for name, found in passed.matches.items()}
 
 
 def _share(flags: npt.NDArray[np.bool_]) -> float | None:
-    """How many of them hold; of none nothing is known."""
+    """Return the share of true flags; None without flags."""
     return round(float(flags.mean()), 4) if flags.size else None
 
 
 def _window_means(times: Floats, latency: Floats, seconds: float) -> Floats:
-    """Mean latency of each 10 s after the warm-up, of those in which something came."""
+    """Return the mean latency of each 10 s after the warm-up that has arrivals."""
     number = ((times - WARM_UP_SECONDS) // VIOLATION_SECONDS).astype(int)
     kept = number >= 0
     sums = np.bincount(number[kept], weights=latency[kept])
@@ -414,7 +409,7 @@ def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
 
 SCENARIO = Scenario(
     "shedding",
-    "What the sinks still get when an operator is overloaded (Röger's running example).",
+    "Matches of the sinks when an operator is overloaded (Röger's running example).",
     ("global", "local", "random", "none", "utility"),
     SETTINGS,
     ("recall", "latency_mean_seconds", "bound_violations", "utilisation"),

@@ -1,1 +1,1 @@
-"""How many workers start at one container."""
+"""The number of workers that start at one container."""

@@ -1,18 +1,18 @@
-"""How many events arrive per interval, and how many will: level and trend, with a gain that knows noise.
+"""The arrivals per interval and their forecast: level and trend, with a gain that accounts for noise.
 
-Holt's linear smoothing; x is what arrived in an interval [events]:
+Holt's linear smoothing; x is the number of events that arrived in an interval [events]:
 
     e = x - (L + T)                     the error of the forecast
-    B = B + (e - B)/5                   its mean: a bias that stays
+    B = B + (e - B)/5                   its mean: a persistent bias
     D = D + (|e| - D)/5                 its mean size: noise
     a = |B| / D, within 0.1 .. 0.9      Trigg and Leach's tracking signal: errors that cancel lower the gain,
                                         errors of one sign (a step, a slope) raise it
     L = L + T + a e,   T = T + a g e    g: trend_gain
 
-The forecast of n intervals ahead is the sum of L + kT for k = 1..n (a part of an interval counts in part),
-less c times D: who plans by it (a worker that should be full) would rather be late by an interval than empty.
-It is at most n times twice the smaller of the last two x: a spike of one interval raises L at once, and says
-nothing of the next; what came in two intervals does.
+The forecast of n intervals ahead is the sum of L + kT for k = 1..n (a partial interval counts in part), less
+c times D: a worker that should be full is better an interval late than empty. The forecast is at most n times
+twice the smaller of the last two x: a spike of one interval raises L at once but does not predict the next
+interval; arrivals of two intervals do.
 """
 
 import math
@@ -23,24 +23,24 @@ from controllers.framework.parameter import Parameter
 
 GAIN = 0.2
 LEAST_GAIN, GREATEST_GAIN = 0.1, 0.9
-# How much more than in each of the last two intervals is believed to come in the next.
+# Maximum factor between the next interval's arrivals and the smaller of the last two intervals' arrivals.
 MOST_RISE = 2.0
-ONE_BY_ONE = 10_000  # intervals; of more a sum is taken by its formula
+ONE_BY_ONE = 10_000  # intervals; the sum of more intervals is computed by its formula
 LARGE = 1e16
 ARRIVALS = (
-    Parameter("level", "events", "Events per interval.", None, 0.0, LARGE, required=True),
-    Parameter("trend", "events", "Its growth per interval.", None, -LARGE, LARGE, required=True),
+    Parameter("level", "events", "Arrivals per interval.", None, 0.0, LARGE, required=True),
+    Parameter("trend", "events", "Growth of the arrivals per interval.", None, -LARGE, LARGE, required=True),
     Parameter("bias", "events", "Mean error of the forecast.", None, -LARGE, LARGE, required=True),
     Parameter("deviation", "events", "Mean size of the error.", None, 0.0, LARGE, required=True),
-    Parameter("recent", "events", "What arrived in the last two.", [], 0.0, LARGE, "numbers", most=2),
+    Parameter("recent", "events", "Arrivals of the last two intervals.", [], 0.0, LARGE, "numbers", most=2),
 )
 
 
 @dataclass(frozen=True)
 class ArrivalRate:
-    """The estimate after some observations; all in events per interval.
+    """The estimate after some observations; all values in events per interval.
 
-    `recent`: what arrived in the last two, oldest first; fewer before that.
+    `recent`: arrivals of the last two intervals, oldest first; fewer at the start.
     """
 
     level: float
@@ -50,7 +50,7 @@ class ArrivalRate:
     recent: tuple[float, ...] = ()
 
     def after(self, arrived: float, trend_gain: float) -> "ArrivalRate":
-        """The estimate after one more interval in which so many events arrived."""
+        """Return the estimate after one more interval with this number of arrivals."""
         error = arrived - (self.level + self.trend)
         bias = self.bias + GAIN * (error - self.bias)
         deviation = self.deviation + GAIN * (abs(error) - self.deviation)
@@ -61,7 +61,7 @@ class ArrivalRate:
         return ArrivalRate(level, self.trend + gain * trend_gain * error, bias, deviation, recent)
 
     def ahead(self, intervals: float, caution: float = 0.0) -> float:
-        """Events that arrive within the next intervals, never fewer than none."""
+        """Return the arrivals expected within the next intervals, at least 0."""
         whole = math.floor(intervals)
         events = self._within(whole) + (intervals - whole) * self._at(whole + 1)
         expected = max(0.0, events - caution * self.deviation * min(1.0, intervals))
@@ -70,7 +70,11 @@ class ArrivalRate:
         return min(expected, intervals * MOST_RISE * min(self.recent))
 
     def _within(self, whole: int) -> float:
-        """Of the next intervals, one by one; of very many by the series: a falling trend ends at none."""
+        """Return the arrivals of the next intervals.
+
+        Few intervals are added one by one, many by the formula of the series, in which a falling trend ends
+        at 0.
+        """
         if whole <= ONE_BY_ONE:
             return sum(self._at(k) for k in range(1, whole + 1))
         last = (
@@ -82,7 +86,7 @@ class ArrivalRate:
         return max(0.0, self.level + interval * self.trend)
 
     def to_json(self) -> dict[str, Json]:
-        """As the law's state holds it."""
+        """Return the estimate as the law's state stores it."""
         return {
             "level": self.level,
             "trend": self.trend,

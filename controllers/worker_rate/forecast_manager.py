@@ -1,54 +1,56 @@
-"""The forecasting manager: full workers, started by how many events there will be when they run.
+"""The forecasting manager: it starts full workers, by the number of events at the time they run.
 
-C is what a worker takes (events_per_worker), q the queue length, all in events, once per interval:
+C is the number of events that a worker takes (events_per_worker), q the queue length, all in events, once per
+interval:
 
     arrived  = Δq + removed                     into level and trend (`controllers.worker_rate.arrival_rate`)
-    pledged  = what workers under way will take: C each, less what has been removed since
-    found    = q - pledged + forecast(lead)     what waits when a worker that starts now runs
-    certain  = ⌊(q - pledged) / C⌋              workers that are full whatever comes
+    pledged  = events of workers under way: C each, less what has been removed since
+    found    = q - pledged + forecast(lead)     events waiting when a worker that starts now runs
+    certain  = ⌊(q - pledged) / C⌋              workers that are full whatever arrives
     forecast = ⌊found / C + 1 - θ⌋              workers that will be at least θ full
     above    = ⌈(found - low) / C⌉              workers that leave low waiting
-    low      = max(L U, 3 δ m)                  the lower limit (lower_share), or three times what forecasts
-                                                were wrong by, where events may wait:
+    low      = max(L U, 3 δ m)                  the lower limit (lower_share), or three times the mean error
+                                                of forecasts, if events may wait:
                                                 m = min(1, max_wait_seconds / limit_wait_seconds)
     full     = max(certain, min(forecast, above))
 
-So the forecast is fed forward where more than the upper limit U allows would wait; within it only a worker
-that is surely full starts. The backlog (q - pledged) is worked off at once: no rate has to be found by trial.
-θ is fill_share f where a worker fills in a few intervals. Where it takes more than 7 of them, an interval
-later costs little, and an event more is another worker's: with x workers' events an interval,
+The forecast is therefore fed forward if more than the upper limit U allows would wait; below it only a worker
+that is certainly full starts. The backlog (q - pledged) is worked off at once: no rate has to be found by
+trial. θ is fill_share f if a worker fills within a few intervals. If it takes more than 7 intervals, an
+interval of delay costs little, and an additional event is one that the next worker need not take: with x
+workers' events per interval,
 
     θ = f + (1 - f)/2 · max(0, 1 - x/0.15)
 
-What is left would be less than a full worker, and waits for more, but not without end. A rest of r events,
-the oldest of them waiting since `age`, gets its worker anyway when by the next evaluation
+The rest is less than a full worker and waits for more events, but not without limit. A rest of r events, the
+oldest of them waiting since `age`, gets its worker anyway if, by the next evaluation,
 
     age  >  max_wait_seconds                                        while r ≤ 1.2 U
     age  >  min(max_wait_seconds, limit_wait_seconds · U / r)       else
 
-U is thus the length that may wait: a limit of a worker or more lets the rest of one fill, a smaller one has
-workers start at a fifth above it. More than that waits shorter, in proportion, and nothing longer than
-max_wait_seconds. A spike of one interval is not expected to come again (`arrival_rate`), and what forecasts
-were wrong by is not fed forward.
+U is thus the allowed length of the queue: with a limit of a worker or more, the rest of a worker can fill;
+with a smaller one, workers start at a fifth above it. A larger rest waits shorter, in proportion, and nothing
+waits longer than max_wait_seconds. A spike of one interval is not expected to recur (`arrival_rate`), and
+forecast errors are not fed forward.
 
-Nothing is started that would only wait (4.2.1.2, and the death spiral of B.2.3.1):
+Workers that would only wait are not started (4.2.1.2, and the death spiral of B.2.3.1):
 
     waiting to run > its limit                        →  none
     waiting to run > pool_patience · executed         →  none: the pool runs far fewer than are submitted
     some wait to run                                  →  no more than fill up the greater of these two
     the node is TOOBUSY                               →  a cap, of what ran, times toobusy_share each interval
-                                                         and never below minimum_rate; once the node is well
-                                                         again it doubles up to toobusy_share of what ran,
-                                                         then rises by raise_factor until it binds no more
+                                                         and never below minimum_rate; once the node has
+                                                         recovered it doubles up to toobusy_share of what ran,
+                                                         then rises by raise_factor until it no longer binds
 
-The first worker that starts goes ahead of other queues' (`ahead`) when its container's events would else wait
-too long for a slot: nobody works at it, and a rest is late or something is older than max_wait_seconds. So a
-queue of low priority is served while one of high priority has a long backlog, by one worker a container at a
-time.
+The first worker that starts goes ahead of other queues' workers (`ahead`) if its container's events would
+otherwise wait too long for a slot: no worker runs there, and a rest is late or an event is older than
+max_wait_seconds. A queue of low priority is thus served while one of high priority has a long backlog, by one
+worker per container at a time.
 
-All may be pledged, and the oldest still wait too long. Where the pool has room, slow handlers are the cause:
-then raise_factor times as many work at it. Where none of a few that were submitted began to run, they may be
-lost with their host: then one more is.
+Even if all events are pledged, the oldest may wait too long. If the pool has room, slow handlers are the
+cause, and raise_factor times as many workers run. If none of a few submitted workers started to run, they may
+be lost with their host, and one more is submitted.
 """
 
 import math
@@ -70,16 +72,17 @@ from controllers.worker_rate.shared import (
 )
 from queues.nodes.node_state import TOOBUSY
 
-# Of the formulas above: found on 23 real traces and 12 of chance, at limits from a quarter of a worker on.
+# Constants of the formulas above, tuned on 23 real traces and 12 random ones, at limits from a quarter of a
+# worker up.
 WRONG, RESTING_LIMITS = 3.0, 1.2
 FULLER, SLOW_FILL = 0.5, 0.15
 
 
 @dataclass(frozen=True)
 class _Need:
-    """What one evaluation finds; events, workers and seconds as in the module's formulas.
+    """The result of one evaluation, in events, workers, and seconds as in the module's formulas.
 
-    `late` says why a worker that isn't full starts; None when none does.
+    `late` is the reason to start a worker that isn't full; None if there is none.
     """
 
     found: float
@@ -93,7 +96,7 @@ class _Need:
 
 
 def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[Manager, Start]:
-    """One evaluation: learn from what was observed, then start what is needed and can run."""
+    """Run one evaluation: learn from the observation, then start the workers that are needed and can run."""
     manager = _learn(parameters, before, observation)
     need = _need(parameters, manager, observation)
     manager, start = _limited(parameters, manager, observation, need)
@@ -111,7 +114,7 @@ def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
         before,
         history=history,
         arrivals=_arrivals(parameters, before, observation),
-        # Quick to believe in a faster pool, slow to believe in a slower one: an interval may hold no start.
+        # Adapt quickly to a faster pool and slowly to a slower one: an interval may have no start.
         executed=max(started, (before.executed + started) / 2),
         pledged=_pledged(parameters, before, observation),
         cap=cap,
@@ -133,13 +136,16 @@ def _arrivals(parameters: Values, before: Manager, observation: Values) -> Arriv
 
 
 def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
-    """What workers under way will take. Where those at work aren't counted, they are taken to be done."""
+    """Return the events that workers under way will take.
+
+    If running workers aren't counted, they are assumed to be done.
+    """
     size = parameters["events_per_worker"]
     least = observation["waiting_to_run"] * size
     running = observation.get("running")
     if running is None:
         return float(least)
-    # Who began since the last check may have ended by now, and what it removed isn't counted yet.
+    # Workers that started since the last check may have ended, and what they removed isn't counted yet.
     most = least + (running + observation["started"]) * size
     return float(min(max(before.pledged - observation["removed"], least), most))
 
@@ -147,8 +153,10 @@ def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
 def _toobusy_cap(
     parameters: Values, before: Manager, observation: Values
 ) -> tuple[float | None, float | None, bool]:
-    """(cap, borne, is_toobusy) of the manager; None while no node is relieved. As a sender that has lost
-    packets (Jacobson 1988): fast up to what was borne before, and step by step beyond it.
+    """Return (cap, borne, is_toobusy) of the manager; None while no node is relieved.
+
+    The cap follows congestion control (Jacobson 1988): fast up to what the node bore before, then step by
+    step.
     """
     if observation.get("node_state") == TOOBUSY:
         ran = max(before.executed, before.rate, float(observation["started"]))
@@ -158,7 +166,7 @@ def _toobusy_cap(
         return capped, before.borne if before.is_toobusy else fewer, True
     if before.cap is None:
         return None, None, False
-    # Step by step: all that had to wait at once would make the node TOOBUSY again.
+    # Step by step: all the waiting events at once would make the node TOOBUSY again.
     raised = max(min(2 * before.cap, before.borne or 0.0), before.cap * parameters["raise_factor"])
     if raised >= parameters["maximum_rate"]:
         return None, None, False
@@ -183,7 +191,7 @@ def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
 
 
 def _full(parameters: Values, manager: Manager, free: float, found: float) -> int:
-    """Workers that will be full: for certain, or by the forecast where too many events would wait."""
+    """Return the full workers: the certain ones, or by the forecast if too many events would wait."""
     size = parameters["events_per_worker"]
     certain = math.floor(free / size + ROUNDING)
     forecast = math.floor(found / size + 1 - _fill_share(parameters, manager) + ROUNDING)
@@ -192,7 +200,7 @@ def _full(parameters: Values, manager: Manager, free: float, found: float) -> in
 
 
 def _fill_share(parameters: Values, manager: Manager) -> float:
-    """How full a worker has to be to count as full: θ."""
+    """Return θ, the minimum share of a worker that counts as full."""
     least = float(parameters["fill_share"])
     coming = manager.arrivals.ahead(1.0, parameters["caution"]) if manager.arrivals else 0.0
     slowness = max(0.0, 1.0 - coming / (SLOW_FILL * float(parameters["events_per_worker"])))
@@ -200,7 +208,7 @@ def _fill_share(parameters: Values, manager: Manager) -> float:
 
 
 def _low(parameters: Values, manager: Manager) -> float:
-    """What may be left waiting where only a forecast says that more workers will be full."""
+    """Return the events that may stay waiting if only a forecast predicts more full workers."""
     most, limit = parameters["max_wait_seconds"], parameters["limit_wait_seconds"]
     patient = min(1.0, most / limit) if limit else 0.0
     wrong_by = manager.arrivals.deviation if manager.arrivals else 0.0
@@ -215,9 +223,9 @@ def _coming(parameters: Values, manager: Manager) -> float:
 
 
 def _age_seconds(parameters: Values, manager: Manager, observation: Values, rest: float) -> float:
-    """How long the oldest of `rest` events may have waited.
+    """Return the maximum waiting time of the oldest of `rest` events.
 
-    Workers take the oldest first. So where others go to workers, the rest is the newest: no older than the
+    Workers take the oldest first. If other events go to workers, the rest is the newest: no older than the
     time in which as many arrive.
     """
     oldest = observation.get("oldest_seconds")
@@ -237,7 +245,7 @@ def _patience_seconds(parameters: Values, rest: float) -> float:
 def _late(
     parameters: Values, manager: Manager, observation: Values, rest: float, age: float, patience: float
 ) -> str | None:
-    """Why a rest can't wait for a full worker until the next evaluation; None when it can."""
+    """Return why a rest can't wait for a full worker until the next evaluation; None if it can."""
     until_next = parameters["interval_seconds"] + parameters["lead_seconds"]
     if rest <= 0 or age + until_next <= patience:
         return None
@@ -245,21 +253,21 @@ def _late(
 
 
 def _slow(parameters: Values, observation: Values, free: float) -> str | None:
-    """Why more are started though all that waits is pledged: workers under way are slow, or lost."""
+    """Return why more workers start although all events are pledged: workers are slow, or lost."""
     oldest, waiting = observation.get("oldest_seconds"), observation["waiting_to_run"]
     if oldest is None or oldest <= parameters["max_wait_seconds"] or free > 0:
         return None
     intervals = max(1.0, parameters["max_wait_seconds"] / parameters["interval_seconds"])
     if waiting == 0 and observation["queue_length"] > intervals * observation["removed"]:
-        # What is gone that soon at the present pace needs nobody else.
-        return f"the oldest event has waited {number(oldest)} s, since its workers are slow"
+        # Events that are removed that soon at the current pace need no further worker.
+        return f"the oldest event has waited {number(oldest)} s, because its workers are slow"
     if 0 < waiting < parameters["pool_allowance"] and not observation["started"] + observation["removed"]:
-        return f"the oldest event has waited {number(oldest)} s, and no submitted worker has begun to run"
+        return f"the oldest event has waited {number(oldest)} s, and no submitted worker has started to run"
     return None
 
 
 def _ahead(parameters: Values, observation: Values, need: _Need, count: int) -> int:
-    """How many of the workers that start go ahead of other queues': 1 where events would wait too long."""
+    """Return how many of the workers go ahead of other queues': 1 if events would wait too long."""
     if observation.get("running"):
         return 0
     old = (observation.get("oldest_seconds") or 0.0) > parameters["max_wait_seconds"]
@@ -271,7 +279,7 @@ def _reinforcement(parameters: Values, observation: Values) -> int:
 
 
 def _limited(parameters: Values, manager: Manager, observation: Values, need: _Need) -> tuple[Manager, Start]:
-    """As many of the workers needed as may start now."""
+    """Return as many of the needed workers as may start now."""
     if (full := overloaded(parameters, observation)) is not None:
         return manager, Start(0, no_action(full), "maximum_waiting_to_run", {})
     if (behind := _behind(parameters, manager, observation)) is not None:
@@ -297,7 +305,7 @@ def _limited(parameters: Values, manager: Manager, observation: Values, need: _N
 
 
 def _room(parameters: Values, manager: Manager, observation: Values) -> int | None:
-    """How many more may be submitted while some wait to run; None while the pool takes all at once."""
+    """Return how many more may be submitted while some wait to run; None if none wait."""
     waiting = observation["waiting_to_run"]
     if waiting == 0:
         return None
@@ -306,7 +314,7 @@ def _room(parameters: Values, manager: Manager, observation: Values) -> int | No
 
 
 def _behind(parameters: Values, manager: Manager, observation: Values) -> str | None:
-    """Why no worker may start: the pool runs far fewer than are submitted; None when it keeps up."""
+    """Return why no worker may start: the pool runs far fewer than are submitted; None if it keeps up."""
     waiting, runs = observation["waiting_to_run"], manager.executed
     if waiting < parameters["pool_allowance"] or waiting <= parameters["pool_patience"] * runs:
         return None
@@ -314,12 +322,12 @@ def _behind(parameters: Values, manager: Manager, observation: Values) -> str | 
 
 
 def _relieved(manager: Manager, observation: Values, count: int) -> tuple[Manager, int, str | None]:
-    """The workers a TOOBUSY or recovering node gets; fractions of its cap add up."""
+    """Return the workers of a TOOBUSY or recovering node; fractions of its cap add up."""
     if manager.cap is None:
         return manager, count, None
     whole, carry = whole_part(manager.carry + manager.cap)
     if count <= whole:
-        # The carry is no store: what isn't used now is not owed later.
+        # The carry does not accumulate: capacity that isn't used now is not owed later.
         return replace(manager, carry=0.0, cap=_lifted(manager, observation, count)), count, None
     state = TOOBUSY if observation.get("node_state") == TOOBUSY else "recovering from TOOBUSY"
     limit = number(round(manager.cap, 1))
@@ -328,14 +336,14 @@ def _relieved(manager: Manager, observation: Values, count: int) -> tuple[Manage
 
 
 def _lifted(manager: Manager, observation: Values, count: int) -> float | None:
-    """The cap; None once the node is well and no more would start without it."""
+    """Return the cap; None once the node has recovered and no more would start without the cap."""
     if manager.cap is None or observation.get("node_state") == TOOBUSY:
         return manager.cap
     return None if count < manager.cap else manager.cap
 
 
 def _cause(parameters: Values, manager: Manager, observation: Values, need: _Need) -> str:
-    """Why so many workers are needed, where nothing limits them."""
+    """Return why this number of workers is needed, if nothing limits it."""
     size, length = number(parameters["events_per_worker"]), observation["queue_length"]
     if need.late is not None and need.count:
         return need.late
@@ -350,7 +358,7 @@ def _cause(parameters: Values, manager: Manager, observation: Values, need: _Nee
 
 
 def _remarks(parameters: Values, manager: Manager, observation: Values) -> list[str]:
-    """What the number of workers follows from."""
+    """Return the values that the number of workers follows from."""
     length = observation["queue_length"]
     remarks = [queue_remark(length)]
     if manager.pledged > 0:

@@ -1,17 +1,17 @@
-"""How many short-lived workers a container gets per interval: the manager.
+"""The manager law: the number of short-lived workers that a container gets per interval.
 
-Two methods, over one state, so that a person may change from one to the other at any time:
+Two methods share one state, so that a person may switch between them at any time:
 
-- `forecast`, ours: estimates what arrives and starts full workers for what will wait
+- `forecast`, Weir's own: estimates the arrivals and starts full workers for the events that will wait
   (`controllers.worker_rate.forecast_manager`);
 - `thesis`: Houtman's rate, raised and lowered by the queue length (`controllers.worker_rate.thesis_manager`).
 
-Where workers are `permanent` (processes of a pool that stay), the same evaluation says how many there are to
-be (`controllers.worker_rate.permanent_pool`).
+If workers are `permanent` (processes of a pool that stay), the same evaluation determines their number
+(`controllers.worker_rate.permanent_pool`).
 
-The observation's length, removed, started and waiting to run are the contract's. The others may be missing:
-a law that doesn't get the node's state takes it to be well, and without a count of workers at work it takes
-those that began to run to be done.
+The observation's queue length, removed, started, and waiting to run are required by the contract; the others
+may be missing. Without the node's state, the law assumes that the node is well. Without a count of running
+workers, it assumes that those that started are done.
 """
 
 import math
@@ -32,18 +32,24 @@ PARAMETERS = (
     Parameter(
         "method",
         "choice",
-        "forecast: full workers for what will wait. thesis: Houtman's rate, by the queue length alone.",
+        "forecast: full workers for the events that will wait. thesis: Houtman's rate, by the queue length.",
         "forecast",
         kind="choice",
         choices=("forecast", "thesis"),
     ),
     Parameter(
-        "events_per_worker", "events", "What one worker takes before it ends.", 5_000, 1, 1e7, "integer"
+        "events_per_worker",
+        "events",
+        "Number of events that a worker takes before it ends.",
+        5_000,
+        1,
+        1e7,
+        "integer",
     ),
     Parameter(
         "upper_limit",
         "events",
-        "The length that may wait. thesis: more waiting than this raises the rate.",
+        "Allowed queue length. thesis: a longer queue raises the rate.",
         1_000,
         1,
         1e9,
@@ -52,7 +58,7 @@ PARAMETERS = (
     Parameter(
         "max_wait_seconds",
         "s",
-        "forecast: no event waits longer than this for a worker to be full.",
+        "forecast: maximum wait of an event for a full worker.",
         4.0,
         0.0,
         86_400.0,
@@ -60,7 +66,7 @@ PARAMETERS = (
     Parameter(
         "limit_wait_seconds",
         "s",
-        "forecast: what is over the upper limit by a fifth waits shorter than this, in proportion.",
+        "forecast: wait limit at the upper limit; a rest a fifth above it waits shorter, in proportion.",
         60.0,
         0.0,
         86_400.0,
@@ -68,7 +74,7 @@ PARAMETERS = (
     Parameter(
         "fill_share",
         "share of a worker",
-        "forecast: a worker that finds this share counts as full; where workers fill slowly, half way to 1.",
+        "forecast: minimum fill of a worker that counts as full; up to half way to 1 if workers fill slowly.",
         0.82,
         0.01,
         1.0,
@@ -76,16 +82,16 @@ PARAMETERS = (
     Parameter(
         "lead_seconds",
         "s",
-        "forecast: from the measurement until a worker that is started runs.",
+        "forecast: time from the measurement until a started worker runs.",
         1.0,
         0.0,
         600.0,
     ),
-    Parameter("trend_gain", "share", "forecast: how quickly the trend follows the error.", 0.1, 0.0, 1.0),
+    Parameter("trend_gain", "share", "forecast: speed at which the trend follows the error.", 0.1, 0.0, 1.0),
     Parameter(
         "caution",
         "mean errors",
-        "forecast: so many of its mean errors are taken off what is expected to come.",
+        "forecast: number of mean errors that are subtracted from the expected arrivals.",
         0.4,
         0.0,
         10.0,
@@ -93,7 +99,7 @@ PARAMETERS = (
     Parameter(
         "lower_share",
         "share of the upper limit",
-        "thesis: less waiting than this share counts as low.",
+        "thesis: share of the upper limit below which a queue length is low.",
         0.5,
         0.0,
         1.0,
@@ -101,7 +107,7 @@ PARAMETERS = (
     Parameter(
         "raise_factor",
         "factor",
-        "thesis: the rate times this when the upper limit is passed. forecast: how a cap rises.",
+        "thesis: factor of the rate above the upper limit. forecast: factor by which a cap rises.",
         1.2,
         1.0,
         10.0,
@@ -109,7 +115,7 @@ PARAMETERS = (
     Parameter(
         "lower_factor",
         "factor",
-        "thesis: the rate times this when the queue was low too often.",
+        "thesis: factor of the rate if the queue was low too often.",
         0.9,
         0.01,
         1.0,
@@ -117,7 +123,7 @@ PARAMETERS = (
     Parameter(
         "history",
         "evaluations",
-        "Queue lengths remembered, and counted in thesis; 12 at 5 s are a minute.",
+        "Number of queue lengths that are kept, and counted in thesis; 12 at 5 s are a minute.",
         12,
         1,
         1_000,
@@ -126,7 +132,7 @@ PARAMETERS = (
     Parameter(
         "low_count",
         "evaluations",
-        "thesis: more low ones than this in the history lower the rate.",
+        "thesis: number of low lengths in the history above which the rate falls.",
         4,
         0,
         1_000,
@@ -135,7 +141,7 @@ PARAMETERS = (
     Parameter(
         "backlog_factor",
         "upper limits",
-        "More waiting than this many upper limits is a backlog.",
+        "Queue length from which there is a backlog.",
         2.0,
         1.0,
         1e6,
@@ -152,7 +158,7 @@ PARAMETERS = (
     Parameter(
         "maximum_waiting_to_run",
         "workers",
-        "With more workers submitted but not yet running, none is started.",
+        "Maximum workers that wait to run; none is started above it.",
         20,
         0,
         1e6,
@@ -161,7 +167,7 @@ PARAMETERS = (
     Parameter(
         "pool_patience",
         "intervals",
-        "forecast: none is started while more wait to run than begin to in so many intervals.",
+        "forecast: none is started while more wait to run than start to run in this many intervals.",
         2.0,
         0.1,
         1_000.0,
@@ -169,7 +175,7 @@ PARAMETERS = (
     Parameter(
         "pool_allowance",
         "workers",
-        "forecast: fewer than this waiting to run are never a full pool.",
+        "forecast: minimum workers waiting to run for a full pool.",
         4,
         1,
         1e6,
@@ -178,7 +184,7 @@ PARAMETERS = (
     Parameter(
         "toobusy_share",
         "share",
-        "forecast: per interval on a TOOBUSY node, the rate falls to this share of itself.",
+        "forecast: factor of the rate per interval on a TOOBUSY node.",
         0.7,
         0.01,
         1.0,
@@ -186,7 +192,7 @@ PARAMETERS = (
     Parameter(
         "initial_rate",
         "workers per interval",
-        "thesis: the rate before the first evaluation.",
+        "thesis: rate before the first evaluation.",
         1.0,
         0.01,
         1e4,
@@ -194,16 +200,16 @@ PARAMETERS = (
     Parameter(
         "minimum_rate",
         "workers per interval",
-        "thesis: the rate never falls below this; forecast: nor does a TOOBUSY node's.",
+        "thesis: minimum rate. forecast: minimum rate of a TOOBUSY node.",
         1.0,
         0.01,
         1e4,
     ),
-    Parameter("maximum_rate", "workers per interval", "The rate never rises above this.", 1_000.0, 0.01, 1e6),
+    Parameter("maximum_rate", "workers per interval", "Maximum rate.", 1_000.0, 0.01, 1e6),
     Parameter(
         "workers",
         "choice",
-        "short: each ends after its events. permanent: they stay; as many as start are there.",
+        "short: each ends after its events. permanent: they stay; their number is what the law sets.",
         SHORT,
         kind="choice",
         choices=(SHORT, PERMANENT),
@@ -211,7 +217,7 @@ PARAMETERS = (
     Parameter(
         "life_seconds",
         "s",
-        "permanent: what one worker does is counted over this, and what waits is worked off within it.",
+        "permanent: period over which a worker's events are counted and the backlog is worked off.",
         10.0,
         1.0,
         600.0,
@@ -219,7 +225,7 @@ PARAMETERS = (
     Parameter(
         "target_utilisation",
         "share",
-        "permanent: of its life, what a worker is to be at work.",
+        "permanent: target utilization of a worker.",
         0.85,
         0.05,
         1.0,
@@ -227,7 +233,7 @@ PARAMETERS = (
     Parameter(
         "start_when",
         "choice",
-        "waiting: start what waits needs. always: also for what is only coming, as in the thesis' model.",
+        "waiting: start workers for waiting events. always: also for arrivals, as in the thesis' model.",
         "waiting",
         kind="choice",
         choices=("waiting", "always"),
@@ -237,26 +243,30 @@ PARAMETERS = (
 OBSERVATION = (
     Parameter("queue_length", "events", "Events waiting in the container now.", maximum=1e15, required=True),
     Parameter("removed", "events", "Events removed since the last observation.", 0, maximum=1e15),
-    Parameter("started", "workers", "Workers that began to run since the last observation.", 0, maximum=1e12),
-    Parameter("waiting_to_run", "workers", "Workers submitted that do not run yet.", 0, maximum=1e12),
-    Parameter("running", "workers", "Workers at work now, where they are counted.", maximum=1e12),
-    Parameter("service_seconds", "s", "permanent: what one event takes one worker.", None, 0.0, 1e9),
-    Parameter("oldest_seconds", "s", "Age of the oldest event that waits, where it is known.", maximum=1e12),
+    Parameter(
+        "started", "workers", "Workers that started to run since the last observation.", 0, maximum=1e12
+    ),
+    Parameter(
+        "waiting_to_run", "workers", "Workers that are submitted but not yet running.", 0, maximum=1e12
+    ),
+    Parameter("running", "workers", "Workers running now, if counted.", maximum=1e12),
+    Parameter("service_seconds", "s", "permanent: processing time of an event in a worker.", None, 0.0, 1e9),
+    Parameter("oldest_seconds", "s", "Age of the oldest waiting event, if known.", maximum=1e12),
     Parameter(
         "node_state",
         "choice",
-        "State of the node that is read, where it is known.",
+        "State of the node that is read, if known.",
         kind="choice",
         choices=STATES,
     ),
 )
 METHODS = {"forecast": forecast_manager.evaluate, "thesis": thesis_manager.evaluate}
 
-# What a state holds. The forecast's part may be missing: it is learned anew.
+# Contents of a state. The forecast's part may be missing: it is learned anew.
 STATE = (
-    Parameter("rate", "workers per interval", "The rate.", None, 0.0, 1e16, required=True),
+    Parameter("rate", "workers per interval", "Current rate.", None, 0.0, 1e16, required=True),
     Parameter(
-        "carry", "workers", "The fraction of a worker that is carried over.", None, 0.0, 1.0, required=True
+        "carry", "workers", "Fraction of a worker that is carried over.", None, 0.0, 1.0, required=True
     ),
     Parameter(
         "history",
@@ -269,13 +279,15 @@ STATE = (
         required=True,
         most=1_000,
     ),
-    Parameter("arrivals", "estimate", "What arrives; null: not known.", kind="object", items=ARRIVALS),
-    Parameter("executed", "workers per interval", "What the pool runs.", 0.0, 0.0, 1e12),
-    Parameter("cap", "workers per interval", "What a TOOBUSY node gets.", None, 0.0, 1e16),
-    Parameter("waited_seconds", "s", "Since the last worker started.", 0.0, 0.0, 1e9),
-    Parameter("pledged", "events", "What workers under way will take.", 0.0, 0.0, 1e20),
     Parameter(
-        "borne", "workers per interval", "What a node that was TOOBUSY is taken to bear.", None, 0.0, 1e16
+        "arrivals", "estimate", "Estimate of the arrivals; null: not known.", kind="object", items=ARRIVALS
+    ),
+    Parameter("executed", "workers per interval", "Pace of the pool.", 0.0, 0.0, 1e12),
+    Parameter("cap", "workers per interval", "Cap of a TOOBUSY node.", None, 0.0, 1e16),
+    Parameter("waited_seconds", "s", "Time since the last worker started.", 0.0, 0.0, 1e9),
+    Parameter("pledged", "events", "Events that workers under way will take.", 0.0, 0.0, 1e20),
+    Parameter(
+        "borne", "workers per interval", "Assumed capacity of a node that was TOOBUSY.", None, 0.0, 1e16
     ),
     Parameter("is_toobusy", "flag", "Whether the node was TOOBUSY.", False, kind="flag"),
 )
@@ -294,7 +306,7 @@ class WorkerRate:
     guard_defaults: Values = {"maximum": 100, "slew_up": 50}
 
     def check(self, parameters: Values) -> None:
-        """Raise `BadInput` when minimum and maximum rate, or history and low count, contradict."""
+        """Raise `BadInput` if minimum and maximum rate, or history and low count, contradict each other."""
         if parameters["minimum_rate"] > parameters["maximum_rate"]:
             raise BadInput(
                 "parameters.minimum_rate",
@@ -308,26 +320,26 @@ class WorkerRate:
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Nothing to raise: any counts go together."""
+        """Accept any observation: all counts are consistent."""
 
     def initial_state(self, parameters: Values) -> Json:
-        """The initial rate within its limits, nothing carried, no history."""
+        """Return the initial rate within its limits, without carry and history."""
         return Manager(bounded(parameters, parameters["initial_rate"]), 0.0, ()).to_json()
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Nothing to raise: rates and lengths of any size go together."""
+        """Accept any state: rates and lengths of any size are consistent."""
 
     def in_force(self, parameters: Values, observation: Values) -> float | None:
-        """The workers of a pool stay; short ones end by themselves."""
+        """Return the number of running workers of a pool; None for short workers, which end on their own."""
         running = observation.get("running") if parameters["workers"] == PERMANENT else None
         return None if running is None else float(running)
 
     def resumed(self, parameters: Values, state: Json) -> Json:
-        """Without the queue lengths seen: the growth of a whole hold is no arrival of one interval."""
+        """Return the state without queue lengths: the growth during a hold is not one interval's arrivals."""
         return {**state, "history": []}
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """One evaluation by the method that is chosen."""
+        """Run one evaluation by the selected method."""
         before, evaluate = _manager(state), METHODS[parameters["method"]]
         if parameters["workers"] == PERMANENT:
             manager, decision = permanent_pool.decide(parameters, before, observation, evaluate)
@@ -361,11 +373,11 @@ def _decision(parameters: Values, start: Start, length: float) -> Decision:
 
 
 def _expected(parameters: Values, start: Start, length: float) -> Expected | None:
-    """Workers remove events: as many as wait, or as many as they take.
+    """Return the events that the workers are expected to remove: those waiting, or as many as they take.
 
-    An interval after the pool took them all: it is trusted to take what it took lately, and no fewer than
-    `pool_allowance` workers an interval. However short that is, a worker's start, its work and the next
-    measurement take LEAST_SETTLING_SECONDS.
+    The effect is expected an interval after the pool ran them all, at its recent pace, and at least
+    `pool_allowance` workers per interval. A worker's start, its work, and the next measurement take at least
+    LEAST_SETTLING_SECONDS.
     """
     amount = min(float(length), float(start.count * parameters["events_per_worker"]))
     if amount <= 0:

@@ -1,18 +1,18 @@
-"""Workers that stay: as many processes of a pool as workers would be at work at once, by Little's law.
+"""Permanent workers: as many processes of a pool as workers would run at once, by Little's law.
 
-A short worker is started once, takes its events and ends. A pool of others has processes that stay, and what
-can be set is how many there are. There a *worker* is what one process does in a life of L seconds. Who starts
-r of them a second has N = r L of them at work (Little), and that is how many processes there are to be:
+A short worker starts once, takes its events, and ends. A pool of permanent workers has processes that stay,
+and only their number can be set. Here a *worker* represents what one process does in a life of L seconds. A
+rate of r starts per second keeps N = r L of them running (Little), and that is the number of processes:
 
-    L = max(life_seconds, s)                    s: what one event takes one process
+    L = max(life_seconds, s)                    s: processing time of an event in one process
     C = target_utilisation · L / s              events that a worker takes in its life
-    N = full workers for what waits and comes   forecast: by `forecast_manager`, with lead L, so about
+    N = full workers for backlog and arrivals   forecast: by `forecast_manager`, with lead L, so about
                                                 ⌈(λ + q / L) s / target_utilisation⌉
     N = ⌈rate · L / interval_seconds⌉           thesis: the rate that it has found; and its extra in a backlog
 
-So what waits now, q, is worked off within a life beside what comes, λ a second. There is never fewer than
-one: a pool of none would never work again. Where as many are there (or ordered) nothing is done. Without s
-nothing can be decided, unless nothing waits and nothing comes.
+The backlog q is therefore worked off within a life, in addition to the arrivals, λ per second. There is
+always at least one worker, because an empty pool would never work again. If that number already runs (or is
+ordered), there is no action. Without s there is no decision, unless nothing waits and nothing arrives.
 """
 
 import math
@@ -25,9 +25,9 @@ from controllers.framework.reason import because, cause_of, counted, measure, no
 from controllers.worker_rate.shared import ROUNDING, Manager, Start, queue_remark
 
 SHORT, PERMANENT = "short", "permanent"
-# What limits a decision that can't be taken, as of the laws of parallelism.
+# The limit of a decision that can't be made, as in the laws of parallelism.
 UNMEASURED = "unmeasured"
-# Fewer processes are there once some were idle, more within the settling time at least.
+# There are fewer processes once some were idle, and more within at least the settling time.
 FEWER_SECONDS, LEAST_SETTLING_SECONDS = 30.0, 10.0
 Method = Callable[[Values, Manager, Values], tuple[Manager, Start]]
 
@@ -35,20 +35,20 @@ Method = Callable[[Values, Manager, Values], tuple[Manager, Start]]
 def decide(
     parameters: Values, before: Manager, observation: Values, evaluate: Method
 ) -> tuple[Manager, Decision]:
-    """One evaluation by a method; the action's `start` is how many workers there are to be."""
+    """Run one evaluation by a method; the action's `start` is the number of workers."""
     seconds, length = observation.get("service_seconds"), observation["queue_length"]
     if not seconds and (length or observation["removed"]):
-        reason = no_action("how long an event takes is not measured", remarks=[queue_remark(length)])
+        reason = no_action("the processing time of an event is not measured", remarks=[queue_remark(length)])
         return before, Decision(None, reason, {}, UNMEASURED)
     life = max(float(parameters["life_seconds"]), float(seconds or 0.0))
     size = parameters["target_utilisation"] * life / seconds if seconds else parameters["events_per_worker"]
     asked = {**parameters, "events_per_worker": size, "lead_seconds": life, "start_when": "always"}
-    # None is under way: what stands takes events on and on, and is counted anew.
+    # None is under way: permanent workers keep taking events and are counted anew.
     seen = {**observation, "started": 0, "waiting_to_run": 0, "running": None}
     manager, start = evaluate(asked, before, seen)
     if parameters["method"] == "forecast" and manager.arrivals is None:
-        # Of one queue length nothing is known that comes: the pool would be taken for one without work.
-        reason = no_action("what comes is known from the next check on", remarks=[queue_remark(length)])
+        # A single queue length says nothing about arrivals: the pool would seem to have no work.
+        reason = no_action("arrivals are not known before the next check", remarks=[queue_remark(length)])
         return manager, Decision(None, reason, {}, UNMEASURED)
     return replace(manager, pledged=0.0), _decision(asked, manager, start, observation, life)
 
@@ -76,7 +76,7 @@ def _decision(
 
 
 def _workers(parameters: Values, manager: Manager, start: Start, life_seconds: float) -> int:
-    """Who starts so many in an interval has them at work for a life; of the forecast, what one life needs."""
+    """Return the workers of a life, from the rate; by the forecast, the number that one life needs."""
     if parameters["method"] == "forecast":
         return max(1, start.count)
     extra = int(parameters["backlog_workers"]) if start.terms.get("backlog") else 0
@@ -85,13 +85,16 @@ def _workers(parameters: Values, manager: Manager, start: Start, life_seconds: f
 
 
 def _cause(parameters: Values, start: Start, life_seconds: float, is_measured: bool) -> str:
-    """is_measured: whether it is known how long an event takes; else none waits or comes."""
+    """Return the cause in words.
+
+    is_measured: whether the processing time is known; if not, no events wait or arrive.
+    """
     if start.limited_by is not None or parameters["method"] != "forecast":
         return cause_of(start.reason)
     waiting, coming = start.terms["backlog_events"], start.terms["coming"]
     size = number(round(parameters["events_per_worker"], 1))
     takes = f", in which a worker takes {size}" if is_measured else ""
-    what = f"{number(round(waiting, 1))} events wait and {number(round(coming, 1))} come"
+    what = f"{number(round(waiting, 1))} events wait and {number(round(coming, 1))} arrive"
     return f"{what} in {measure(life_seconds)} s{takes}"
 
 
@@ -102,7 +105,7 @@ def _remarks(observation: Values, count: int) -> list[str]:
 
 
 def _expected(observation: Values, count: int, life_seconds: float) -> Expected | None:
-    """More workers clear what waits within a life; fewer are so many less."""
+    """Return the expected effect: more workers clear the backlog within a life; fewer are so many less."""
     present, length = observation.get("running"), float(observation["queue_length"])
     if present is not None and count < present:
         return Expected("tasks", "down", float(present - count), FEWER_SECONDS, before=float(present))

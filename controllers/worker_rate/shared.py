@@ -1,4 +1,4 @@
-"""What both methods of the manager law share: its memory, how many workers start, and why in words."""
+"""Shared parts of both methods of the manager law: its memory, the number of workers, and the reasons."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from controllers.framework.law import Values
 from controllers.framework.reason import NO_ACTION, counted, number
 from controllers.worker_rate.arrival_rate import ArrivalRate
 
-# A carry that should be whole may be short of it by rounding: 0.1 added ten times is 0.9999999999999999.
+# Rounding may leave a carry slightly below a whole number: 0.1 added ten times is 0.9999999999999999.
 ROUNDING = 1e-9
 
 
@@ -18,12 +18,12 @@ ROUNDING = 1e-9
 class Manager:
     """The state of the law.
 
-    `rate` [workers/interval], `carry` (a fraction of a worker) and `history` (queue lengths) are both
-    methods'; the rest is the forecast's: `arrivals` (None before two lengths are known), `executed`
+    Both methods use `rate` [workers/interval], `carry` (a fraction of a worker), and `history` (queue
+    lengths). The others belong to the forecast: `arrivals` (None before two lengths are known), `executed`
     [workers/interval] the pool's pace, `cap` [workers/interval] while a TOOBUSY node is relieved, else None,
-    `borne` [workers/interval] what it bears by that, `is_toobusy` whether it was at the last evaluation,
-    `waited_seconds` since a worker started while events wait, and `pledged` [events], what workers that are
-    under way will take.
+    `borne` [workers/interval] the node's capacity by that, `is_toobusy` whether it was TOOBUSY at the last
+    evaluation, `waited_seconds` since a worker started while events wait, and `pledged` [events], the events
+    that workers under way will take.
     """
 
     rate: float
@@ -38,7 +38,7 @@ class Manager:
     is_toobusy: bool = False
 
     def to_json(self) -> dict[str, Json]:
-        """The state as a law gives it back."""
+        """Return the state as JSON."""
         return {
             "rate": self.rate,
             "carry": self.carry,
@@ -55,7 +55,7 @@ class Manager:
 
 @dataclass(frozen=True)
 class Start:
-    """How many workers start, the reason, what kept it from being more, and the terms behind it."""
+    """The number of workers to start, the reason, the limit, and the terms behind it."""
 
     count: int
     reason: str
@@ -64,25 +64,25 @@ class Start:
 
 
 def bounded(parameters: Values, rate: float) -> float:
-    """A rate within minimum_rate and maximum_rate."""
+    """Return a rate within minimum_rate and maximum_rate."""
     return float(min(max(rate, parameters["minimum_rate"]), parameters["maximum_rate"]))
 
 
 def whole_part(due: float) -> tuple[int, float]:
-    """The workers that have added up, and the fraction that stays."""
+    """Return the whole number of workers and the remaining fraction."""
     whole = math.floor(due + ROUNDING)
     return whole, max(0.0, due - whole)
 
 
 def arrived(manager: Manager, observation: Values) -> float | None:
-    """Events inserted since the observation before: what the queue grew by, and what was removed."""
+    """Return the events inserted since the last observation: the growth of the queue plus those removed."""
     if not manager.history:
         return None
     return max(0.0, float(observation["queue_length"] - manager.history[-1] + observation["removed"]))
 
 
 def overloaded(parameters: Values, observation: Values) -> str | None:
-    """Why no worker may start: too many wait to run (4.2.1.2); None when they don't."""
+    """Return why no worker may start: too many wait to run (4.2.1.2); None if they don't."""
     waiting, limit = observation["waiting_to_run"], parameters["maximum_waiting_to_run"]
     if waiting <= limit:
         return None
@@ -90,9 +90,9 @@ def overloaded(parameters: Values, observation: Values) -> str | None:
 
 
 def pool_behind(waiting: float, per_interval: float) -> str:
-    """Why no worker may start when the pool runs far fewer than are submitted."""
+    """Return why no worker may start if the pool runs far fewer than are submitted."""
     return (
-        f"{_wait_to_run(waiting)}, and only {number(per_interval)} begin per interval: worker hosts are full"
+        f"{_wait_to_run(waiting)}, and only {number(per_interval)} start per interval: worker hosts are full"
     )
 
 
@@ -101,10 +101,10 @@ def _wait_to_run(workers: float) -> str:
 
 
 def starting(count: int) -> str:
-    """The action, in words."""
+    """Return the action in words."""
     return f"Start {counted(count, 'worker')}" if count else NO_ACTION
 
 
 def queue_remark(length: float) -> str:
-    """The queue length, as a remark."""
+    """Return the queue length as a remark."""
     return f"queue: {counted(length, 'event')}"

@@ -1,4 +1,4 @@
-"""The manager of Houtman, section 4.2.1, and the static configuration it replaced.
+"""The manager of Houtman, section 4.2.1, and the static configuration that it replaced.
 
 Every interval (5 s) the manager checks the queue length q, and those of the last minute (12 of them):
 
@@ -6,19 +6,20 @@ Every interval (5 s) the manager checks the queue length q, and those of the las
     otherwise, q > U                 →  rate · 1.2     (one step per evaluation: ERRATA E42)
     otherwise                        →  rate
 
-U is the upper limit [events], the rate counts workers per interval. Fractions add up: carry += rate; the
-whole part starts, the rest stays. The lower limit comes first, as the section lists it; it is also what
-reproduces Tables 4.2-4.4 (E42).
+U is the upper limit [events]; the rate counts workers per interval. Fractions add up: carry += rate; the
+whole part starts, the rest stays. The lower limit comes first, as the section lists it; this also reproduces
+Tables 4.2-4.4 (E42).
 
     q > 2U (backlog, 4.2.1.3)               →  one worker more
     waiting to run > its limit (4.2.1.2)    →  none, and the rate stays: the queue grows for want of slots,
                                                not of workers, and more submissions would feed the overload
 
-`start_when` says what the queue length means. `always` is the thesis' model: it measures right after its
-workers ran, so nothing waiting does not mean nothing is coming, and workers start at the rate whatever waits.
-`waiting` is for a plant that is measured before they start. There nothing waiting starts none; what waits is
-never served slower than by one worker per interval (below U/2 the rate decays to its minimum, and a few
-events would wait without end); and no more start than what waits can fill.
+`start_when` defines the meaning of the queue length. `always` is the thesis' model: it measures right after
+its workers ran, so an empty queue does not mean that nothing arrives, and workers start at the rate
+regardless of the queue. `waiting` is for a plant that is measured before they start. An empty queue then
+starts no worker; waiting events are never served slower than by one worker per interval (below U/2 the rate
+decays to its minimum, and a few events would wait forever); and no more start than the waiting events can
+fill.
 
 The static configuration ("current system best case", Tables 4.2-4.4) runs the workers of the greatest rate
 all the time.
@@ -42,7 +43,7 @@ from controllers.worker_rate.shared import (
 
 
 def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[Manager, Start]:
-    """One evaluation: judge the queue length, set the rate, start the whole part of what has added up."""
+    """Run one evaluation: judge the queue length, set the rate, and start the whole part of the carry."""
     length = observation["queue_length"]
     history = (*before.history, length)[-int(parameters["history"]) :]
     manager = replace(before, history=history)
@@ -57,14 +58,15 @@ def _evaluate(parameters: Values, manager: Manager, length: float) -> tuple[Mana
     rate, cause, limited_by = _new_rate(parameters, manager, length)
     manager = replace(manager, rate=rate)
     if length == 0 and parameters["start_when"] == "waiting":
-        # Nothing adds up while nothing waits: else the first event after a quiet hour would start hundreds.
+        # Nothing adds up while the queue is empty; otherwise the first event after a quiet hour would start
+        # hundreds.
         return replace(manager, carry=0.0), Start(0, no_action("queue is empty"), None, {})
     whole, carry = whole_part(manager.carry + rate)
     return replace(manager, carry=carry), _start(parameters, whole, length, cause, limited_by)
 
 
 def _new_rate(parameters: Values, manager: Manager, length: float) -> tuple[float, str, str | None]:
-    """The rate after this evaluation, why, and the bound it met."""
+    """Return the rate after this evaluation, why, and the bound that it reached."""
     limit, low_limit = parameters["upper_limit"], parameters["upper_limit"] * parameters["lower_share"]
     low, events = sum(past < low_limit for past in manager.history), counted(length, "event")
     if low > parameters["low_count"]:
@@ -78,7 +80,7 @@ def _new_rate(parameters: Values, manager: Manager, length: float) -> tuple[floa
         why = f"the queue of {events} is within the limit of {number(limit)}"
         return manager.rate, f"{why}, so the rate stays {_per_interval(manager.rate)}", None
     if rate == manager.rate:
-        # Already at a bound: say so, and name it only when it keeps the rate from rising.
+        # The rate is at a bound: name the bound only if it keeps the rate from rising.
         return (
             rate,
             f"{why}; the rate is at its {'maximum' if bound else 'minimum'}, {_per_interval(rate)}",
@@ -92,7 +94,7 @@ def _per_interval(rate: float) -> str:
 
 
 def _start(parameters: Values, whole: int, length: float, cause: str, limited_by: str | None) -> Start:
-    """The workers of this interval: the whole part of the rate, what waits needs, the backlog's extra."""
+    """Return the workers of this interval: the whole part of the rate, limited by the queue, plus extra."""
     count, causes = whole, [cause]
     if parameters["start_when"] == "waiting":
         fill = math.ceil(length / parameters["events_per_worker"])
@@ -133,12 +135,12 @@ def _terms(parameters: Values, before: Manager, after: Manager, observation: Val
 
 @dataclass(frozen=True)
 class Static:
-    """So many workers per interval as the greatest rate needs, whatever waits; fractions add up."""
+    """The workers per interval that the greatest rate needs, regardless of the queue; fractions add up."""
 
     workers_per_interval: float
     carry: float = 0.0
 
     def start(self) -> tuple["Static", int]:
-        """The next interval's workers."""
+        """Return the next interval's workers."""
         whole, carry = whole_part(self.carry + self.workers_per_interval)
         return replace(self, carry=carry), whole

@@ -1,1 +1,1 @@
-"""What scenarios are made of: arrivals, simulated plants, and the metrics of an outcome."""
+"""Parts of scenarios: arrivals, simulated plants, and the metrics of an outcome."""

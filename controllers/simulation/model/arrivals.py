@@ -1,4 +1,4 @@
-"""How events arrive in the lab: profiles between 0 and 1, one value per step, to be multiplied by a rate."""
+"""Arrival profiles of the lab: values between 0 and 1, one per step, to be multiplied by a rate."""
 
 import numpy as np
 
@@ -7,31 +7,31 @@ from queues.errors import BadInput
 
 
 def day_sine(steps: int) -> Floats:
-    """One day from its quietest instant, 0, over its peak, 1, and back: (1 - cos 2πt) / 2."""
+    """Return one day from its minimum, 0, over its peak, 1, and back: (1 - cos 2πt) / 2."""
     return np.asarray((1 - np.cos(2 * np.pi * np.arange(steps) / steps)) / 2)
 
 
 def jump(steps: int, at: int, size: float) -> Floats:
-    """1 - size until the step `at`, 1 from there on."""
+    """Return 1 - size until the step `at`, and 1 from there on."""
     return np.where(np.arange(steps) < at, 1.0 - size, 1.0)
 
 
 def resampled(trace: Floats, steps: int) -> Floats:
-    """A real trace, stretched to the number of steps by linear interpolation and scaled to a maximum of 1.
+    """Return a real trace, interpolated linearly to the number of steps and scaled to a maximum of 1.
 
-    Raises `BadInput` when it has no value above 0, or any that is negative or not finite.
+    Raise `BadInput` if no value is above 0, or if any is negative or not finite.
     """
     _check(trace)
     at = np.linspace(0, trace.size - 1, steps)
     shape = np.interp(at, np.arange(trace.size), trace / trace.max())
-    # All that arrives may lie between the steps.
+    # All arrivals may lie between the steps.
     return np.asarray(shape / shape.max()) if shape.max() > 0 else averaged(trace, steps)
 
 
 def averaged(trace: Floats, steps: int) -> Floats:
-    """A real trace as `resampled`, but where it has more values than steps, the mean of each step's.
+    """Return a real trace as `resampled`, but with the mean of each step if it has more values than steps.
 
-    Raises `BadInput` as that does.
+    Raise `BadInput` as that function does.
     """
     _check(trace)
     if trace.size <= steps:
@@ -47,7 +47,7 @@ def _check(trace: Floats) -> None:
 
 
 def noisy(rates: Floats, noise: float, chance: np.random.Generator) -> Floats:
-    """Rates times 1 + noise * N(0, 1), each value for itself, and never below 0."""
+    """Return rates times 1 + noise * N(0, 1), independently for each value, and never below 0."""
     if noise == 0:
         return rates
     return np.asarray(np.maximum(0.0, rates * (1 + noise * chance.standard_normal(rates.shape))))

@@ -1,14 +1,14 @@
 """A chain of four operators, second by second: parse → filter → analyse → sink.
 
-What flows is a fluid: an operator passes at most  tasks / service  events/s, the rest waits. Besides, an
-event waits at each operator as Kingman's formula has it (`controllers.parallelism.queueing_topology`) and is
-served. Events leave in the order in which they came, so what leaves the sink at t came when as many had come
-as have left by t.
+The flow is a fluid: an operator passes at most  tasks / service  events/s, and the rest waits. In addition,
+an event waits at each operator according to Kingman's formula (`controllers.parallelism.queueing_topology`)
+and is served. Events leave in the order of their arrival, so an event that leaves the sink at t arrived when
+the total arrivals equaled the total departures at t.
 
-Delivery is at least once: what has not left `TIMEOUT_SECONDS` after it came has failed, and comes again while
-its old self still takes its turn. What finds `BUFFER_EVENTS` in the chain is dropped, fails and comes again
-likewise (Stutz, 9.3 and 9.4: back-pressure off, dropping on). A change of tasks stops the chain for a pause;
-what comes meanwhile waits.
+Delivery is at least once: an event that has not left `TIMEOUT_SECONDS` after its arrival has failed and
+arrives again, while its first copy is still processed. An event that finds `BUFFER_EVENTS` in the chain is
+dropped, fails, and arrives again likewise (Stutz, 9.3 and 9.4: back-pressure off, dropping on). A change of
+tasks stops the chain for a pause, in which arrivals wait.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ from controllers.rivals.parallelism_rules import MeasuredInterval
 from controllers.simulation.model.scenario import Floats, generator
 
 TIMEOUT_SECONDS, BUFFER_EVENTS = 60, 300_000.0
-# Of a measured service time; all else is counted.
+# Noise of a measured service time; all other values are exact.
 MEASURED_NOISE = 0.01
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What an operator does: time an event takes, and events it emits for one it gets."""
+    """The type of an operator: processing time of an event, and events emitted per event."""
 
     name: str
     service_seconds: float
@@ -39,14 +39,14 @@ KINDS = (
     Kind("analyse", 0.0013, 0.6),
     Kind("sink", 0.0005, 0.0),
 )
-# What an operator is offered for one event at the source.
+# Load offered to an operator per event at the source.
 SHARES = tuple(float(np.prod([each.selectivity for each in KINDS[:at]])) for at in range(len(KINDS)))
 SERVICES = tuple(kind.service_seconds * share for kind, share in zip(KINDS, SHARES, strict=True))
 
 
 @dataclass
 class _Window:
-    """What is counted since the measuring began; events in those of the source."""
+    """Counts since the start of the measurement, in events of the source."""
 
     seconds: int
     offered: list[float]
@@ -59,7 +59,7 @@ class _Window:
 
 
 class Chain:
-    """The plant. Arrays hold a value per second, events in those of the source."""
+    """The plant. Arrays have a value per second, in events of the source."""
 
     def __init__(self, seconds: int, tasks: Mapping[str, int], seed: int) -> None:
         self.tasks = [tasks[kind.name] for kind in KINDS]
@@ -73,7 +73,7 @@ class Chain:
         self._chance = generator(seed, "measured")
 
     def run(self, fresh_events: float) -> None:
-        """One second."""
+        """Run one second."""
         at = self.second
         came = fresh_events + self._fail(at)
         room = max(0.0, BUFFER_EVENTS - sum(self._queues))
@@ -86,7 +86,9 @@ class Chain:
         self.second += 1
 
     def _fail(self, at: int) -> float:
-        """What is overdue now: what then entered and has not left, and what was dropped then."""
+        """Return the events that are overdue now: those that entered then and have not left, or were dropped
+        then.
+        """
         then = at - TIMEOUT_SECONDS
         if then < 0:
             return 0.0
@@ -96,7 +98,7 @@ class Chain:
         return float(self.failed[at])
 
     def _pass(self, entering: float) -> float:
-        """One second of all operators; answers what leaves the last."""
+        """Run all operators for one second; return what leaves the last one."""
         if self.paused_seconds > 0:
             self.paused_seconds -= 1
             self._queues[0] += entering
@@ -116,18 +118,18 @@ class Chain:
         return flow
 
     def measure(self) -> None:
-        """Measuring starts anew."""
+        """Start a new measurement."""
         self._window = _Window.empty()
 
     def rescale(self, tasks: Mapping[str, int], pause_seconds: int) -> None:
-        """Other tasks, if they are others; then all stops for a while."""
+        """Set the tasks; if they change, stop everything for the pause."""
         wanted = [tasks[kind.name] for kind in KINDS]
         if wanted != self.tasks:
             self.tasks, self.paused_seconds = wanted, pause_seconds
             self.rescales += 1
 
     def measured(self) -> list[MeasuredInterval]:
-        """Of each operator, since the measuring began."""
+        """Return the measurements of each operator since the start of the measurement."""
         window, seconds = self._window, max(1, self._window.seconds)
         noise = 1 + MEASURED_NOISE * self._chance.standard_normal(len(KINDS))
         return [
@@ -145,7 +147,7 @@ class Chain:
         ]
 
     def latencies(self) -> tuple[Floats, Floats]:
-        """Of what left in each second: latency (s), and events that were not overdue."""
+        """Return, for the departures of each second, the latency (s) and the events that were not overdue."""
         at = np.arange(self.second, dtype=float)
         middle = self._gone - self.left / 2
         came = np.interp(middle, np.concatenate([[0.0], self._came]), np.concatenate([[0.0], at + 1]))
@@ -154,8 +156,10 @@ class Chain:
 
 
 def _kingman(tasks: int, flow: float, service_per_event: float, service_seconds: float) -> float:
-    """Waiting and service where tasks keep up, s; c² of arrivals and service are 1. A task that is always
-    busy waits no longer than a fluid does: that queue is counted event by event."""
+    """Return the waiting and service time in s if tasks keep up, with c² of arrivals and service of 1.
+
+    A task that is always busy waits no longer than a fluid does: that queue is counted event by event.
+    """
     load = flow * service_per_event
     room = max(tasks - load, 0.05)
     return load * service_seconds / room + service_seconds

@@ -1,4 +1,4 @@
-"""The laws of the lab's scenario `elasticity`: what each reads, and what it answers with."""
+"""Adapters for the laws of the lab's scenario `elasticity`: their inputs and their answers."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -27,21 +27,21 @@ from controllers.rivals.thesis_regression import Record, ThesisRegression
 from controllers.simulation.model.elastic_chain import KINDS, SHARES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.model.scenario import Floats
 
-# Of a day; of a window; windows.
+# Buckets per day; instants per window; windows.
 BUCKETS, INSTANTS, MOST_WINDOWS, FEWEST_POINTS = 32, 6, 24, 8
-# Costs of the forecast law: of a task, over the events it passes; of a change, over those its pause holds up.
+# Costs of the forecast law: of a task, over the events it passes; of a change, over those its pause delays.
 TARGET_UTILISATION, TASK_COST, CHANGE_COST, MOST_DEVIATION = 0.85, 0.1, 1.0, 0.3
-# The joint law is held to the timeout and to few changes of busy tasks; the bound of the queueing laws would
-# cost it some three tasks more.
+# The joint law keeps the timeout and few changes of busy tasks; the bound of the queueing laws would cost it
+# about three tasks more.
 JOINT: Mapping[str, float] = {"bound_seconds": 1.0, "target_utilisation": 0.95, "tolerance": 0.1}
 SHARE_OF = {kind.name: share for kind, share in zip(KINDS, SHARES, strict=True)}
-# What was measured, and what came so far, per second.
+# The measurements, and the arrivals so far per second.
 Law = Callable[[SeenPath, Floats], Tasks]
 
 
 @dataclass(frozen=True)
 class Course:
-    """One run: its settings, what comes for the first time in each second, and how long a day lasts."""
+    """One run: its settings, the new arrivals of each second, and the length of a day."""
 
     settings: Mapping[str, Any]
     fresh: Floats
@@ -57,7 +57,7 @@ def _wt(course: Course, steered: Steered) -> Law:
 
 
 def _rg(course: Course, steered: Steered) -> Law:
-    """Trained on what WT does on the very same events, as in the thesis (9.6)."""
+    """Return RG, trained on WT's decisions on the same events, as in the thesis (9.6)."""
     records: dict[str, list[Record]] = {kind.name: [] for kind in KINDS}
     window = float(course.settings["interval_seconds"])
 
@@ -92,7 +92,7 @@ def _static_peak(course: Course, steered: Steered) -> Law:
     set_once: dict[str, int] = {}
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
-        # Its peak is no matter of what is measured later.
+        # Its peak does not depend on later measurements.
         if not set_once:
             set_once.update(static_peak(seen, peaks))
         return set_once
@@ -130,14 +130,15 @@ def _queueing(course: Course, steered: Steered) -> Law:
 
 
 def _interval_seconds(of: MeasuredInterval, course: Course) -> float:
-    """Between arrivals at one task; where nothing came, all of the interval lies between two."""
+    """Return the time between arrivals at one task; without arrivals, the interval lies between two."""
     rate = of.rate_per_second or 1 / float(course.settings["interval_seconds"])
     return of.tasks / rate
 
 
 def _forecast(course: Course, steered: Steered) -> Law:
-    """What is missed follows from the forecast of arrivals at the source; where that is a guess, DS2's rule
-    holds.
+    """Return the forecast law, with missed events from the forecast of arrivals at the source.
+
+    While that forecast is too uncertain, DS2's rule applies.
     """
     law, foresee = ParallelismForecast(), _Forecasts(course)
 
@@ -196,7 +197,7 @@ def asked_jointly(
     mean: Floats | None,
     deviation: Floats | None,
 ) -> tuple[Json, Tasks]:
-    """The law's next state and the tasks it sets, for the forecast or for what is offered now."""
+    """Return the law's next state and the tasks it sets, for the forecast or for the current load."""
     rows = {
         each.name: {
             "tasks": each.tasks,
@@ -222,7 +223,7 @@ def asked_jointly(
 
 
 class _Forecasts:
-    """The windows to come, forecast from what came: the greatest rate in each, and its deviation."""
+    """The forecast of future windows from the arrivals: the maximum rate in each, and its deviation."""
 
     def __init__(self, course: Course) -> None:
         self.window_seconds = float(course.settings["interval_seconds"] + course.settings["pause_seconds"])
@@ -231,14 +232,14 @@ class _Forecasts:
         self._forecaster = Forecaster(course.day_seconds)
 
     def steps(self, past: Floats) -> tuple[Floats, Floats]:
-        """Mean and deviation of each step, `INSTANTS` to a window."""
-        # Of a short past finer buckets: from a handful nobody knows how much it varies.
+        """Return the mean and deviation of each step, `INSTANTS` per window."""
+        # A short past has finer buckets: a handful of values doesn't show the variability.
         at, rates = averages(past, min(self._bucket, max(1, past.size // FEWEST_POINTS)))
         steps = (np.arange(self._count * INSTANTS) + 0.5) * self.window_seconds / INSTANTS
         return self._forecaster.ahead(at, rates, past.size + steps)
 
     def windows(self, past: Floats) -> tuple[Floats, Floats]:
-        """The greatest of each window."""
+        """Return the maximum of each window."""
         mean, deviation = self.steps(past)
         rows = mean.reshape(-1, INSTANTS), deviation.reshape(-1, INSTANTS)
         greatest = (rows[0] + rows[1]).argmax(axis=1)[:, None]

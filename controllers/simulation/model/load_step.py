@@ -1,11 +1,11 @@
-"""A load that trebles, on operators whose tasks slow each other down: how well does a law take the step?
+"""A test of laws on a load that triples, on operators whose tasks slow each other down.
 
-Three operators pass  r p / (1 + .04 (p - 1))  events/s each with p tasks. A step of `STEP_SECONDS` is one
-decision, in force from the next on; what is measured has 2 % of noise. After `BEFORE` steps the load is three
-times what it was. The optimum is the fewest tasks busy for at most .7 of their time.
+Each of three operators with p tasks passes  r p / (1 + .04 (p - 1))  events/s. A step of `STEP_SECONDS` is
+one decision, in force from the next step on; measurements have 2 % noise. After `BEFORE` steps the load
+triples. The optimum is the fewest tasks busy for at most .7 of their time.
 
-changes         steps after which any tasks changed, from the trebling on
-violated_steps  steps in which some operator was offered more than it passes; the first one nobody can help
+changes         steps after which any tasks changed, from the increase on
+violated_steps  steps in which some operator was offered more than it passes; the first is unavoidable
 instances       tasks at the end over the optimum
 reversals       changes of one operator against the direction of its last
 """
@@ -24,7 +24,7 @@ from controllers.simulation.model.scenario import generator
 
 STEP_SECONDS, BEFORE, AFTER, TIMES = 60.0, 10, 20, 3.0
 CONTENTION, NOISE, LOAD_PER_SECOND, MAXIMUM = 0.04, 0.02, 1_000.0, 60
-# r of the operators: events/s of a task alone.
+# r of the operators: events/s of a single task.
 ALONE = {"first": 500.0, "second": 400.0, "third": 650.0}
 SETTINGS = {
     "target_utilisation": TARGET,
@@ -32,7 +32,7 @@ SETTINGS = {
     "maximum": MAXIMUM,
     "window_seconds": STEP_SECONDS,
     "interval_seconds": STEP_SECONDS,
-    # What piled up is worked off beside the load, not by tasks that are idle afterwards.
+    # The backlog is worked off alongside the load, not by tasks that are idle afterwards.
     "missed_cost": 3.0,
     "change_seconds": 100.0,
 }
@@ -40,7 +40,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Taken:
-    """How the step was taken."""
+    """The response of a law to the step."""
 
     changes: int
     violated_steps: int
@@ -49,18 +49,18 @@ class Taken:
 
 
 def curve(alone_per_second: float) -> ScalingCurve:
-    """What an event costs for r events/s of a task alone."""
+    """Return the cost of an event for r events/s of a single task."""
     slope = CONTENTION / alone_per_second
     return ScalingCurve(1 / alone_per_second - slope, slope)
 
 
 def fewest_tasks(load_per_second: float) -> dict[str, int]:
-    """The fewest tasks busy for at most .7 of their time."""
+    """Return the fewest tasks busy for at most .7 of their time."""
     return {name: int(curve(alone).tasks_for(load_per_second, TARGET)) for name, alone in ALONE.items()}
 
 
 def taken(law: str, seed: int) -> Taken:
-    """The step under one law."""
+    """Run the step under one law."""
     chance, decide = generator(seed, "load step"), LAWS[law]()
     tasks, backlog = fewest_tasks(LOAD_PER_SECOND), dict.fromkeys(ALONE, 0.0)
     history, violated = [tasks], 0

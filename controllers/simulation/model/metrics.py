@@ -1,6 +1,6 @@
-"""What a metric of the lab measures: its unit, and which of two values is the better one.
+"""Metrics of the lab: their units, and which of two values is better.
 
-A metric that isn't named here is shown as it is, and nobody is called the best by it.
+A metric without an entry is displayed without a comparison.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,9 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Metric:
-    """`better`: "lower", "higher", or "none" where a value says nothing about how well a law does."""
+    """A metric. `better` is "lower", "higher", or "none" if the value says nothing about the quality of a
+    law.
+    """
 
     unit: str
     better: Literal["lower", "higher", "none"] = "lower"
@@ -28,9 +30,9 @@ METRICS: Mapping[str, Metric] = {
     "toobusy_node_minutes": Metric("min"),
     "of_failures": Metric("min"),
     "points_moved": Metric("points"),
-    "moved_share": Metric("share of all points, an hour"),
-    "decision_seconds_worst": Metric("s of the processor"),
-    "decision_seconds_mean": Metric("s of the processor"),
+    "moved_share": Metric("share of all points per hour"),
+    "decision_seconds_worst": Metric("s of CPU time"),
+    "decision_seconds_mean": Metric("s of CPU time"),
     "moves": Metric("moves"),
     "containers_mean": Metric("containers", "none"),
     "nodes_used_mean": Metric("nodes"),
@@ -62,7 +64,7 @@ METRICS: Mapping[str, Metric] = {
     "recall": Metric("share of the matches", "higher"),
     "latency_mean_seconds": Metric("s"),
     "bound_violations": Metric("share of the windows"),
-    "realised_share": Metric("share of what was promised", "none"),
+    "realised_share": Metric("share of the promised value", "none"),
     "matches": Metric("matches", "higher"),
     "tasks_mean": Metric("tasks"),
     "error_rate": Metric("share"),
@@ -81,7 +83,7 @@ def metric(name: str) -> Metric:
 
 
 def best(name: str, values: Iterable[float | None]) -> float | None:
-    """The best of the values that are known; None where there is none, or where all are alike."""
+    """Return the best of the known values; None if there are none, or if all are equal."""
     known = [value for value in values if value is not None]
     better = metric(name).better
     if better == "none" or len(set(known)) < 2:
@@ -90,5 +92,5 @@ def best(name: str, values: Iterable[float | None]) -> float | None:
 
 
 def names_of(outcomes: Iterable[Mapping[str, object]]) -> list[str]:
-    """All metrics of some outcomes, in the order in which they come."""
+    """Return all metrics of some outcomes, in order of appearance."""
     return list(dict.fromkeys(name for metrics in outcomes for name in metrics))

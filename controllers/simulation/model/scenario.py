@@ -1,4 +1,4 @@
-"""What a scenario of the lab is: its laws, its settings, and how it runs."""
+"""The definition of a scenario of the lab: its laws, its settings, and how it runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ScenarioOutcome:
-    """One law's run: its metrics, and series by name, one value per `series_seconds`."""
+    """The result of one law: its metrics, and series by name, one value per `series_seconds`."""
 
     metrics: Mapping[str, float | int | None]
     series: Mapping[str, Floats] = field(default_factory=dict)
@@ -44,10 +44,11 @@ class SimulationSize:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`run(law, settings, seed, trace)`: a trace holds arrivals, None stands for the scenario's own.
+    """A scenario. `run(law, settings, seed, trace)` runs it; a trace of None means its own arrivals.
 
-    `steers`: law of the lab → law of the plant and parameters that make it this one. Where it names none, a
-    law stands for the plant's of the same name. `size`: None for a scenario that is small whatever is set.
+    `steers`: law of the lab → law of the plant and the parameters that make it this one. A law without an
+    entry represents the plant's law of the same name. `size` is None for a scenario that
+    is small with any settings.
     """
 
     name: str
@@ -60,22 +61,22 @@ class Scenario:
     size: SimulationSize | None = None
 
     def read_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """All settings, given or by default. Raises `BadInput` naming the setting."""
+        """Return all settings, given or by default. Raise `BadInput` naming the setting."""
         try:
             return read_values(self.settings, settings, "--set")
         except BadInput as error:
             raise BadInput(error.field.replace("--set.", "--set "), error.message) from error
 
     def read_laws(self, names: Sequence[str]) -> list[str]:
-        """The laws asked for, all when none is. Raises `BadInput` for one that isn't the scenario's."""
+        """Return the requested laws, or all. Raise `BadInput` for a law that the scenario does not have."""
         for name in names:
             if name not in self.laws:
                 raise BadInput(
-                    "--law", f"{name} is not known; the laws of {self.name} are {', '.join(self.laws)}"
+                    "--law", f"unknown law {name}; the laws of {self.name} are {', '.join(self.laws)}"
                 )
         return list(dict.fromkeys(names)) or list(self.laws)
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:
-    """A stream of chance of its own for a seed and some names: rivals don't share one."""
+    """Return a random generator for a seed and some names, so that laws don't share one."""
     return np.random.default_rng([seed, *(byte for name in names for byte in name.encode())])

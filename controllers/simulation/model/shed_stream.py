@@ -1,8 +1,8 @@
-"""The stream of the scenario `shedding`: what arrives at the running example's operators, and what matches.
+"""The stream of the scenario `shedding`: arrivals at the running example's operators, and the matches.
 
-O2 holds P21 = SEQ(0;0;1) and P22 = AND(1,2,3), each event in one match at most (once); O3 and O4 join what
-P21 and P22 emit with Q11 and Q12 (Röger, section IV). All windows are of event time and count from a match's
-first event, so what is found depends on what is let through, not on when it is processed. Times in s.
+O2 has P21 = SEQ(0;0;1) and P22 = AND(1,2,3), each event in one match at most (once); O3 and O4 join the
+output of P21 and P22 with Q11 and Q12 (Röger, section IV). All windows are of event time and start at a
+match's first event, so the matches depend on the admitted events, not on when they are processed. Times in s.
 """
 
 from collections import deque
@@ -15,7 +15,8 @@ from controllers.simulation.model.scenario import Floats, generator
 
 Flags = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
-# Events/s of types 0 to 3 at O2, and what the patterns take per event, at which O2's work is 1.6 s/s.
+# Events/s of types 0 to 3 at O2, and processing times of the patterns per event, at which O2's work is 1.6
+# s/s.
 RATES = np.asarray([40.0, 30.0, 20.0, 25.0])
 SECONDS = {"P21": 0.010, "P22": 0.012}
 TAKES = {"P21": (0, 1), "P22": (1, 2, 3)}
@@ -25,18 +26,18 @@ PLENTY, SCARCE = 20.0, 4.0
 
 @dataclass(frozen=True)
 class Stream:
-    """Events of O2 by time, with the work each pattern would take, and those of Q11 and Q12."""
+    """Events of O2 by time, with the work of each pattern, and those of Q11 and Q12."""
 
     times: Floats
     types: Whole
     work: dict[str, Floats]
-    chance: dict[str, Floats]  # in [0, 1), decides what an event is shed of
+    chance: dict[str, Floats]  # in [0, 1), decides whether an event is shed
     outside: dict[str, Floats]
     seconds: float
 
 
 def rates(settings: dict[str, float | str]) -> tuple[Floats, dict[str, float]]:
-    """Events/s of O2's types, and of Q11 and Q12."""
+    """Return the events/s of O2's types, and of Q11 and Q12."""
     scale = float(settings["load_percent"]) / WORK_PERCENT
     scarce = {"q11-scarce": "Q11", "q12-scarce": "Q12"}.get(str(settings["balance"]))
     outside = {name: scale * (SCARCE if name == scarce else PLENTY) for name in ("Q11", "Q12")}
@@ -44,7 +45,7 @@ def rates(settings: dict[str, float | str]) -> tuple[Floats, dict[str, float]]:
 
 
 def generate(settings: dict[str, float | str], seed: int, profile: Floats | None) -> Stream:
-    """Poisson arrivals with exponential processing times; `profile` scales the rates, one value a second."""
+    """Return Poisson arrivals with exponential processing times; `profile` scales the rates per second."""
     seconds, (inside, outside) = float(settings["seconds"]), rates(settings)
     per_type = [_poisson(seed, f"type-{at}", rate, seconds, profile) for at, rate in enumerate(inside)]
     order = np.argsort(np.concatenate(per_type), kind="stable")
@@ -72,17 +73,17 @@ class SequenceMatcher:
 
     def __init__(self, window_seconds: float) -> None:
         self.window = window_seconds
-        self.opened: deque[float] = deque()  # when machines with one 0 began
-        self.paired: deque[float] = deque()  # when machines with two began
+        self.opened: deque[float] = deque()  # start times of machines with one 0
+        self.paired: deque[float] = deque()  # start times of machines with two
 
     def helps(self, kind: int, now: float) -> bool:
-        """Whether an open machine would take the event."""
+        """Return whether an open machine would take the event."""
         waiting = self.opened if kind == 0 else self.paired
         _expire(waiting, now - self.window)
         return bool(waiting)
 
     def take(self, kind: int, now: float) -> bool:
-        """Whether the event completes a match."""
+        """Return whether the event completes a match."""
         if not self.helps(kind, now):
             if kind == 0:
                 self.opened.append(now)
@@ -94,7 +95,7 @@ class SequenceMatcher:
         return True
 
     def _pair(self) -> None:
-        # Machines pair in the order they began, so both queues stay in order of age.
+        # Machines pair in the order of their start, so both queues stay in order of age.
         self.paired.append(self.opened.popleft())
 
 
@@ -106,14 +107,14 @@ class SetMatcher:
         self.waiting: dict[int, deque[float]] = {kind: deque() for kind in kinds}
 
     def helps(self, kind: int, now: float) -> bool:
-        """Whether fewer of its kind wait than of another: it would be the partner somebody lacks."""
+        """Return whether fewer events of its kind wait than of another, so that it is a missing partner."""
         for queue in self.waiting.values():
             _expire(queue, now - self.window)
         own = len(self.waiting[kind])
         return any(len(queue) > own for other, queue in self.waiting.items() if other != kind)
 
     def take(self, kind: int, now: float) -> bool:
-        """Whether the event completes a match."""
+        """Return whether the event completes a match."""
         self.waiting[kind].append(now)
         for queue in self.waiting.values():
             _expire(queue, now - self.window)
@@ -130,7 +131,7 @@ def _expire(waiting: deque[float], before: float) -> None:
 
 
 def joined(left: Floats, right: Floats, window_seconds: float) -> Floats:
-    """When AND(left, right) matches: the oldest unexpired of each, by time."""
+    """Return the times at which AND(left, right) matches: the oldest unexpired of each, by time."""
     matcher = SetMatcher((0, 1), window_seconds)
     times = np.concatenate([left, right])
     order = np.argsort(times, kind="stable")
@@ -144,6 +145,6 @@ def joined(left: Floats, right: Floats, window_seconds: float) -> Floats:
 
 
 def departures(times: Floats, work: Floats) -> Floats:
-    """When each event leaves a queue served one after the other: D_i = max(A_i, D_{i-1}) + S_i."""
+    """Return when each event leaves a first-come, first-served queue: D_i = max(A_i, D_{i-1}) + S_i."""
     done = np.cumsum(work)
     return np.asarray(done + np.maximum.accumulate(times - done + work))

@@ -1,9 +1,10 @@
-"""Event simulation of engines whose threads process events at stations they share.
+"""An event simulation of engines whose threads process events at shared stations.
 
-A thread takes an event through its engine's station, a delay, and the shared stations, and begins the next at
-once; there is always one. A pool that grows starts threads immediately, one that shrinks loses them as they
-end their events. A competitor is an open stream of fixed rate at the last station (ERRATA E15: not a closed
-one). Service times are Pareto with k = 2.5, as in the paper's experiments (Tang, 4.2). Times in s.
+A thread takes an event through its engine's station, a delay, and the shared stations, and starts the next
+one at once; there is always work. A pool that grows starts threads immediately; one that shrinks loses them
+as they finish their events. A competitor is an open stream with a fixed rate at the last station (ERRATA E15:
+not a closed one). Service times are Pareto with k = 2.5, as in the paper's experiments (Tang, 4.2). Times in
+s.
 """
 
 import heapq
@@ -19,8 +20,11 @@ CHUNK = 4_096
 
 @dataclass
 class EngineStation:
-    """A station with its queue. `stretch(there)` multiplies service when so many are there, `crowd(threads)`
-    when so many threads are under way (a memory that they share)."""
+    """A station with its queue.
+
+    `stretch(there)` multiplies the service time by the events at the station, `crowd(threads)` by the threads
+    under way (a shared memory).
+    """
 
     servers: int
     service_seconds: float
@@ -33,7 +37,7 @@ class EngineStation:
 
 @dataclass
 class EnginePool:
-    """One engine: its own station, and what its threads completed since it was last asked."""
+    """An engine: its own station, and the completions of its threads since the last check."""
 
     own: EngineStation
     target_threads: int = 0
@@ -64,7 +68,7 @@ class ThreadEngine:
         self.competitor_per_second = 0.0
 
     def resize(self, pool: int, threads: int) -> None:
-        """The pool's size from now on."""
+        """Set the size of the pool."""
         there = self.pools[pool]
         there.target_threads = threads
         while there.alive < threads:
@@ -73,13 +77,13 @@ class ThreadEngine:
             self._enter(thread, 0)
 
     def compete(self, per_second: float) -> None:
-        """An open stream at the last shared station, 0 to end it."""
+        """Start an open stream at the last shared station; 0 ends it."""
         if self.competitor_per_second == 0 and per_second > 0:
             heapq.heappush(self.events, (self.now + next(self.gaps) / per_second, -1, 0))
         self.competitor_per_second = per_second
 
     def run(self, until: float) -> None:
-        """Up to an instant."""
+        """Run until an instant."""
         events = self.events
         while events and events[0][0] <= until:
             self.now, thread, stage = heapq.heappop(events)
@@ -98,7 +102,7 @@ class ThreadEngine:
         return len(self.of_thread) - 1
 
     def _place(self, thread: int, stage: int) -> EngineStation | None:
-        """Stage 0 is the engine's own, 1 the delay, 2 and on the shared ones; None is the delay."""
+        """Return the station of a stage: 0 is the engine's own, 1 the delay (None), 2 and up are shared."""
         if thread < 0:
             return self.shared[-1]
         if stage == 0:
@@ -148,14 +152,14 @@ class ThreadEngine:
             self._enter(thread, 0)
 
     def _competitor_comes(self) -> None:
-        """Its events are served like any others, and end there; -2 marks them."""
+        """Add an arrival of the competitor, which is served like any other and ends there; -2 marks it."""
         if self.competitor_per_second > 0:
             heapq.heappush(self.events, (self.now + next(self.gaps) / self.competitor_per_second, -1, 0))
             self._enter(-2, len(self.shared) + 1)
 
 
 def _pareto(chance: np.random.Generator) -> Iterator[float]:
-    """Mean 1, k = 2.5: the least is 0.6."""
+    """Yield Pareto values with mean 1 and k = 2.5; the minimum is 0.6."""
     least = (PARETO_K - 1) / PARETO_K
     while True:
         yield from (least * (1 + chance.pareto(PARETO_K, CHUNK))).tolist()

@@ -46,7 +46,7 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
     (fewer,) = [row for row in found.predictions if row.threads == 3]
     assert fewer.change_percent == pytest.approx(-50, abs=3)
     (cycle,) = found.cycles[:1]
-    assert "steers the pool from now on" in cycle.why and cycle.threads == 6 and cycle.steps >= 3
+    assert "controls the pool from now on" in cycle.why and cycle.threads == 6 and cycle.steps >= 3
     plant.tick()
     workers = browsers["viewer"].get("/workers/").content.decode()
     assert f'href="/loops/{loop.pk}/"' in workers and "steady" in workers
@@ -67,7 +67,7 @@ def test_explorations_are_listed_with_their_reason_and_their_rest(plant, browser
     in_force = shown_to(browsers["viewer"], loop).context["loop"].effective
     cycles = exploration.build_exploration(loop, {**in_force}).cycles
     assert len(cycles) >= 2
-    assert "next exploration is due" in cycles[0].why and "steers the pool from now on" in cycles[-1].why
+    assert "next exploration is due" in cycles[0].why and "controls the pool from now on" in cycles[-1].why
     assert all(cycle.steps >= 1 and cycle.least <= cycle.most for cycle in cycles)
     assert cycles[-1].threads == 6
 

@@ -165,7 +165,7 @@ def test_what_can_not_be_decided_on_is_held_with_the_reason():
     parameters = read()
     state = LAW.initial_state(parameters)
     for gaps, words in (
-        ([], "nothing was completed"),
+        ([], "no completions"),
         ([0.5], "one sample"),
         ([0.0, 0.0], "at the same time"),
     ):
@@ -259,7 +259,7 @@ def test_the_steady_state_ends_after_its_time_or_when_the_throughput_has_changed
     calm, decision = look(parameters, state, steady, [1 / min(steady, 8)] * 60, seconds=1.0)
     assert decision.action is None and "throughput is steady" in decision.reason
     once, decision = look(parameters, calm, steady, [1.0] * 60, seconds=1.0)
-    assert decision.action is None and "once more" in decision.reason
+    assert decision.action is None and "checking again" in decision.reason
     _, decision = look(parameters, once, steady, [1.0] * 60, seconds=1.0)
     assert decision.action["phase"] == "base" and decision.action["threads"] < steady
     _, decision = look(parameters, calm, steady, [1 / min(steady, 8)] * 60, seconds=2000.0)
@@ -361,7 +361,7 @@ def test_a_pool_that_nobody_steers_is_measured_where_it_is_and_exploring_is_advi
         assert state["machine"]["phase"] == "steady" and state["machine"]["threads"] == 6
         assert (decision.action is not None) == (second == 2)
     _, decision = look(parameters, state, 6, [0.1] * 60, seconds=1.0)
-    assert decision.action["phase"] == "base" and "steers the pool from now on" in decision.reason
+    assert decision.action["phase"] == "base" and "controls the pool from now on" in decision.reason
 
 
 def test_what_was_measured_before_a_hold_is_no_part_of_what_is_measured_after_it():
@@ -474,7 +474,7 @@ def test_a_state_of_an_older_weir_knows_no_trial_and_is_taken():
 def test_a_refusal_names_what_the_pool_says_of_it():
     parameters = read()
     _, decision = look(parameters, LAW.initial_state(parameters), 3, [1.0] * 60, trouble="no memory")
-    assert "was set to 1 (no memory)" in decision.reason and decision.limited_by == "pool"
+    assert "but 1 were set (no memory)" in decision.reason and decision.limited_by == "pool"
 
 
 def test_a_station_is_found_from_its_points_and_a_bend_is_taken_for_scalability():

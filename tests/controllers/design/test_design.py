@@ -195,7 +195,7 @@ def test_a_model_does_not_depend_on_the_units(u_unit, y_unit):
 @pytest.mark.parametrize(("u_unit", "y_unit"), [(1e-200, 1e200), (1e200, 1e-200)])
 def test_a_model_that_no_number_can_say_is_refused(u_unit, y_unit):
     u, y = made(0.9, -134.0, noise=20.0)
-    with pytest.raises(BadInput, match=r"y: is so .* that b can't be written"):
+    with pytest.raises(BadInput, match=r"y: is so .* that b (over|under)flows"):
         identify(u * u_unit, y * y_unit)
 
 

@@ -144,11 +144,12 @@ def test_below_the_least_load_the_shares_return_to_equal_whatever_the_response_t
     found = seen_at(25, {"a": 0.2, "b": 9.0, "c": 0.3}, {"a": 0.9, "b": 0.05, "c": 0.05})
     assert found["action"]["shares"]["a"] == pytest.approx(1 / 3 + (0.9 - 1 / 3) / 2)
     assert sum(found["action"]["shares"].values()) == pytest.approx(1.0)
-    assert found["reason"].startswith("Set share of a 90.0 % → 61.7 %")
+    assert found["reason"].startswith("Set share of a from 90.0 % to 61.7 %")
     even = seen_at(25, {"a": 0.2, "b": 9.0}, {"a": 0.5, "b": 0.5})
     assert even["action"] is None
     assert even["reason"] == (
-        "No action: shares are equal; at 25 events/s (limit 500) response times are a batch's own."
+        "No action: shares are equal; at 25 events/s (minimum 500) there is too little load to compare "
+        "response times."
     )
 
 

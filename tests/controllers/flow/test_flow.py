@@ -80,7 +80,7 @@ def test_a_limit_is_named_and_kept():
 def test_where_fewer_come_than_are_allowed_nothing_is_expected_of_admitting_more():
     parameters = {"setpoint": 400, "kp": 0, "ki": -1}
     _, starved = decide(parameters, [{"measured": 500.0}, {"measured": 500.0, "applied": 10.0}])["decisions"]
-    assert starved["expected"] is None and "fewer came than were admitted" in starved["reason"]
+    assert starved["expected"] is None and "fewer arrived than were admitted" in starved["reason"]
     _, full = decide(parameters, [{"measured": 300.0}, {"measured": 300.0, "applied": 0.0}])["decisions"]
     assert full["expected"]["direction"] == "up", "a full queue empties all the same"
 
@@ -95,7 +95,7 @@ def test_a_limit_that_binds_nothing_stands_while_the_next_would_be_as_good():
     assert first["action"] == {"admit": 200.0}
     assert [each["action"] for each in rest] == [{"admit": 200.0}] * 5, "setting it twice is setting it once"
     assert {each["terms"]["admit"] for each in rest} == {200.0}
-    assert rest[0]["reason"].startswith("Keep the limit of 200 events: fewer come. (510 bytes are free")
+    assert rest[0]["reason"].startswith("Keep the limit of 200 events: fewer arrive. (510 bytes free")
     assert {each["expected"] is None for each in rest} == {True}
 
 

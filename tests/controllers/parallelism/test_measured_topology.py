@@ -90,7 +90,7 @@ def test_a_paths_latency_is_that_of_channels_and_operators_but_unknown_where_one
 @pytest.mark.parametrize(
     ("links", "said"),
     [
-        ([("a", "b"), ("b", "a")], "circle"),
+        ([("a", "b"), ("b", "a")], "form a cycle"),
         ([("source", "a"), ("a", "b"), ("b", "a")], "takes no cycle"),
         ([("a", "b"), ("b", "a"), ("source", "source2")], "no operator"),
         ([("a", "z")], "z is no operator"),

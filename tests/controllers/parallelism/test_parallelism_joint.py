@@ -183,7 +183,7 @@ def test_a_short_dip_keeps_the_tasks_and_a_long_one_pays_for_the_pause():
     _, short = decide(observation(rows, 300.0, [300.0, 780.0]))
     _, long = decide(observation(rows, 300.0, [300.0] * 20))
     assert short.action is None and "pause" in short.reason
-    assert long.action["tasks"]["a"] < 10 and "repay the pause" in long.reason
+    assert long.action["tasks"]["a"] < 10 and "repay the cost of the pause" in long.reason
 
 
 @given(st.floats(50, 3000), st.floats(0, 60), st.floats(0, 20_000))
@@ -245,7 +245,7 @@ def test_what_did_not_help_is_blocked_said_and_tried_again_later():
     in_vain = operators({"a": set_}, 1800.0, SERVICE * set_ / 5)
     state, blocked = decide(observation(in_vain, 1800.0, at=60.0), state)
     assert blocked.action is None and blocked.limited_by == "effectiveness"
-    assert "gained less than expected" in blocked.reason and "tried again later" in blocked.reason
+    assert "gained less than expected" in blocked.reason and "retrying later" in blocked.reason
     state, still = decide(observation(in_vain, 1800.0, at=1000.0), state)
     assert still.action is None
     helped = operators({"a": set_}, 1800.0)

@@ -63,8 +63,8 @@ def test_the_ladder_does_not_shed_with_too_little_left_and_says_of_which_objecti
     _, decision = ladder_decision(state, 2_000, 1_000, [budget(5.0, 0.015)])
     assert (decision.limited_by, decision.action["rung"]) == ("error budget", THROTTLE)
     assert decision.reason == (
-        "Keep throttling: throttling is saturated, and too little is left of the error budget of loss to "
-        "shed. (Unmet demand: 50 %.)"
+        "Keep throttling: throttling is saturated, and the error budget of loss is too small to shed. "
+        "(Unmet demand: 50 %.)"
     )
     assert ladder_decision(state, 2_000, 1_000, [budget(5.0, 0.02)])[1].action["rung"] == SHED
 
@@ -76,9 +76,7 @@ def test_shedding_ends_when_its_budget_is_used_up_and_throttling_goes_on():
     assert decision.action["rung"] == SHED  # it is used up to the reserve
     state, decision = ladder_decision(state, 2_000, 1_000, [budget(1e3, 0.0099)])
     assert decision.action == {"rung": THROTTLE, "closed_share": 0.5}
-    assert decision.reason.startswith(
-        "Disable shedding: too little is left of the error budget of loss to shed;"
-    )
+    assert decision.reason.startswith("Disable shedding: the error budget of loss is too small to shed;")
 
 
 def test_a_budget_of_which_nothing_is_known_allows_nothing():

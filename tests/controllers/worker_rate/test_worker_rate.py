@@ -144,7 +144,7 @@ def test_a_pool_that_runs_far_fewer_than_are_submitted_stops_submissions():
     values = parameters()
     decision = one(values, 5_000, waiting_to_run=9, started=4)
     assert (decision.action, decision.limited_by) == (None, "executed workers")
-    assert "only 4 begin per interval" in decision.reason
+    assert "only 4 start per interval" in decision.reason
     assert one(values, 5_000, waiting_to_run=8, started=4).action == {"start": 12}
     assert one(values, 5_000, waiting_to_run=3).action == {"start": 17}
 

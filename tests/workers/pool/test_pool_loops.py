@@ -297,4 +297,4 @@ def test_a_hold_that_has_just_ended_is_no_reason_to_explore_anew(plant):
     for _ in range(3):
         plant.work(station(6))
         (entry,) = plant.tick()
-        assert "steers the pool from now on" not in entry.reason
+        assert "controls the pool from now on" not in entry.reason

@@ -252,7 +252,7 @@ def test_a_plant_whose_least_load_is_set_higher_returns_to_equal_shares_below_it
         plant.row["replicas"][name].update(share=share, response_seconds=0.3)
     entry = plant.tick("balance")
     assert entry.action["shares"] == pytest.approx({"iap1": 0.7, "iap2": 0.3})
-    assert "at 3,000 events/s (limit 5,000)" in entry.reason
+    assert "at 3,000 events/s (minimum 5,000)" in entry.reason
 
 
 def of_no_work(row) -> None:
@@ -265,7 +265,7 @@ def of_no_work(row) -> None:
     ("change", "why"),
     [
         (lambda row: row.update(in_per_second=25.0), "at 25 events/s"),
-        (of_no_work, "no replica works"),
+        (of_no_work, "no replica is busy"),
         (lambda row: row["replicas"]["iap2"].update(response_seconds=None), "at 30 events/s"),
     ],
 )
