@@ -19,7 +19,6 @@ from django.http import HttpResponse
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
-from queues import checks
 from queues.errors import BadInput, MalformedEvent, NodeUnavailable
 from queues.events.unreadable import TYPE as UNREADABLE
 from queues.events.unreadable import bytes_of
@@ -27,6 +26,7 @@ from queues.models import Container, Queue
 from queues.nodes.login import logged_in
 from queues.segments.dead_letters import DeadLetter, DeadLetters
 from queues.segments.segment import Segment, entry_seconds
+from queues.text import numbers
 
 # Of a search; a block's letter may have a megabyte, and all that were found are held at once.
 MOST_SCANNED, MOST_SCANNED_BYTES = 20_000, 128 * 2**20
@@ -239,7 +239,7 @@ def entered(letter: NamedDeadLetter) -> datetime:
 
 def _is_half_of_an_id(text: str) -> bool:
     """A stream's ids are two numbers of 64 bits. Another stops a script behind what it has done before."""
-    number = checks.digits(text, 20)
+    number = numbers.digits(text, 20)
     return number is not None and number < 2**64
 
 

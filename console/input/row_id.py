@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from queues import checks
+from queues.text import numbers
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def id_of(text: str) -> int | None:
     """The id that a text is; None when it is none that a database knows."""
-    return checks.digits(text)
+    return numbers.digits(text)

@@ -22,6 +22,7 @@ from console.live.listener import Listener
 from console.live.places import PLACES, NoPlace
 from console.live.view import view_named
 from queues.errors import BadInput
+from queues.text.numbers import option_whole, read_number
 
 log = logging.getLogger(__name__)
 RECHECK_SECONDS = 30.0  # a thousand sockets ask the database 33 times a second
@@ -165,7 +166,7 @@ def wanted_of(query: bytes) -> dict[str, Any]:
     given = {name: values[-1] for name, values in parse_qs(query.decode("latin1")).items()}
     after = None
     with suppress(KeyError, ValueError):
-        after = (int(given["after"]), float(given["at"]))
+        after = (option_whole(given["after"]), read_number(given["at"], "at"))
     return {
         "view": view_named(given.get("of", "whole")),
         "packed": given.get("packed") == "1",

@@ -12,10 +12,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from queues.checks import decimal_number
 from queues.documents import decoded_text
 from queues.errors import BadInput
 from queues.standard_input import standard_input
+from queues.text.numbers import decimal_number
 
 # A row costs as much as it has columns, also where it holds one value.
 MAX_COLUMNS = 256

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.web.refusal import RequestRefused, refuse
+from queues.text.numbers import digits
 
 STRANGER_BYTES = 64 * 1024
 # A body may take so long, and longer by what has arrived of it at this rate.
@@ -142,7 +143,7 @@ class _Body:
 
 def _announced_bytes(scope: dict[str, Any]) -> int:
     announced = dict(scope["headers"]).get(b"content-length", b"0")
-    return int(announced) if announced.isdigit() and len(announced) < 20 else 0
+    return digits(announced, 19) or 0
 
 
 def too_large_message(limit_bytes: int) -> str:

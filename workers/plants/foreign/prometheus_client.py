@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from queues.text.numbers import measured_number
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -120,5 +121,5 @@ class PrometheusClient:
 
 def _number(text: Any) -> float | None:
     """Prometheus writes numbers as texts, with NaN and +Inf among them."""
-    value = float(text)
+    value = measured_number(text)
     return value if math.isfinite(value) else None
