@@ -71,8 +71,10 @@ def measured_number(value: Any) -> float:
 
 
 def option_number(text: str) -> float:
-    """Return the number of a command's option, for argparse, which names the option and the text."""
-    return read_number(text, "")
+    """Return the number of a command's option, for argparse, which names the option and the text. The command
+    checks its bounds, which nan and inf are not within.
+    """
+    return measured_number(text)
 
 
 def option_whole(text: str) -> int:

@@ -60,6 +60,9 @@ class Command(JsonCommand):
                 published = self._publish(client, lines, options)
             client.count_rejected(options["queue"], lines.rejected)
         self._name_rejected(lines)
+        columns = {} if lines.csv_columns is None else {"columns": lines.csv_columns.parts}
+        if lines.csv_columns is not None:
+            self.stderr.write(lines.csv_columns.sentence())
         return {
             "published": published.events,
             "blocks": published.blocks,
@@ -67,6 +70,7 @@ class Command(JsonCommand):
             "seconds": round(time.monotonic() - began_seconds, 3),
             "by_container": dict(published.by_container),
             "rerouted": published.rerouted,
+            **columns,
         }
 
     def human(self, document: dict[str, Any]) -> str:
