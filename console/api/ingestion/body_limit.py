@@ -143,7 +143,7 @@ class _Body:
 
 def _announced_bytes(scope: dict[str, Any]) -> int:
     announced = dict(scope["headers"]).get(b"content-length", b"0")
-    return digits(announced, 19) or 0
+    return digits(announced.decode("latin1"), 19) or 0
 
 
 def too_large_message(limit_bytes: int) -> str:
