@@ -15,10 +15,10 @@ from datetime import UTC, date, datetime
 from typing import Any, TypeGuard
 
 from queues.errors import BadInput, Forbidden
+from queues.text.numbers import decimal_number, whole_number
 
 MOST_SHOWN = 80
 MOST_KEY = 80
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 # Names that people give: to tasks, alert rules, receivers, objectives.
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}\Z")
 # Names of nodes and queues; and of applications, operators and plants, which stand in addresses.
@@ -150,22 +150,22 @@ def from_text(check: Check, kind: Callable[[Any], Any]) -> Check:
 
 def integral(value: Any) -> int:
     """A whole number, however it is written: 5, 5.0 or "5". Raises ValueError."""
-    read = float(value)
+    if isinstance(value, str) and (whole := whole_number(value)) is not None:
+        return whole
+    read = real(value)
     if not read.is_integer():
         raise ValueError
     return int(read)
 
 
-def digits(text: str, most: int = 18) -> int | None:
-    """The number that at most so many ASCII digits are; None for any other text. 64 bits hold every number of
-    18 digits; Python refuses to read thousands of them, and takes digits of other scripts for digits.
-    """
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= most else None
-
-
-def decimal_number(text: str) -> float | None:
-    """The number that a text writes in plain digits; None for any other, also nan, inf and 1_000."""
-    return float(text) if _DECIMAL.fullmatch(text.strip()) else None
+def real(value: Any) -> float:
+    """A number, also where it is given as text. Raises ValueError."""
+    if not isinstance(value, str):
+        return float(value)
+    read = decimal_number(value)
+    if read is None:
+        raise ValueError
+    return read
 
 
 def storable(value: Any) -> Any:

@@ -4,7 +4,7 @@ that any part of Weir can hold and print. What is refused is named by its place,
 
 Refused are: numbers that are not finite or have too many digits, a key given twice, text that is no Unicode
 (half of a surrogate pair), and in YAML anchors, aliases and tags, by which a short text becomes a large one
-or another thing than it seems.
+or another thing than it seems. Plain scalars of YAML are those of `queues.text.scalars`.
 """
 
 import codecs
@@ -19,6 +19,7 @@ import orjson
 import yaml
 
 from queues.errors import BadInput, Forbidden
+from queues.text.scalars import read_plain_scalar
 
 MOST_JSON_BYTES = 64 * 2**20
 MOST_YAML_CHARACTERS = 100_000
@@ -29,12 +30,6 @@ MOST_DIGITS = 40
 _NUMBER = re.compile(r"[-+]?\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)?\Z")
 _STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_RESOLVER: Any = yaml.resolver.Resolver()  # its types name no method
-_CONSTRUCTOR = yaml.constructor.SafeConstructor()
-_SCALARS = {
-    f"tag:yaml.org,2002:{kind}": getattr(_CONSTRUCTOR, f"construct_yaml_{kind}")
-    for kind in ("null", "bool", "int", "float", "timestamp")
-}
 
 
 class _Refused:
@@ -302,16 +297,10 @@ class _Builder:
             if _NUMBER.match(value):
                 self._refuse(path, event, f"takes numbers of at most {MOST_DIGITS} digits, not {len(value)}")
             return value
-        tag = _RESOLVER.resolve(yaml.ScalarNode, value, (True, False))
-        if tag not in _SCALARS:
-            return value
         try:
-            made = _SCALARS[tag](yaml.ScalarNode(tag, value))
-        except (ValueError, OverflowError):
-            self._refuse(path, event, f"{value!r} is no number, and no time")
-        if isinstance(made, float) and not math.isfinite(made):
-            self._refuse(path, event, f"takes a finite number, not {value!r}")
-        return made
+            return read_plain_scalar(value)
+        except ValueError as error:
+            self._refuse(path, event, str(error))
 
     def _refuse(self, path: str, event: Any, why: str, kind: type[BadInput] = BadInput) -> NoReturn:
         raise kind(path or self._name, f"{why} (line {_line(event)})")

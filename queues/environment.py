@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from queues.errors import BadInput
+from queues.text.numbers import decimal_number
 from queues.text.words import split_words
 
 # Of this process.
@@ -100,10 +101,7 @@ class Seconds(Variable):
     def seconds(self, environment: Mapping[str, str] = PROCESS) -> float:
         """Raises BadInput naming the variable."""
         text = self.text(environment)
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
+        value = decimal_number(text) or 0.0
         if not LEAST_SECONDS <= value <= self.most:
             raise BadInput(
                 self.name, f"takes seconds from {LEAST_SECONDS:g} to {self.most:g}, not {text[:40]!r}"

@@ -19,7 +19,6 @@ from django.http import HttpResponse
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
-from queues import checks
 from queues.errors import BadInput, MalformedEvent, NodeUnavailable
 from queues.events.unreadable import TYPE as UNREADABLE
 from queues.events.unreadable import bytes_of
@@ -27,6 +26,7 @@ from queues.models import Container, Queue
 from queues.nodes.login import add_login
 from queues.segments.dead_letters import DeadLetter, DeadLetters
 from queues.segments.segment import Segment, entry_seconds
+from queues.text import numbers
 
 # Limit of a search; a block's letter may have a megabyte, and all that were found are in memory at once.
 MOST_SCANNED, MOST_SCANNED_BYTES = 20_000, 128 * 2**20
@@ -242,8 +242,8 @@ def read_entry_time(letter: NamedDeadLetter) -> datetime:
 
 
 def _is_half_of_an_id(text: str) -> bool:
-    """Return whether the text is half of a stream id: 64 bits. An invalid id would stop a script midway."""
-    number = checks.digits(text, 20)
+    """A stream's ids are two numbers of 64 bits. Another stops a script behind what it has done before."""
+    number = numbers.digits(text, 20)
     return number is not None and number < 2**64
 
 

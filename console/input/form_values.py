@@ -12,6 +12,7 @@ from django.utils.dateparse import parse_datetime
 
 from console.input.instant import TAKES, is_representable
 from queues.errors import BadInput
+from queues.text.numbers import decimal_number
 from workers.steering.expiry import Expiry
 
 if TYPE_CHECKING:
@@ -29,11 +30,10 @@ def fill_form(form: type[Form], values: Mapping[str, Any]) -> Form:
 
 
 def number_of(text: str, field: str) -> int | float:
-    """Return a finite number; a whole one stays whole."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise BadInput(field, f"takes a number, not {text[:40]!r}.") from None
+    """A finite number; a whole one stays whole."""
+    value = decimal_number(text)
+    if value is None:
+        raise BadInput(field, f"takes a number, not {text[:40]!r}.")
     if not math.isfinite(value):
         raise BadInput(field, "takes a finite number.")
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
@@ -50,11 +50,9 @@ def is_untouched(posted: Mapping[str, str], field: str) -> bool:
 
 
 def _read(text: str) -> float | str:
-    """Return the text as a number if possible, else as text."""
-    try:
-        return float(text)
-    except ValueError:
-        return text.strip()
+    """The number, however it is written; else the words."""
+    value = decimal_number(text)
+    return text.strip() if value is None else value
 
 
 def parse_any_value(text: str, field: str) -> int | float | bool | str:

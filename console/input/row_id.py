@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from queues import checks
+from queues.text import numbers
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def id_of(text: str) -> int | None:
-    """Return the id in a text; None if no database can have it."""
-    return checks.digits(text)
+    """The id that a text is; None when it is none that a database knows."""
+    return numbers.digits(text)

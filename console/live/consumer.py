@@ -22,6 +22,7 @@ from console.live.listener import Listener
 from console.live.places import PLACES, NoPlace
 from console.live.view import view_named
 from queues.errors import BadInput
+from queues.text.numbers import option_whole, read_number
 
 log = logging.getLogger(__name__)
 RECHECK_SECONDS = 30.0  # a thousand sockets query the database 33 times a second
@@ -82,8 +83,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
             await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; nothing else is understood here.')
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
-        """Close the socket once: a second close, as after two bad messages in a row, would be a server error.
-        """
+        """Close the socket once: a second close, as after two bad messages in a row, would be a server error."""
         if self.closing:
             return
         self.closing = True
@@ -166,12 +166,11 @@ def _shorten_reason(reason: str | None) -> str | None:
 
 
 def parse_query(query: bytes) -> dict[str, Any]:
-    """Return what the address requests, in the form of `Fanout.join`. Raises `BadInput` for an unknown view.
-    """
+    """Return what the address requests, in the form of `Fanout.join`. Raises `BadInput` for an unknown view."""
     given = {name: values[-1] for name, values in parse_qs(query.decode("latin1")).items()}
     after = None
     with suppress(KeyError, ValueError):
-        after = (int(given["after"]), float(given["at"]))
+        after = (option_whole(given["after"]), read_number(given["at"], "at"))
     return {
         "view": view_named(given.get("of", "whole")),
         "packed": given.get("packed") == "1",

@@ -6,7 +6,6 @@ change`.
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from queues.errors import BadInput
+from queues.text.numbers import any_number
 
 PREFIX = "/api/v1/"
 VERBS = {"put": "set", "patch": "change", "delete": "delete"}
@@ -140,7 +140,7 @@ def _value(name: str, kinds: set[str], text: str) -> Any:
     if "boolean" in kinds and text in ("true", "false"):
         return text == "true"
     if kinds & {"number", "integer"}:
-        number = _number(text)
+        number = any_number(text)
         if number is not None:
             return number
         if "string" not in kinds:
@@ -150,16 +150,6 @@ def _value(name: str, kinds: set[str], text: str) -> Any:
     if "boolean" in kinds:
         raise BadInput(f"--{name}", f"takes true or false, not {text[:40]!r}.")
     return _json(name, text)
-
-
-def _number(text: str) -> int | float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    if not math.isfinite(value):
-        return None
-    return int(value) if re.fullmatch(r"[+-]?\d+", text) else value
 
 
 def _json(name: str, text: str) -> Any:

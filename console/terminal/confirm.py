@@ -1,6 +1,5 @@
 """The question before an act: what will happen, for how long, and why; nothing is done without a reason."""
 
-import math
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ from textual.widgets import Input, Label, Static
 from console.api.request.calls import Refused, Unanswered
 from console.terminal.acts import Act
 from console.terminal.plain_text import plain_text
+from queues.text.numbers import read_number
 
 UNKNOWN_WHETHER = (
     "It is not known whether it was done. Enter asks again, under the same key: it is never done twice."
@@ -81,8 +81,8 @@ class Confirm(ModalScreen[Act | None]):
     def _minutes(self) -> float | None:
         if self.act.minutes is None:
             return None
-        given = float(self.query_one("#minutes", Input).value)
-        if not (math.isfinite(given) and given > 0):
+        given = read_number(self.query_one("#minutes", Input).value, "minutes")
+        if given <= 0:
             raise ValueError
         return given
 

@@ -83,7 +83,7 @@ PARAMETERS = (
     ),
     Parameter("missed_cost", "times its work", "Cost of a late event.", 8.0, 0, 1e6),
     Parameter("deadline_seconds", "s", "Wait after which an event has failed.", 60.0, 1e-3, 1e6),
-    Parameter("window_seconds", "s", "Length of the forecast.", 60.0, 1e-3, 1e7),
+    Parameter("window_seconds", "s", "Length of a forecast window.", 60.0, 1e-3, 1e7),
     Parameter(
         "interval_seconds", "s", "Time between decisions; tasks change no more often.", 60.0, 1e-3, 1e7
     ),
@@ -150,7 +150,7 @@ OBSERVATION = (
     ),
 )
 EXPECTED = (
-    Parameter("tasks", "tasks", "Tasks at the measurements.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("tasks", "tasks", "Tasks that were set.", None, 1, MOST_TASKS, "integer", required=True),
     Parameter("from_per_second", "events/s", "Capacity before.", None, 0, 1e15, required=True),
     Parameter("to_per_second", "events/s", "Expected capacity.", None, 0, 1e15, required=True),
 )
@@ -158,7 +158,7 @@ MEMORY = (
     Parameter(
         "tasks",
         "tasks",
-        "Service times of the points.",
+        "Tasks of the points.",
         None,
         1,
         MOST_TASKS,
@@ -169,7 +169,7 @@ MEMORY = (
     Parameter(
         "service_seconds",
         "s",
-        "Tasks of the points.",
+        "Service times of the points.",
         maximum=1e6,
         kind="numbers",
         required=True,

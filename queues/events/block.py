@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queues.errors import MalformedEvent
+from queues.events.times import TIME_LEAST_US, TIME_MOST_US, number_us, numbers_us
 
 BLOCK_EVENTS = 512
 MOST_BYTES = 2**20  # of a block of large events: blocks are read, and copied, some at once
@@ -33,15 +34,13 @@ SCHEMA = pa.schema(
 )
 FIELDS = tuple(SCHEMA.names)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TIME_LEAST_US = 0
-TIME_MOST_US = 7_258_118_400_000_000  # 2200-01-01
 TEXT_MOST = 1_000
 TEXTS = ("id", "type", "source", "key")
 NOT_EMPTY = ("type",)  # null says that it is not known; an empty one says nothing
 ATTRIBUTES_MOST = 65_536
 SURELY_FLAT = 200  # so many brackets can't nest deeper than JSON is written
 _ATTRIBUTES_MESSAGE = f"takes a JSON object of at most {ATTRIBUTES_MOST} characters and 254 levels."
-_TIME_MESSAGE = "takes a time from 1970 to 2199, as ISO 8601 or as seconds since 1970"
+_TIME_MESSAGE = "takes a time from 1970 to 2199, as ISO 8601 or as s, ms, µs or ns since 1970"
 
 
 @dataclass(frozen=True)
@@ -147,9 +146,9 @@ def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENT
 def from_events(events: Iterable[Mapping[str, Any]], now_us: int) -> pa.RecordBatch:
     """Events given as mappings, as one batch of `SCHEMA`.
 
-    `time` takes ISO 8601, a datetime or seconds since 1970 (a number), and is `now_us` when absent; `value` a
-    finite number; `attributes` an object; the others text. Raises `MalformedEvent` naming the field; an event
-    is named by its place when there are several.
+    `time` takes ISO 8601, a datetime or a number (s, ms, µs or ns since 1970, by its size), and is `now_us`
+    when absent; `value` a finite number; `attributes` an object; the others text. Raises `MalformedEvent`
+    naming the field; an event is named by its place when there are several.
     """
     columns: list[list[Any]] = [[] for _ in FIELDS]
     for place, event in enumerate(events):
@@ -199,16 +198,23 @@ def parse_text(value: Any, name: str) -> str | None:
     return value
 
 
-def parse_time_us(value: Any, now_us: int) -> int:
-    """A time in one of its forms as µs since 1970; None is now. A time without a zone is UTC."""
+def parse_time_us(value: Any, now_us: int, unit_ns: int | None = None, given: Any = None) -> int:
+    """A time in one of its forms as µs since 1970; None is now. A time without a zone is UTC.
+
+    unit_ns: of a number (None: by its size); given: what the value was read from, which a refusal quotes.
+    """
     if value is None:
         return now_us
     try:
-        time_us = _time_us(value)
+        time_us = _time_us(value, unit_ns)
     except (ValueError, OverflowError):
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value)}.") from None
+        raise MalformedEvent(
+            "time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value if given is None else given)}."
+        ) from None
     if not TIME_LEAST_US <= time_us < TIME_MOST_US:
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value)}.")
+        raise MalformedEvent(
+            "time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value if given is None else given)}."
+        )
     return time_us
 
 
@@ -258,7 +264,8 @@ def from_columns(
 ) -> pa.RecordBatch:
     """Columnar events as one batch of `SCHEMA`: cast, and missing columns filled (time with `now_us`).
 
-    Takes any subset of the columns in any order; `time` as timestamps, ISO 8601 text or seconds since 1970.
+    Takes any subset of the columns in any order; `time` as timestamps, ISO 8601 text or numbers
+    (s, ms, µs or ns since 1970, each by its size).
     The rules are those of `checked_event`. `attributes_are_read`: they were written from JSON just now, so
     only their length is checked. Raises `MalformedEvent` naming the column: unknown, there twice, of a type
     that it can't be, or with a row that `checked_event` would refuse.
@@ -318,13 +325,12 @@ def _column(batch: pa.RecordBatch, field: pa.Field, now_us: int) -> pa.Array:
 
 
 def _time_column(array: pa.Array, now_us: int) -> pa.Array:
-    """Times as µs timestamps; numbers are seconds since 1970, text is ISO 8601, null is now."""
+    """Times as µs timestamps; numbers are s, ms, µs or ns since 1970, text is ISO 8601, null is now."""
     kind = SCHEMA.field("time").type
     if pa.types.is_null(array.type):
         array = pa.nulls(len(array), kind)
     elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
-        seconds = array.cast(pa.float64())
-        array = pc.round(pc.multiply(seconds, 1e6)).cast(pa.int64()).cast(kind)
+        array = _times_of_numbers(array)
     elif pa.types.is_timestamp(array.type):
         # Only nanoseconds may lose something; of a greater unit a time that overflows is out of range.
         coarser = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
@@ -332,6 +338,19 @@ def _time_column(array: pa.Array, now_us: int) -> pa.Array:
     elif array.type != kind:
         array = _times_of_texts(array, now_us)
     return array.fill_null(pa.scalar(now_us, pa.int64()).cast(kind)) if array.null_count else array
+
+
+def _times_of_numbers(array: pa.Array) -> pa.Array:
+    """Numbers as times, each by its size; what is null stays so."""
+    whole = pa.types.is_integer(array.type)
+    numbers = array.cast(pa.int64() if whole else pa.float64())
+    known = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    try:
+        times = numbers_us(known)
+    except ValueError:
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}; a row is out of this range.") from None
+    mask = numbers.is_null().to_numpy(zero_copy_only=False) if numbers.null_count else None
+    return pa.array(times, pa.int64(), mask=mask).cast(SCHEMA.field("time").type)
 
 
 def _times_of_texts(texts: pa.Array, now_us: int) -> pa.Array:
@@ -411,11 +430,11 @@ def _times_us(batch: pa.RecordBatch) -> Any:
     return batch.column(1).view(pa.int64()).to_numpy(zero_copy_only=True)
 
 
-def _time_us(value: Any) -> int:
+def _time_us(value: Any, unit_ns: int | None) -> int:
     if isinstance(value, bool):
         raise ValueError("a truth value is no time")
     if isinstance(value, int | float):
-        return round(value * 1_000_000)
+        return number_us(value, unit_ns)
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

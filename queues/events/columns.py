@@ -3,12 +3,11 @@
 Columns with the names of the schema stand for themselves unless another was named for them. Columns that
 stand for nothing become `attributes`, a JSON object.
 
-Times are ISO 8601 (UTC without a zone) or numbers. The unit of a number is given by the column's name when it
-ends in `_us`, `_ms` or `_s`, else by its size: from 1e14 microseconds, from 1e11 milliseconds, below seconds.
+Times are ISO 8601 (UTC without a zone) or numbers, in the unit that the column's name ends in (`_ns`, `_us`,
+`_ms`, `_s`) or that their size says (`queues.events.times`).
 An empty time is now.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import NoneType
@@ -24,7 +23,6 @@ from queues.events.block import (
     ATTRIBUTES_MOST,
     FIELDS,
     SCHEMA,
-    TIME_MOST_US,
     from_columns,
     from_rows,
     parse_attributes,
@@ -32,9 +30,9 @@ from queues.events.block import (
     parse_time_us,
     parse_value,
 )
+from queues.events.times import numbers_us, unit_ns
+from queues.text.numbers import any_number
 
-UNITS_US = {"_us": 1, "_ms": 1_000, "_s": 1_000_000}
-MICROSECONDS_FROM, MILLISECONDS_FROM = 1e14, 1e11
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 
 
@@ -64,11 +62,6 @@ class Columns:
                 raise BadInput(field.name, f"column {column} is not in the file; it has {', '.join(header)}.")
 
 
-def unit_us(column: str) -> int | None:
-    """Microseconds of one unit of a time column by its name; None: by the size of each number."""
-    return next((unit for suffix, unit in UNITS_US.items() if column.endswith(suffix)), None)
-
-
 class Mapper:
     """Turns named cells into events: `batch` many at once and strictly, `row` one, saying what is wrong.
 
@@ -78,7 +71,7 @@ class Mapper:
     def __init__(self, columns: Columns) -> None:
         self._sources = columns.sources()
         self._known = set(self._sources.values())
-        self._unit_us = unit_us(self._sources.get("time", "time"))
+        self._unit_ns = unit_ns(self._sources.get("time", "time"))
 
     def row(self, cells: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
         """One event's cells in the order of the schema. Raises `MalformedEvent` naming the field."""
@@ -136,13 +129,7 @@ class Mapper:
         if value is None:
             return now_us
         number = value if _is_date(value) else _number(value)
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            return parse_time_us(number, now_us)
-        if not math.isfinite(number):
-            raise MalformedEvent("time", "takes a finite number or ISO 8601.")
-        time_us = round(number * (self._unit_us or _unit_by_size(number)))
-        parse_time_us(time_us / 1_000_000, now_us)
-        return time_us
+        return parse_time_us(number, now_us, self._unit_ns, value)
 
     def _times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
         """Times of many rows: numbers by numpy, text by Arrow, and what is neither one by one."""
@@ -150,8 +137,9 @@ class Mapper:
         types = set(map(type, cells)) - {NoneType}
         if not types:
             times: Any = np.full(count, now_us)
-        elif types <= {int, float} and None not in cells:
-            times = scale_times(np.array(cells, np.float64), self._unit_us)
+        elif types in ({int}, {float}) and None not in cells:
+            kind = np.int64 if types == {int} else np.float64
+            times = numbers_us(np.array(cells, kind), self._unit_ns)
         elif types == {str} and None not in cells and cells[0][:1].isdigit() and "T" in cells[0]:
             return iso_times(pa.array(cells, pa.string()))
         else:
@@ -204,20 +192,13 @@ def _number(value: Any) -> Any:
     text = value.strip()
     if not text:
         return None
-    try:
-        return int(text) if text.lstrip("+-").isdigit() and len(text) < 20 else float(text)
-    except ValueError:
-        return value
+    number = any_number(text)
+    return value if number is None else number
 
 
 def _is_date(value: Any) -> bool:
     """Whether a text begins as a date does and no number can: to try it as a number costs most of a row."""
     return type(value) is str and value[4:5] == "-" and value[:4].isdecimal()
-
-
-def _unit_by_size(number: float) -> int:
-    size = abs(number)
-    return 1 if size >= MICROSECONDS_FROM else 1_000 if size >= MILLISECONDS_FROM else 1_000_000
 
 
 def _rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterable[dict[str, Any]]:
@@ -259,15 +240,6 @@ def _object_text(document: Mapping[str, Any]) -> str:
     if len(text) > ATTRIBUTES_MOST:
         raise MalformedEvent("attributes", f"takes a JSON object of at most {ATTRIBUTES_MOST} characters.")
     return text
-
-
-def scale_times(numbers: Any, unit_us: int | None) -> Any:
-    """Numbers as µs, each by the unit of the column or by its own size."""
-    size = np.abs(numbers)
-    if not (size < TIME_MOST_US).all():  # too great in any unit, or not finite
-        raise MalformedEvent("time", "takes times before 2200.")
-    by_size = np.where(size >= MICROSECONDS_FROM, 1, np.where(size >= MILLISECONDS_FROM, 1_000, 1_000_000))
-    return np.rint(numbers * (unit_us or by_size)).astype(np.int64)
 
 
 def iso_times(texts: pa.Array) -> pa.Array:

@@ -21,9 +21,11 @@ import orjson
 import pyarrow as pa
 
 from queues.errors import BadInput, MalformedEvent
+from queues.events.block import FIELDS
 from queues.events.columns import Columns, Mapper, group_by_name, rows_to_batch
 from queues.events.plain_lines import LINE_MOST_BYTES, plain_batch
 from queues.standard_input import standard_input
+from queues.text.csv_dialect import NAMES, detect_separator, header_cells, with_decimal_point
 
 FORMATS = ("csv", "jsonl")
 CHUNK_BYTES = 512 * 1024
@@ -45,9 +47,24 @@ class Rejection:
     error: str
 
 
+@dataclass(frozen=True)
+class CsvColumns:
+    """How the columns of a CSV file are read: {part of an event: column}; the others; what separates them."""
+
+    parts: dict[str, str]
+    attributes: list[str]
+    separator: str
+
+    def sentence(self) -> str:
+        """Return it for people."""
+        parts = ", ".join(f"{part} from {column}" for part, column in self.parts.items())
+        more = f"; as attributes: {', '.join(self.attributes)}" if self.attributes else ""
+        return f"columns, separated by {NAMES[self.separator]}: {parts}{more}"
+
+
 class EventLines:
     """Batches of `queues.events.block.SCHEMA`; `rejected` and `rejections` (the first 20) say what was
-    skipped.
+    skipped. `csv_columns` says how the columns of a CSV file are read, once its header is.
 
     `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first character that is
     written decides). With `strict` the first malformed line raises `MalformedEvent` whose field is the line.
@@ -67,6 +84,7 @@ class EventLines:
             raise BadInput("format", f"takes csv or jsonl, not {format!r}.")
         self.rejected = 0
         self.rejections: list[Rejection] = []
+        self.csv_columns: CsvColumns | None = None
         self._stream, self._format = unzip_stream(stream), format
         self._columns, self._mapper = columns, Mapper(columns)
         self._strict, self._clock = strict, clock
@@ -92,7 +110,9 @@ class EventLines:
                 continue
             lines = text.split(b"\n")
             for at in range(0, len(lines), LINES_AT_ONCE):
-                if records := form.records(start + at, lines[at : at + LINES_AT_ONCE]):
+                records = form.records(start + at, lines[at : at + LINES_AT_ONCE])
+                self.csv_columns = form.csv_columns
+                if records:
                     yield self._batch(form, records)
         if records := form.rest():
             yield self._batch(form, records)
@@ -137,6 +157,8 @@ class EventLines:
 class JsonLines:
     """One JSON object a line; empty lines are nothing."""
 
+    csv_columns: CsvColumns | None = None
+
     def records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
         return [(number, line) for number, line in enumerate(lines, start) if line and not line.isspace()]
 
@@ -162,11 +184,16 @@ class JsonLines:
 
 
 class CsvLines:
-    """Comma-separated with a header line. A quoted cell may hold line breaks, over 100 lines at most."""
+    """Cells with a header line, separated by commas, semicolons, tabs or vertical bars. A quoted cell may
+    hold line breaks, over 100 lines at most. Names of the parts of an event may have capitals. Where no comma
+    separates, numbers may have a decimal comma.
+    """
 
     def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+        self.csv_columns: CsvColumns | None = None
+        self._columns, self._sources = columns, columns.sources()
         self._header: list[str] = []
+        self._separator = ","
         self._open: list[tuple[int, bytes]] = []  # the lines of a record whose quote is not closed yet
 
     def records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
@@ -189,22 +216,37 @@ class CsvLines:
         """All records at once; raises when one of them is not plain."""
         if max(map(len, texts)) > LINE_MOST_BYTES:
             raise ValueError("a line is too long")
-        rows = list(csv.reader(io.StringIO(b"\n".join(texts).decode(), newline="\n"), strict=True))
+        rows = self._read(b"\n".join(texts))
         if len(rows) != len(texts) or set(map(len, rows)) != {len(self._header)}:
             raise ValueError("a line has another number of cells than the header")
         columns = {name: _values_of(cells) for name, cells in group_by_name(self._header, rows).items()}
+        for name in self._with_commas(columns):
+            columns[name] = [cell and with_decimal_point(cell) for cell in columns[name]]
         return mapper.batch_of_columns(columns, len(rows), now_us)
 
     def parse(self, text: bytes) -> dict[str, Any]:
         _check_length(text)
         try:
-            rows = list(csv.reader(io.StringIO(text.decode(), newline="\n"), strict=True))
+            rows = self._read(text)
         except (csv.Error, UnicodeDecodeError) as error:
             raise MalformedEvent("line", f"is not CSV ({error}).") from None
         if len(rows) != 1 or len(rows[0]) != len(self._header):
-            width = len(rows[0]) if rows else 0
-            raise MalformedEvent("line", f"has {width} cells; the header has {len(self._header)}.")
-        return _cells(self._header, rows[0])
+            found = len(rows[0]) if rows else 0
+            raise MalformedEvent("line", f"has {found} cells; the header has {len(self._header)}.")
+        cells = _cells(self._header, rows[0])
+        for name in self._with_commas(cells):
+            cells[name] = cells[name] and with_decimal_point(cells[name])
+        return cells
+
+    def _read(self, text: bytes) -> list[list[str]]:
+        stream = io.StringIO(text.decode(), newline="\n")
+        return list(csv.reader(stream, delimiter=self._separator, strict=True))
+
+    def _with_commas(self, columns: Iterable[str]) -> list[str]:
+        """Return the columns of numbers whose commas are decimal ones."""
+        if self._separator == ",":
+            return []
+        return [name for name in columns if name in (self._sources.get("value"), self._sources.get("time"))]
 
     def _join_quoted_lines(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """Records of one line or more: lines are joined until their quotes are closed."""
@@ -226,14 +268,35 @@ class CsvLines:
             position = end
 
     def _read_header(self, text: bytes) -> None:
+        named = {column for column in vars(self._columns).values() if column}
         try:
-            header = [name.strip() for name in next(csv.reader([text.decode("utf-8-sig")], strict=True))]
-        except (csv.Error, UnicodeDecodeError, StopIteration) as error:
+            line = text.decode("utf-8-sig")
+            self._separator = detect_separator(line, {each.lower() for each in (*FIELDS, *named)})
+            written = header_cells(line, self._separator)
+        except (csv.Error, UnicodeDecodeError) as error:
             raise BadInput("header", f"is not CSV ({error}).") from None
+        header = [self._part_of(name, written) for name in written]
         if not all(header) or len(set(header)) != len(header):
-            raise BadInput("header", f"takes different names that are not empty, not {', '.join(header)}.")
+            raise BadInput("header", f"takes different names that are not empty, not {', '.join(written)}.")
         self._columns.check(header)
+        names = dict(zip(header, written, strict=True))
+        parts = {part: names[column] for part, column in self._sources.items() if column in names}
+        if not parts:
+            raise BadInput(
+                "header",
+                f"names no part of an event: it has {', '.join(written)[:200]}. Name the columns with "
+                f"--type COL, --key COL, --time COL, --value COL or --source COL, or call them "
+                f"{', '.join(FIELDS)}.",
+            )
         self._header = header
+        rest = [name for name in written if name not in parts.values()]
+        self.csv_columns = CsvColumns(parts, rest, self._separator)
+
+    def _part_of(self, name: str, header: list[str]) -> str:
+        """Return the part of an event that a name is but for its capitals, else the name."""
+        plain = name.lower()
+        is_part = name not in self._sources.values() and self._sources.get(plain) == plain
+        return plain if is_part and plain not in header else name
 
 
 def open_events(path: str) -> BinaryIO:

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from queues.events.block import SCHEMA, TEXTS, from_columns
-from queues.events.columns import iso_times, scale_times
+from queues.events.columns import iso_times
+from queues.events.times import numbers_us
 
 LINE_MOST_BYTES = 2**20
+MAX_EXACT = 2**53
 _NEWLINE, _OPENING, _CLOSING = b"\n{}"
 _BESIDE_TIME = [(name, pa.string()) for name in TEXTS] + [("value", pa.float64())]
 _TIME_KINDS = (pa.float64(), pa.string())
@@ -73,4 +75,7 @@ def _times(array: pa.Array, now_us: int) -> pa.Array:
         if "T" not in array[0].as_py():
             raise ValueError("the first time has another form")
         return iso_times(array)
-    return pa.array(scale_times(array.to_numpy(), None)).cast(kind)
+    numbers = array.to_numpy()
+    if numbers.max() >= MAX_EXACT:  # such as nanoseconds: read as floats they are rounded
+        raise ValueError("a time has more digits than a float")
+    return pa.array(numbers_us(numbers)).cast(kind)

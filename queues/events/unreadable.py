@@ -5,7 +5,8 @@ import base64
 import orjson
 import pyarrow as pa
 
-from queues.events.block import SCHEMA, TIME_MOST_US
+from queues.events.block import SCHEMA
+from queues.events.times import TIME_MOST_US
 
 TYPE = "unreadable"
 

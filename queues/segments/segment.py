@@ -19,7 +19,8 @@ from redis.typing import EncodableT, FieldT
 from queues import keys
 from queues.control.refused import know_of_refused_writes
 from queues.errors import BadInput, NodeFull, NodeUnavailable, connection_reason
-from queues.events.block import TIME_MOST_US, Block, EncodedBlock, decode, newest_time_us
+from queues.events.block import Block, EncodedBlock, decode, newest_time_us
+from queues.events.times import TIME_MOST_US
 from queues.redis_types import Entries
 from queues.segments.flush import Flush
 from queues.segments.gauge import read_gauges

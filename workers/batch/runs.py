@@ -11,6 +11,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 
 from queues import checks, keys
 from queues.errors import BadInput, WeirError
+from queues.text import numbers
 from workers.batch import catalog, deadline, run_quota
 from workers.batch.jobs.job import Job, Piece, Surroundings, Values
 from workers.models import Chunk, Run, Task
@@ -31,7 +32,7 @@ def task_of(name: str) -> Task:
 
 def run_of(number: Any) -> Run:
     """Raises BadInput naming the run."""
-    known = checks.digits(str(number)[: checks.MOST_SHOWN])
+    known = numbers.digits(str(number)[: checks.MOST_SHOWN])
     run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
     if run is None:
         raise BadInput("run", f"{str(number)[: checks.MOST_SHOWN]} is no run.")

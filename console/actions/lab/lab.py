@@ -12,6 +12,7 @@ from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario
 from queues import checks
 from queues.errors import BadInput
+from queues.text.numbers import decimal_number
 from workers.batch.jobs.experiment import check_cost
 from workers.lab.models import Experiment
 
@@ -80,10 +81,10 @@ def parse_setting(declared: Parameter, text: str) -> Any:
     """Parse a setting as its kind. Raises `BadInput` that names it."""
     if declared.kind in ("choice", "text"):
         return text
-    try:
-        return float(text)
-    except ValueError:
-        raise BadInput(declared.name, f"{declared.takes()}, not {text[:40]!r}.") from None
+    value = decimal_number(text)
+    if value is None:
+        raise BadInput(declared.name, f"{declared.takes()}, not {text[:40]!r}.")
+    return value
 
 
 def applicable(experiment: Experiment) -> dict[str, Applicable]:

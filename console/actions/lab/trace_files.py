@@ -12,10 +12,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from queues.checks import decimal_number
 from queues.documents import decoded_text
 from queues.errors import BadInput
 from queues.standard_input import standard_input
+from queues.text.csv_dialect import separator_hint
+from queues.text.numbers import decimal_number
 
 # A row costs as much as it has columns, even if it contains one value.
 MAX_COLUMNS = 256
@@ -28,7 +29,10 @@ def read_trace(path: str, column: str | None) -> Floats:
     rows = _rows(path, "--trace")
     names, wanted = rows.fieldnames or [], (column or "").strip()
     if not wanted or names.count(wanted) != 1:
-        raise BadInput("--column", f"takes a column that the file's first line names once, not {column}")
+        hint = separator_hint(names[0]) if len(names) == 1 else ""
+        raise BadInput(
+            "--column", f"takes a column that the file's first line names once, not {column}{hint}"
+        )
     values = read_numbers(rows, (wanted,), "--trace")[0]
     if not values.size or values.min() < 0 or values.max() <= 0:
         raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
@@ -44,7 +48,8 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
     found = rows.fieldnames or []
     for name in names:
         if name not in found:
-            raise BadInput(name, "is no column of the file; its first line names the columns")
+            hint = separator_hint(found[0]) if len(found) == 1 else ""
+            raise BadInput(name, f"is no column of the file; its first line names the columns{hint}")
         if found.count(name) > 1:
             raise BadInput(name, "is the name of two columns; names must differ")
     return read_numbers(rows, names, "FILE")

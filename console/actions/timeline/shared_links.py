@@ -20,8 +20,8 @@ from django.urls import reverse
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from console.models import SharedLink
-from queues import checks
 from queues.errors import BadInput
+from queues.text import numbers
 from workers.history.snapshot_archive import snapshot_at
 
 SALT = "weir.shared-link"
@@ -87,7 +87,7 @@ def address_of(link: SharedLink) -> str:
 def open_link(signed: str, now: datetime) -> SharedLink | None:
     """Return what a link opens; None if it never existed, expired, or was ended."""
     try:
-        number = checks.digits(Signer(salt=SALT).unsign(signed))
+        number = numbers.digits(Signer(salt=SALT).unsign(signed))
     except BadSignature:
         return None
     return None if number is None else open_at(now).filter(pk=number).first()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.web.refusal import RequestRefused, refuse
+from queues.text.numbers import digits
 
 STRANGER_BYTES = 64 * 1024
 # Time limit for a body, extended by what has arrived of it at this rate.
@@ -125,7 +126,9 @@ class _Body:
             try:
                 async with asyncio.timeout(self._limit.asking_seconds):
                     allowance = await self._limit.allowed(self._scope)
-            except TimeoutError:  # many senders are looked up at once, and each may wait for a server that hangs
+            except (
+                TimeoutError
+            ):  # many senders are looked up at once, and each may wait for a server that hangs
                 raise RequestRefused(503, UNANSWERED, 2) from None
             self._most_bytes = allowance.most_bytes
             if size_bytes <= self._most_bytes:
@@ -143,7 +146,7 @@ class _Body:
 
 def _read_announced_bytes(scope: dict[str, Any]) -> int:
     announced = dict(scope["headers"]).get(b"content-length", b"0")
-    return int(announced) if announced.isdigit() and len(announced) < 20 else 0
+    return digits(announced.decode("latin1"), 19) or 0
 
 
 def too_large_message(limit_bytes: int) -> str:

@@ -26,6 +26,7 @@ import orjson
 
 from console.input.boundary import json_of
 from queues.errors import BadInput
+from queues.text.numbers import digits
 
 NEWEST_SECONDS = 300.0
 # A form repeats a field for each person that its text mentions.
@@ -35,8 +36,8 @@ LONGEST_WHO = 60
 CALL = re.compile(r"\s*(?:/\w+(?:@\w+)?|@\*\*[^*]*\*\*|<at>[^<]*</at>|@\w+)(?:\s|&nbsp;)*")
 # A Telegram group shows a bot the commands of other bots, too.
 OTHER_COMMAND = re.compile(r"\s*/(?!weir\b)\w", re.IGNORECASE)
-NUMBER = re.compile(r"\s*#?(\d{1,12})\b[\s:,.]*")
-LINK = re.compile(r"/alerts/(\d{1,12})/")
+NUMBER = re.compile(r"\s*#?([0-9]{1,12})\b[\s:,.]*")
+LINK = re.compile(r"/alerts/([0-9]{1,12})/")
 
 
 class Unproven(Exception):  # noqa: N818
@@ -102,7 +103,8 @@ def _proven_reader(
 def _is_signed_by_slack(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float) -> bool:
     sent_at = headers.get("X-Slack-Request-Timestamp", "")
     expected = hmac.new(secret.encode(), f"v0:{sent_at}:".encode() + body, sha256).hexdigest()
-    is_recent = sent_at.isdecimal() and abs(now_seconds - int(sent_at[:12])) <= NEWEST_SECONDS
+    sent_seconds = digits(sent_at, 12)
+    is_recent = sent_seconds is not None and abs(now_seconds - sent_seconds) <= NEWEST_SECONDS
     return is_recent and _is_same(headers.get("X-Slack-Signature", ""), f"v0={expected}")
 
 

@@ -1,12 +1,25 @@
 """A time in an address or a body. Every endpoint uses one of these two types."""
 
-from datetime import UTC, datetime
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from console.input.instant import TAKES, is_representable
+from queues.events.times import number_us
+from queues.text.numbers import any_number
+
+
+def _of_number(given: Any) -> Any:
+    """Return the time of a number by its size, as of an event's: s, ms, µs or ns since 1970."""
+    number = any_number(given) if isinstance(given, str) else given
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return given
+    try:
+        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=number_us(number))
+    except ValueError:
+        raise PydanticCustomError("time_out_of_range", TAKES) from None
 
 
 def _representable(given: datetime) -> datetime:
@@ -15,9 +28,9 @@ def _representable(given: datetime) -> datetime:
     return given
 
 
-# As given: with or without a time zone.
-GivenTime = Annotated[datetime, AfterValidator(_representable)]
-# UTC if it has no time zone, as everywhere in the console.
+# As it was given: with its zone, or with none.
+GivenTime = Annotated[datetime, BeforeValidator(_of_number), AfterValidator(_representable)]
+# UTC when it names no zone, as everywhere in the console.
 UtcTime = Annotated[
     GivenTime, AfterValidator(lambda given: given if given.tzinfo else given.replace(tzinfo=UTC))
 ]

@@ -19,6 +19,7 @@ from django.core.management.base import CommandParser
 
 from console.management.document import JsonCommand
 from queues.errors import BadInput
+from queues.text.numbers import option_number
 
 # The folder of `bench` that has it; "" if it is a folder itself.
 BENCHES = {
@@ -112,7 +113,9 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("names", metavar="NAME", nargs="*")
         parser.add_argument("--all", action="store_true", help="every bench that is built")
-        parser.add_argument("--seconds", type=float, default=3.0, help="how long each measurement takes")
+        parser.add_argument(
+            "--seconds", type=option_number, default=3.0, help="how long each measurement takes"
+        )
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
         parser.add_argument("--strict", action="store_true", help="exit 1 when a figure is past its limit")
 

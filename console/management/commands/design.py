@@ -9,6 +9,7 @@ from console.management.document import JsonCommand, read_document
 from controllers.design.identify import identify
 from controllers.design.request import DESIGNS
 from queues.errors import BadInput
+from queues.text.numbers import option_whole
 
 # The designs of the contract in its order; those neither in DESIGNS nor read from a CSV file are promised.
 CONTRACT_DESIGNS = ("place", "check", "identify", "lqr", "network", "tcc", "selectivity")
@@ -21,7 +22,9 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", metavar="NAME", help=", ".join(CONTRACT_DESIGNS))
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
-        parser.add_argument("--delay", type=int, default=0, help="identify: samples until u is felt, 0 to 10")
+        parser.add_argument(
+            "--delay", type=option_whole, default=0, help="identify: samples until u is felt, 0 to 10"
+        )
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -38,8 +41,7 @@ class Command(JsonCommand):
 
 
 def identify_model(path: str, delay: int) -> dict[str, Any]:
-    """Return the model of a CSV file's columns u and y. Raises `BadInput` that names column, line, or option.
-    """
+    """Return the model of a CSV file's columns u and y. Raises `BadInput` that names column, line, or option."""
     if not 0 <= delay <= 10:
         raise BadInput("--delay", f"takes a whole number from 0 to 10, not {delay}")
     u, y = read_columns(path, ("u", "y"))

@@ -12,9 +12,9 @@ from console.actions.lab.trace_files import Floats, read_trace
 from console.management.document import JsonCommand
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario, ScenarioOutcome
-from queues.checks import decimal_number
 from queues.errors import BadInput
 from queues.files.csv_text import csv_lines
+from queues.text.numbers import decimal_number, option_whole
 
 DEFAULT_SEED = 1
 
@@ -27,7 +27,7 @@ class Command(JsonCommand):
         parser.add_argument("scenario", nargs="?")
         parser.add_argument("--law", action="append", default=[])
         parser.add_argument("--set", action="append", default=[], metavar="key=value")
-        parser.add_argument("--seed", type=int)
+        parser.add_argument("--seed", type=option_whole)
         parser.add_argument("--trace", metavar="FILE")
         parser.add_argument("--column", metavar="COL")
         parser.add_argument("--series", metavar="FILE.csv")

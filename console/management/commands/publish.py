@@ -15,6 +15,7 @@ from queues.events.columns import Columns
 from queues.events.lines import FORMATS, NAMED, EventLines, format_of, open_events
 from queues.publishing.client import Client, Published
 from queues.publishing.replay import Pace, limit_events, multiply_events
+from queues.text.numbers import option_number, option_whole
 
 PRODUCER = "publish"
 
@@ -29,11 +30,11 @@ class Command(JsonCommand):
         for part in ("time", "type", "key", "value", "source"):
             parser.add_argument(f"--{part}", metavar="COL", help=f"the column of the event's {part}")
         replay = "replay by event time, X times faster; 0 (default): as fast as it goes"
-        parser.add_argument("--speed", type=float, default=0.0, metavar="X", help=replay)
+        parser.add_argument("--speed", type=option_number, default=0.0, metavar="X", help=replay)
         multiply = "publish every event N times, each copy an event of its own"
-        parser.add_argument("--multiply", type=int, default=1, metavar="N", help=multiply)
+        parser.add_argument("--multiply", type=option_whole, default=1, metavar="N", help=multiply)
         limit = "read N events of the file at most (default: all)"
-        parser.add_argument("--limit", type=int, metavar="N", help=limit)
+        parser.add_argument("--limit", type=option_whole, metavar="N", help=limit)
         parser.add_argument("--strict", action="store_true", help="stop at the first malformed line")
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
@@ -59,6 +60,9 @@ class Command(JsonCommand):
                 published = self._publish(client, lines, options)
             client.count_rejected(options["queue"], lines.rejected)
         self._name_rejected(lines)
+        columns = {} if lines.csv_columns is None else {"columns": lines.csv_columns.parts}
+        if lines.csv_columns is not None:
+            self.stderr.write(lines.csv_columns.sentence())
         return {
             "published": published.events,
             "blocks": published.blocks,
@@ -66,6 +70,7 @@ class Command(JsonCommand):
             "seconds": round(time.monotonic() - began_seconds, 3),
             "by_container": dict(published.by_container),
             "rerouted": published.rerouted,
+            **columns,
         }
 
     def human(self, document: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from console.pages.frame.action import Done, action
 from console.pages.frame.frame import Absence, absence_of, get_snapshot
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
-from queues import checks
+from queues.text import numbers
 from workers.alerts.lifecycle.models import Alert, AlertWatch
 from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.steering.expiry import time_words
@@ -133,8 +133,8 @@ def snooze(request: HttpRequest, alert_id: int) -> Done:
 
 @action("alert.escalate", alert_page)
 def escalate(request: HttpRequest, alert_id: int) -> Done:
-    """Escalate an alert. Posted: note (optional), step (the number that the button names)."""
-    text, shown = request.POST.get("note", ""), checks.digits(request.POST.get("step", ""))
+    """Posted: note (may be left out), step (the number of the one that the button names)."""
+    text, shown = request.POST.get("note", ""), numbers.digits(request.POST.get("step", ""))
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now(), step=shown)
     step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
     return _redirect_with_message(

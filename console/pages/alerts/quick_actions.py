@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from console.display.subject_pages import page_of
+from queues.text.numbers import digits
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
@@ -54,7 +55,7 @@ def _quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Itera
         yield from _restarts(snapshot)
     if alert.condition == "workers_missing":
         yield from _let_work(snapshot)
-    if alert.condition == "override_ending" and labels.get("override", "").isdecimal():
+    if alert.condition == "override_ending" and digits(labels.get("override", "")) is not None:
         url = reverse("override-end", args=[int(labels["override"])])
         yield QuickAction("End the override now", url, "end", "now", "override.end")
     elif loop is not None:
@@ -111,7 +112,7 @@ def _iterate_related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedP
         yield RelatedPage(f"{kind.capitalize()} {labels[kind]}", page_of(kind, labels[kind]))
     if loop is not None:
         yield RelatedPage("Loop", reverse("loop", args=[loop.pk]))
-    if "plan" in labels and labels["plan"].isdecimal():
+    if "plan" in labels and digits(labels["plan"]) is not None:
         yield RelatedPage(f"Plan {labels['plan']}", reverse("plan", args=[int(labels["plan"])]))
     if "task" in labels:
         yield RelatedPage(f"Task {labels['task']}", reverse("task", args=[labels["task"]]))

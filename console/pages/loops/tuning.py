@@ -11,6 +11,7 @@ from console.display.override_words import describe_end, instead_words
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
 from console.pages.loops.loops import loop_page
+from queues.text.numbers import digits
 from workers.models import Tuning
 
 
@@ -19,7 +20,7 @@ def decide(request: HttpRequest, loop_id: int) -> Done:
     """Decide on a tuning. Posted: tuning (its number), decision (approve, reject), hash, reason, expiry."""
     number = request.POST.get("tuning", "")
     rows = Tuning.objects.select_related("loop").filter(loop=loop_id)
-    tuning = get_object_or_404(rows, pk=number if number.isdecimal() and len(number) < 19 else 0)
+    tuning = get_object_or_404(rows, pk=digits(number) or 0)
     actor, now, url = actor_of(request), timezone.now(), reverse("loop", args=[loop_id])
     reason = request.POST.get("reason", "")
     if request.POST.get("decision") == "reject":

@@ -18,6 +18,7 @@ from console.pages.loops.loop_view import DescribedLoop, ParameterRow, describe,
 from console.pages.loops.workbench import UNIT, WOULD, read_value
 from controllers import catalog
 from queues.errors import BadInput
+from queues.text.numbers import decimal_number
 from workers.control import what_if
 from workers.control.kinds.registry import display_of
 from workers.control.parts.kind import Lanes
@@ -31,8 +32,7 @@ WIDTH, HEIGHT = 1_000.0, 200.0
 
 @dataclass(frozen=True, kw_only=True)
 class AskedParameter(ParameterRow):
-    """A parameter. would: the requested value in the unit shown; the value in force if nothing is requested.
-    """
+    """A parameter. would: the requested value in the unit shown; the value in force if nothing is requested."""
 
     would: Any
 
@@ -124,10 +124,8 @@ def _would(row: ParameterRow, query: Mapping[str, str]) -> Any:
         return row.shown.effective
     if unit or row.shown.factor == 1.0:
         return text
-    try:
-        return float(text) * row.shown.factor
-    except ValueError:
-        return text
+    value = decimal_number(text)
+    return text if value is None else value * row.shown.factor
 
 
 def _read_changed_values(

@@ -56,7 +56,9 @@ class TimelinePage(FormPage):
     marks: Sequence[Mark]
     older_marks: int  # number that is not listed
     may_share: bool
-    links: Sequence[tuple[SharedLink, str]]  # active links, with their addresses; only for those who may share
+    links: Sequence[
+        tuple[SharedLink, str]
+    ]  # active links, with their addresses; only for those who may share
 
 
 @dataclass(frozen=True, kw_only=True)

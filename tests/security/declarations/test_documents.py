@@ -63,7 +63,7 @@ def test_yaml_reads_as_a_safe_loader_does_and_knows_its_lines():
     document = read_yaml(text)
     assert document.value == {
         "a": 1,
-        "b": [{"x": True, "y": 16}, "two"],
+        "b": [{"x": "yes", "y": 16}, "two"],
         "c": None,
         "d": 1.5,
         "e": "1",

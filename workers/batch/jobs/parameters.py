@@ -37,7 +37,7 @@ class JobParameter:
         """What it takes. A number may be given as text: commands and forms have nothing else."""
         return {
             "integer": checks.from_text(checks.whole(self.least, self.most), checks.integral),
-            "number": checks.from_text(checks.number(self.least, self.most), float),
+            "number": checks.from_text(checks.number(self.least, self.most), checks.real),
             "name": _NAMED,
             "names": checks.Check("names separated by commas", _names),
             "text": checks.text(),

@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from queues import checks
 from queues import environment as variables
 from queues.errors import BadInput, connection_reason
+from queues.text import numbers
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Place
@@ -145,7 +145,7 @@ class Webhook:
     @staticmethod
     def _retry_after_seconds(response: httpx.Response) -> float:
         told = response.headers.get("Retry-After", "")
-        return min(float(checks.digits(told) or 0), LONGEST_RETRY_AFTER_SECONDS)
+        return min(float(numbers.digits(told) or 0), LONGEST_RETRY_AFTER_SECONDS)
 
     @staticmethod
     def _validate_url(url: str) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from queues.documents import decoded_text
 from queues.errors import BadInput, Forbidden
+from queues.text.csv_dialect import separator_hint
 
 Row = tuple[str, ...]
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}\.csv\Z", re.ASCII)
@@ -162,7 +163,8 @@ def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, di
             raise BadInput(field, f"{path.name} has more than {MOST_COLUMNS} columns")
         for name in needed:
             if name not in header:
-                raise BadInput(field, f"{path.name} has no column {name!r}")
+                hint = separator_hint(header[0]) if len(header) == 1 else ""
+                raise BadInput(field, f"{path.name} has no column {name!r}{hint}")
         for row in reader:
             if None in row or None in row.values():
                 raise BadInput(

@@ -25,6 +25,7 @@ from typing import Any
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import environment as variables
 from queues.errors import BadInput
+from queues.text.numbers import measured_number
 from workers.host.environment import select_needed
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
@@ -204,7 +205,7 @@ def metrics_of(component: Component) -> list[str]:
 def _number(text: Any) -> float | None:
     """Return a metric of a minute, or None if it is invalid, so that the other minutes represent it."""
     try:
-        value = float(text)
+        value = measured_number(text)
     except (TypeError, ValueError):
         return None
     return value if math.isfinite(value) and value >= 0 else None

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from queues.text.numbers import measured_number
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -127,6 +128,6 @@ class PrometheusClient:
 
 
 def _number(text: Any) -> float | None:
-    """Return a number. Prometheus writes numbers as text, including NaN and +Inf."""
-    value = float(text)
+    """Prometheus writes numbers as texts, with NaN and +Inf among them."""
+    value = measured_number(text)
     return value if math.isfinite(value) else None

@@ -20,6 +20,7 @@ from console.upkeep.backup import archive, backup
 from console.upkeep.backup.rest import LONGEST_SECONDS, quiesce
 from queues.errors import BadInput, WeirError
 from queues.private_files import private_folder
+from queues.text.numbers import option_number
 from workers.coordination.connections import connection
 
 FOLDER = "backups"  # in the data folder; no backup holds it
@@ -35,7 +36,10 @@ class Command(JsonCommand):
         )
         parser.add_argument("--by", default="admin", help="whose pauses these are (default admin)")
         parser.add_argument(
-            "--longest", type=float, default=LONGEST_SECONDS, help="seconds to wait until the plant rests"
+            "--longest",
+            type=option_number,
+            default=LONGEST_SECONDS,
+            help="seconds to wait for a plant at rest",
         )
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:

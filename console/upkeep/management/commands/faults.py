@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 from console.management.document import JsonCommand
 from queues import checks
 from queues.errors import BadInput
+from queues.text.numbers import digits, option_whole
 
 SUITE = "bench.faults.suite"
 MOST_SEEDS, MOST_FAULTS, MOST_RATE = 100, 1_000, 1_000_000
@@ -23,11 +24,11 @@ class Command(JsonCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--seeds", default="1", help="whole numbers, comma separated; a new plant each")
-        parser.add_argument("--faults", type=int, default=12, help="how many of each seed")
+        parser.add_argument("--faults", type=option_whole, default=12, help="how many of each seed")
         parser.add_argument(
             "--only", default="", help="these kinds alone, comma separated: 'kill n1,disk full'"
         )
-        parser.add_argument("--rate", type=int, default=10_000, help="events per second")
+        parser.add_argument("--rate", type=option_whole, default=10_000, help="events per second")
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ class Command(JsonCommand):
 
 def _seeds(text: str) -> list[int]:
     """Raises BadInput."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words) or not 0 < len(words) <= MOST_SEEDS:
+    seeds = [digits(word.strip()) for word in text.split(",")]
+    if not 0 < len(seeds) <= MOST_SEEDS or None in seeds:
         raise BadInput("--seeds", f"takes 1 to {MOST_SEEDS} whole numbers, such as 1,2,3.")
-    return [int(word) for word in words]
+    return [each for each in seeds if each is not None]

@@ -20,6 +20,7 @@ import orjson
 from queues import environment as variables
 from queues.documents import decoded_text, parse_json
 from queues.errors import BadInput, WeirError
+from queues.text.numbers import measured_number
 from workers.plants.foreign.answer_limit import round_seconds
 from workers.plants.foreign.declared import redis_value, sql
 from workers.plants.foreign.declared.clients import ServerClients
@@ -193,7 +194,7 @@ def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
     if isinstance(found, bool | list | dict):
         raise PlantConfused("the source gives no number")
     try:
-        number = float(found)
+        number = measured_number(found)
     except (TypeError, ValueError):
         raise PlantConfused(f"the source gives {str(found)[:40]!r}, which is no number") from None
     return number if math.isfinite(number) else None

@@ -33,6 +33,7 @@ from controllers.parallelism.measured_topology import (
     MeasuredTopology,
 )
 from queues.checks import is_number
+from queues.text.numbers import measured_number
 from workers.documents.plants import PlantSection
 from workers.pipeline.status.task_measures import WorkSample, measures
 from workers.plants.foreign.client import PlantClient, first_error
@@ -351,7 +352,7 @@ def _least(requirements: Mapping[str, Any], vertex: str) -> int:
 def _number(text: Any) -> float | None:
     """Return a number. Flink writes numbers as text, and NaN for unknown; any other text is unknown, too."""
     try:
-        value = float(text)
+        value = measured_number(text)
     except (TypeError, ValueError):
         return None
     return value if math.isfinite(value) else None

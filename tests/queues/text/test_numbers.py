@@ -1,0 +1,62 @@
+"""Numbers that others write as text: plain ASCII, finite, and of a bounded length."""
+
+import math
+
+import pytest
+
+from queues.errors import BadInput
+from queues.text import numbers
+
+FULL_WIDTH, ARABIC, SUPERSCRIPT = "\uff11\uff12", "\u0663", "\u00b2"
+NO_NUMBERS = ["", " ", "1_000", FULL_WIDTH, ARABIC, SUPERSCRIPT, "1 000", "1,5", "0x10", "1e", "--1", "12a"]
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_what_python_may_take_for_a_number_is_none(text):
+    assert numbers.decimal_number(text) is None
+    assert numbers.whole_number(text) is None
+    assert numbers.any_number(text) is None
+    assert numbers.digits(text) is None
+    with pytest.raises(BadInput, match="times: takes a number"):
+        numbers.read_number(text, "times")
+    with pytest.raises(ValueError):
+        numbers.measured_number(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("12", 12),
+        ("-7", -7),
+        ("+3", 3),
+        (" 5 ", 5),
+        ("1e3", 1000.0),
+        ("1E-3", 0.001),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("123456789012345678", 123456789012345678),
+        ("9007199254740993", 9007199254740993),
+    ],
+)
+def test_a_number_is_read_as_it_is_written(text, value):
+    assert numbers.any_number(text) == value
+    assert type(numbers.any_number(text)) is type(value)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "1e999"])
+def test_what_is_not_finite_is_no_number_but_may_be_measured(text):
+    assert numbers.any_number(text) is None
+    with pytest.raises(BadInput):
+        numbers.read_number(text, "times")
+    assert not math.isfinite(numbers.measured_number(text))
+
+
+def test_a_text_of_thousands_of_digits_is_no_number():
+    assert numbers.decimal_number("9" * 5_000) is None
+    assert numbers.whole_number("9" * 19) is None
+
+
+@pytest.mark.parametrize("value", [True, None, [1], b"1"])
+def test_what_is_neither_number_nor_text_is_not_measured(value):
+    with pytest.raises(TypeError):
+        numbers.measured_number(value)

@@ -1,0 +1,1 @@
+"""Files and documents that people and programs write: CSV, JSON lines, YAML."""

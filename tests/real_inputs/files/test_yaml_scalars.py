@@ -1,0 +1,95 @@
+"""YAML as people write it who know version 1.1, 1.2 or neither: numbers, words, dates, keys and bombs."""
+
+import pytest
+
+from queues.documents import read_yaml
+from queues.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("scalar", "value"),
+    [
+        ("1e-3", 0.001),
+        ("1e3", 1000.0),
+        ("-2.5E+2", -250.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("+7", 7),
+        ("0", 0),
+        ("0.10", 0.1),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("true", True),
+        ("False", False),
+        ("~", None),
+        ("null", None),
+        ("", None),
+        ("no", "no"),
+        ("NO", "NO"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("Off", "Off"),
+        ("y", "y"),
+        ("2026-11-29", "2026-11-29"),
+        ("2026-11-29T08:00:00Z", "2026-11-29T08:00:00Z"),
+        ("'010'", "010"),
+        ('"1e3"', "1e3"),
+        ('"1:30"', "1:30"),
+        ("1.2.3", "1.2.3"),
+        ("10.0.0.1:80", "10.0.0.1:80"),
+        ("n1:n2", "n1:n2"),
+        ("snake_case", "snake_case"),
+        ("_1", "_1"),
+        ("1e", "1e"),
+        ("e3", "e3"),
+        ("\uff11\uff12", "\uff11\uff12"),
+    ],
+)
+def test_a_scalar_is_what_version_1_2_reads(scalar, value):
+    read = read_yaml(f"times: {scalar}\n").value["times"]
+    assert read == value and type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "hint"),
+    [
+        ("010", "write 10"),
+        ("-007", "write 7"),
+        ("00", "write 0"),
+        ("1:30", "base 60"),
+        ("10:30", "base 60"),
+        ("1:30:15", "base 60"),
+        ("1_000", "write 1000"),
+        ("1_000.5", "write 1000.5"),
+        ("0b101", "decimal"),
+        (".inf", "finite"),
+        ("-.INF", "finite"),
+        (".nan", "finite"),
+        ("1e999", "finite"),
+        ("9" * 41, "at most 40 digits"),
+    ],
+)
+def test_what_the_versions_read_differently_is_refused_with_what_to_write(scalar, hint):
+    with pytest.raises(BadInput, match=hint) as refused:
+        read_yaml(f"a: 1\nevery_seconds: {scalar}\n")
+    assert refused.value.field == "every_seconds" and "line 2" in refused.value.message
+
+
+def test_a_word_as_a_key_stays_a_word():
+    assert read_yaml("on: 1\nno: 2\n").value == {"on": 1, "no": 2}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1\na: 2\n",
+        "a: 1\n'a': 2\n",
+        "1: x\n1: y\n",
+        "a: &x [1]\nb: *x\n",
+        "<<: &x {a: 1}\n",
+        "a: !!str 1\n",
+    ],
+)
+def test_keys_given_twice_anchors_and_tags_are_refused(text):
+    with pytest.raises(BadInput):
+        read_yaml(text)
