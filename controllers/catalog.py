@@ -20,12 +20,12 @@ WITHOUT_LAWS = ("design", "framework", "patterns", "rivals", "simulation")
 
 def find_laws() -> dict[str, Law]:
     """Return the laws by name, in the order of their names. Raise ValueError if two laws have the same name."""
-    found: dict[str, Law] = {}
+    laws: dict[str, Law] = {}
     for law in _laws():
-        if law.name in found:
+        if law.name in laws:
             raise ValueError(f"Two laws have the name {law.name}")
-        found[law.name] = law
-    return dict(sorted(found.items()))
+        laws[law.name] = law
+    return dict(sorted(laws.items()))
 
 
 def _laws() -> Iterator[Law]:
@@ -53,7 +53,7 @@ def remedy(name: str) -> Remedy | None:
     return remedy_of(LAWS.get(name))
 
 
-def ranked() -> tuple[str, ...]:
+def list_ranked_laws() -> tuple[str, ...]:
     """Return the laws of which only one may act on a target, highest priority first."""
     ranks = {name: law.rank for name, law in LAWS.items() if isinstance(law, Ranked)}
     return tuple(sorted(ranks, key=lambda name: ranks[name]))
@@ -93,8 +93,8 @@ def parameter(of: Law, name: str) -> Parameter:
     """Return the declaration of `name`: a parameter of the law, `guard.NAME`, or the actuator. Raise
     `BadInput`.
     """
-    known = {each.name: each for each in of.parameters}
-    known |= {f"guard.{each.name}": each for each in guard.settings_of(of)}
+    known = {parameter_.name: parameter_ for parameter_ in of.parameters}
+    known |= {f"guard.{setting.name}": setting for setting in guard.settings_of(of)}
     if of.actuator is not None:
         known[of.actuator] = actuator_parameter(of)
     if name not in known:

@@ -12,7 +12,7 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.decision import Json
 from controllers.framework.guard import Guarded, Measured
-from controllers.framework.law import Law, Values, continued
+from controllers.framework.law import Law, Values, decide_next
 from controllers.framework.parameter import Parameter, read_object, read_values
 from queues.checks import refuse_unknown
 from queues.errors import BadInput
@@ -34,7 +34,7 @@ def answer(name: str, document: Any) -> dict[str, Json]:
     if request.get("law", name) != name:
         raise BadInput("law", f"takes {name}, the requested law, not {request['law']!r}")
     if request.get("guard") is not None:
-        return _guarded(law, request)
+        return _parse_guarded_request(law, request)
     if request.get("manual") is not None:
         raise BadInput(
             "manual",
@@ -74,7 +74,7 @@ def _observation(law: Law, parameters: Values, document: Any, where: str) -> Val
 def _plain(law: Law, parameters: Values, state: Json, observations: list[Values]) -> dict[str, Json]:
     decisions = []
     for observation in observations:
-        state, decision = continued(law, parameters, state, observation)
+        state, decision = decide_next(law, parameters, state, observation)
         decisions.append(decision.to_json())
     return {"law": law.name, "decisions": decisions, "state": state}
 
@@ -95,10 +95,10 @@ def decide_once(law: Law, document: Any, *, applies: bool = True) -> Guarded:
             "observations", "takes exactly one when guard is given, because the guard applies to one instant"
         )
     manual = read_manual(law, request.get("manual"))
-    return _through_guard(law, parameters, state, observations[0], request["guard"], manual, applies)
+    return _decide_through_guard(law, parameters, state, observations[0], request["guard"], manual, applies)
 
 
-def _guarded(law: Law, request: Mapping[str, Any]) -> dict[str, Json]:
+def _parse_guarded_request(law: Law, request: Mapping[str, Any]) -> dict[str, Json]:
     guarded = decide_once(law, request)
     return {
         "law": law.name,
@@ -108,7 +108,7 @@ def _guarded(law: Law, request: Mapping[str, Any]) -> dict[str, Json]:
     }
 
 
-def _through_guard(
+def _decide_through_guard(
     law: Law,
     parameters: Values,
     state: Json,

@@ -15,7 +15,7 @@ from scipy.optimize import Bounds, LinearConstraint
 from controllers.framework.solver import minimise
 from controllers.parallelism.queueing_topology import QueueingOperator
 from controllers.parallelism.task_allocation import Path, fewest_tasks
-from controllers.simulation.model.load_step import taken
+from controllers.simulation.model.load_step import run_step
 
 LARGE, LIMIT_SECONDS, MOST, STEP_RUNS = 300, 0.05, 200, 20
 
@@ -82,7 +82,7 @@ def quality(seconds: float) -> tuple[int, int, int]:
 
 def steps(law: str) -> dict[str, float]:
     """How a law takes a load that trebles, on average."""
-    runs = [taken(law, seed) for seed in range(STEP_RUNS)]
+    runs = [run_step(law, seed) for seed in range(STEP_RUNS)]
     return {
         f"step_{name}": float(np.mean([getattr(run_, name) for run_ in runs]))
         for name in ("changes", "violated_steps", "instances")

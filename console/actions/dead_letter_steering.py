@@ -14,7 +14,7 @@ from console.accounts.access import Actor, demand
 from console.actions import dead_letters
 from console.actions.dead_letters import DeadLetterFilter, Name, NamedDeadLetter
 from console.audit import audit_log
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from queues.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable
 from queues.events.block import from_events, parse_event
 from queues.segments.dead_letters import WORDS, DeadLetters
@@ -38,7 +38,7 @@ class DeadLetterReport:
 
     def sentence(self) -> str:
         verb = "put in again" if self.action == "requeue" else "discarded for good"
-        said = f"{counted(self.letters, 'dead letter')} ({counted(self.events, 'event')}) {verb}."
+        said = f"{format_count(self.letters, 'dead letter')} ({format_count(self.events, 'event')}) {verb}."
         if not self.refused:
             return said
         named = "; ".join(f"{refusal['letter']} {refusal['why']}" for refusal in self.refused[:NAMED])

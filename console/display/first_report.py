@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from controllers.framework.reason import counted, percent
+from controllers.framework.reason import format_count, percent
 from queues.stored_document import convert
 from workers.control.first_reports import LEAST_SECONDS
 from workers.documents.loops import FirstReportFigures
@@ -84,5 +84,5 @@ def _describe_assumptions(figures: FirstReportFigures) -> list[str]:
         f"What was is measured, over {minutes:.0f} minutes.",
         "What would have been is estimated: the same events come, a task works as fast as it did, and each"
         " decision stands by itself, since the plant did not follow the ones before.",
-        f"The advice would have changed tasks {counted(figures.changes, 'time')}{pauses}.",
+        f"The advice would have changed tasks {format_count(figures.changes, 'time')}{pauses}.",
     ]

@@ -16,7 +16,7 @@ from console.display.override_words import short
 from console.models import AuditEntry, Mark
 from console.timeline.happenings import compute_end
 from console.timeline.restarts import PLANT, restarts
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from workers.history.appearances import Appearance, appearances
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import part_of_operator
@@ -244,7 +244,7 @@ def _build_change(entry: AuditEntry, before: int = 0) -> FoundChange:
         kind=entry.action,
         at=entry.at,
         parts=_parts_of_entry(entry),
-        words=_entry_words(entry) + (f" (and {counted(before, 'time')} before)" if before else ""),
+        words=_entry_words(entry) + (f" (and {format_count(before, 'time')} before)" if before else ""),
         by=entry.actor,
         ref=f"audit:{entry.pk}",
     )

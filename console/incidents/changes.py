@@ -19,7 +19,7 @@ from django.db.models.functions import TruncMinute
 from console.incidents.change_sources import FoundChange, find_changes, query_audited
 from console.models import AuditEntry, Mark
 from console.timeline.restarts import restarts
-from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, ranked
+from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, rank_changes
 from controllers.diagnosis.influence import distances
 from queues.stored_document import BadDocument
 from workers.alerts.incidents import REACH, came_back_at, onset_of
@@ -120,7 +120,7 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
         PlantChange(change.kind, change.at.timestamp(), change.parts, change.times, _is_over(change, onset))
         for change in changes
     ]
-    rows = ranked(plain, onset.timestamp(), steps, records)
+    rows = rank_changes(plain, onset.timestamp(), steps, records)
     return [_row(changes[row.place], row.steps, row.delay_seconds, row.weight, records) for row in rows]
 
 

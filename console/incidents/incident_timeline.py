@@ -15,7 +15,7 @@ from django.utils import timezone
 from console.incidents.change_sources import find_recorded_changes
 from console.incidents.changes import changes_of
 from controllers.diagnosis.changes import SLACK_SECONDS
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from workers.alerts import history
 from workers.alerts.lifecycle.models import Alert, AlertEvent
 
@@ -53,7 +53,7 @@ def _newest(rows: Sequence[IncidentEvent], most: int, what: str) -> Iterator[Inc
 def _describe_left_out(at: datetime, kind: str, count: int, what: str) -> IncidentEvent:
     """Return an event for omitted ones, at the last of them, without an author."""
     shown = "change" if kind == "person" else kind
-    return IncidentEvent(at, shown, f"Left out here: {counted(count, what)}.")
+    return IncidentEvent(at, shown, f"Left out here: {format_count(count, what)}.")
 
 
 def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from console.display.formats import formatted
 from console.incidents.changes import changes_of
 from console.incidents.incident_timeline import IncidentEvent, changes_meanwhile, timeline_of
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from workers.alerts import history, incidents
 from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle.models import Alert
@@ -105,7 +105,7 @@ def _describe_remedies(alert: Alert, data: Path) -> list[str]:
     shown = list(effective[:MOST_ACTIONS])
     rows = [f"- Loop {_line(each.loop.name)}: {_line(each.reason)}" for each in shown]
     if more := effective.count() - len(shown):
-        rows.append(f"- {counted(more, 'earlier action')} of loops, judged effective too")
+        rows.append(f"- {format_count(more, 'earlier action')} of loops, judged effective too")
     acted = [each for each in changes_meanwhile(alert, data, end) if each.kind == "person"]
     rows += [f"- {_line(each.by)}: {_line(each.words)} (did it help?)" for each in acted[-3:]]
     return rows or ["Nothing that is recorded as effective. " + TO_WRITE]

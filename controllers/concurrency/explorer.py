@@ -22,7 +22,7 @@ from controllers.concurrency.steady import MOST_PER_SECOND, STEADY
 from controllers.concurrency.tcc import fewer, more
 from controllers.concurrency.throughput import MOST_THREADS, Measurement
 from controllers.concurrency.throughput_curve import BEND, Curve, Point, ScalabilityCurve, bends, fit
-from controllers.design.friendliness import scaled_q
+from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
@@ -134,7 +134,7 @@ def check_search(document: Mapping[str, Any], where: str) -> None:
             raise BadInput(f"{where}.points[{at}].threads", f"takes each number once; {count} appears twice")
 
 
-def needed_samples(parameters: Values, search: CurveSearch, now: Measurement) -> float:
+def count_needed_samples(parameters: Values, search: CurveSearch, now: Measurement) -> float:
     """Return the samples needed until the relative standard error of the mean is `probe_error`.
 
     Return the minimum if more threads clearly reduced the throughput: past a memory cliff, each further
@@ -157,38 +157,38 @@ def _clearly_less(search: CurveSearch, now: Measurement) -> bool:
 
 def step(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
     """Return the next configuration once there are enough samples."""
-    search = replace(search, points=_with(search.points, now), steps=search.steps + 1)
+    search = replace(search, points=_merge_point(search.points, now), steps=search.steps + 1)
     if search.phase == "verify":
-        return _after_verify(parameters, search, now)
+        return _continue_after_verify(parameters, search, now)
     if search.doubling:
-        return _after_doubling(parameters, search, now)
+        return _continue_after_doubling(parameters, search, now)
     if search.pending:
         return replace(search, threads=search.pending[0], pending=search.pending[1:])
-    return _chosen(parameters, search)
+    return _choose_threads(parameters, search)
 
 
-def _with(points: Sequence[Point], now: Measurement) -> tuple[Point, ...]:
+def _merge_point(points: Sequence[Point], now: Measurement) -> tuple[Point, ...]:
     """Return the points with the newest measurement; for the same number of threads the newest wins."""
     error = now.relative_deviation / now.samples**0.5
     fresh = Point(now.threads, now.throughput_per_second, error)
     return (*(point for point in points if point.threads != now.threads), fresh)
 
 
-def _after_doubling(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
+def _continue_after_doubling(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
     before = max((p for p in search.points if p.threads < now.threads), key=lambda p: p.threads, default=None)
     threads = min(2 * now.threads, int(parameters["maximum"]))
     size = 1.0 if before is None else now.threads / before.threads - 1
-    asked = scaled_q(parameters["p"], parameters["q"], size)
+    asked = scale_q(parameters["p"], parameters["q"], size)
     if parameters["aim"] == "peak":
         goes_on = len(search.points) < 4 or not bends(search.points)
     else:
         goes_on = before is None or now.throughput_per_second >= (1 + asked) * before.per_second
     if goes_on and threads > now.threads:
         return replace(search, threads=threads)
-    return _chosen(parameters, replace(search, doubling=False))
+    return _choose_threads(parameters, replace(search, doubling=False))
 
 
-def _chosen(parameters: Values, search: CurveSearch) -> CurveSearch:
+def _choose_threads(parameters: Values, search: CurveSearch) -> CurveSearch:
     """Verify the size that the curve suggests, or leave the cycle to TCC if there is no curve."""
     if len(search.points) < 3:
         return _few_points(parameters, search)
@@ -198,7 +198,7 @@ def _chosen(parameters: Values, search: CurveSearch) -> CurveSearch:
     search, threads = replace(search, curve=curve.to_json()), target(parameters, curve)
     known = next((point for point in search.points if point.threads == threads), None)
     if known is not None:
-        return _settled(search, threads, known.per_second)
+        return _settle(search, threads, known.per_second)
     return replace(search, phase="verify", threads=threads)
 
 
@@ -216,16 +216,16 @@ def _few_points(parameters: Values, search: CurveSearch) -> CurveSearch:
     best = max(point.per_second for point in search.points)
     enough = [point for point in search.points if point.per_second >= parameters["keep"] * best]
     chosen = min(enough, key=lambda point: point.threads)
-    return _settled(search, chosen.threads, chosen.per_second)
+    return _settle(search, chosen.threads, chosen.per_second)
 
 
-def _after_verify(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
+def _continue_after_verify(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
     before = fit([point for point in search.points if point.threads != now.threads] or search.points)
-    off = abs(before.at(now.threads) / now.throughput_per_second - 1)
+    off = abs(before.evaluate(now.threads) / now.throughput_per_second - 1)
     tolerated = parameters["verify_tolerance"] + 2 * _noise(search.points)
     if off <= tolerated or search.verified >= parameters["verifications"]:
-        return _settled(search, now.threads, now.throughput_per_second)
-    return _chosen(parameters, replace(search, verified=search.verified + 1))
+        return _settle(search, now.threads, now.throughput_per_second)
+    return _choose_threads(parameters, replace(search, verified=search.verified + 1))
 
 
 def _noise(points: Sequence[Point]) -> float:
@@ -233,7 +233,7 @@ def _noise(points: Sequence[Point]) -> float:
     return sum(point.error for point in points) / len(points)
 
 
-def _settled(search: CurveSearch, threads: int, per_second: float) -> CurveSearch:
+def _settle(search: CurveSearch, threads: int, per_second: float) -> CurveSearch:
     return replace(
         search,
         phase="steady",
@@ -251,7 +251,7 @@ def target(parameters: Values, curve: Curve) -> int:
     """Return the size at which the stop rule ends on a curve, within the range."""
     if not isinstance(curve, ScalabilityCurve):
         return _friendly(parameters, curve)
-    peak = _near_peak(parameters, curve)
+    peak = _find_near_peak(parameters, curve)
     return peak if parameters["aim"] == "peak" else min(peak, _friendly(parameters, curve))
 
 
@@ -260,28 +260,28 @@ def _friendly(parameters: Values, curve: Curve) -> int:
     threads, maximum = int(parameters["minimum"]), int(parameters["maximum"])
     while threads < maximum:
         after = more(threads, parameters)
-        gain = curve.at(after) / curve.at(threads) - 1
-        enough = gain >= scaled_q(parameters["p"], parameters["q"], after / threads - 1)
+        gain = curve.evaluate(after) / curve.evaluate(threads) - 1
+        enough = gain >= scale_q(parameters["p"], parameters["q"], after / threads - 1)
         threads = after
         if not enough:
             break
-    keep = parameters["keep"] * curve.at(threads)
-    while (lower := fewer(threads, parameters["r"], parameters)) < threads and curve.at(lower) >= keep:
+    keep = parameters["keep"] * curve.evaluate(threads)
+    while (lower := fewer(threads, parameters["r"], parameters)) < threads and curve.evaluate(lower) >= keep:
         threads = lower
     return threads
 
 
-def _near_peak(parameters: Values, curve: ScalabilityCurve) -> int:
+def _find_near_peak(parameters: Values, curve: ScalabilityCurve) -> int:
     least, most = int(parameters["minimum"]), int(parameters["maximum"])
     peak = min(max(curve.peak_threads, least), most)
-    wanted = parameters["peak_share"] * curve.at(peak)
+    wanted = parameters["peak_share"] * curve.evaluate(peak)
     threads = round(peak)
-    while threads > least and curve.at(threads - 1) >= wanted:
+    while threads > least and curve.evaluate(threads - 1) >= wanted:
         threads -= 1
     return min(max(threads, least), most)
 
 
-def explored_again(parameters: Values, search: CurveSearch, changed: bool) -> CurveSearch:
+def explore_again(parameters: Values, search: CurveSearch, changed: bool) -> CurveSearch:
     """Start the next cycle.
 
     After a timeout, check the curve at one size below and one above. After a change, discard all points and

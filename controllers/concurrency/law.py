@@ -46,10 +46,10 @@ from controllers.concurrency.memory import (
     STATE,
     Exploration,
     Memory,
-    beginning,
     check_state,
     memory_from,
-    resting,
+    start_at_rest,
+    start_exploration,
 )
 from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
 from controllers.concurrency.tcc import Cycle
@@ -59,7 +59,7 @@ from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
-from controllers.framework.reason import because, counted, measure, no_action
+from controllers.framework.reason import format_count, format_no_action, format_reason, measure
 from queues.errors import BadInput
 
 # Significance that a change of throughput needs: a probability of 0.1 % per check.
@@ -120,17 +120,17 @@ class Concurrency:
 
     def initial_state(self, parameters: Values) -> Json:
         """Return an exploration from the start size, moved into the range if necessary."""
-        return beginning(parameters, _into_range(parameters, int(parameters["start"]))).to_json()
+        return start_exploration(parameters, _clip_threads(parameters, int(parameters["start"]))).to_json()
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Raise `BadInput` if samples or points contradict each other."""
         check_state(state, where)
 
-    def resumed(self, parameters: Values, state: Json) -> Json:
+    def resume_state(self, parameters: Values, state: Json) -> Json:
         """Return the state after a hold: measurements from before the hold are dropped."""
         return replace(memory_from(state), sample=ThroughputSample(), refused=0).to_json()
 
-    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
         """Return the state with the pool's ordered size; without an action, the previous state.
 
         A pool that is not controlled keeps its state, because nothing was assumed about it.
@@ -143,33 +143,35 @@ class Concurrency:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the number of threads to run, or no action while more samples are needed."""
         memory, threads = memory_from(state), int(observation["threads"])
-        parameters = _limited(parameters, memory.limit)
+        parameters = _limit_parameters(parameters, memory.limit)
         seen = {**NOT_SEEN, **observation}
-        memory = _followed(parameters, memory, threads, seen["steered"])
-        after, decision = _decided(parameters, memory, seen)
+        memory = _follow_pool(parameters, memory, threads, seen["steered"])
+        after, decision = _decide_phase(parameters, memory, seen)
         return after.to_json(), decision
 
 
 LAW: Law = Concurrency()
 
 
-def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, Decision]:
+def _decide_phase(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, Decision]:
     exploration, threads = memory.exploration, int(seen["threads"])
     if not memory.followed:
-        if memory.threads != _into_range(parameters, memory.threads):
-            return _moved_into_range(parameters, memory)
+        if memory.threads != _clip_threads(parameters, memory.threads):
+            return _move_into_range(parameters, memory)
         if threads != memory.threads:
-            return _refused(parameters, memory, threads, seen["trouble"])
-    memory = _walking(parameters, memory, seen)
+            return _handle_refusal(parameters, memory, threads, seen["trouble"])
+    memory = _start_as_walk(parameters, memory, seen)
     # Threads of an earlier time started what a pool without threads finishes: it measures nothing.
     finished = seen["interdeparture_seconds"] if threads else []
-    memory = replace(memory, sample=memory.sample.with_more(finished), refused=0)
-    now = memory.sample.measured(threads)
+    memory = replace(memory, sample=memory.sample.add_samples(finished), refused=0)
+    now = memory.sample.measure(threads)
     if memory.origin is None and now is not None:
         memory = replace(memory, origin=Origin(threads, now.throughput_per_second))
-    called = _called(memory, seen)
+    called = _is_called(memory, seen)
     if (now is None or memory.sample.count < 2) and not called:
-        return memory, Decision(None, no_action(_no_rate(memory.sample)), _terms(memory, None), "samples")
+        return memory, Decision(
+            None, format_no_action(_explain_missing_rate(memory.sample)), _terms(memory, None), "samples"
+        )
     if exploration.phase == "steady":
         return _steady(parameters, memory, now, seen)
     if not memory.followed:
@@ -178,13 +180,13 @@ def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, 
     return _explore(parameters, memory, now)
 
 
-def _followed(parameters: Values, memory: Memory, threads: int, steered: bool) -> Memory:
+def _follow_pool(parameters: Values, memory: Memory, threads: int, steered: bool) -> Memory:
     """Return a memory at the pool's size if nobody controls the pool, or nobody did until now."""
     if steered and not memory.followed:
         return memory
     if memory.exploration.phase == "steady" and memory.exploration.threads == threads:
         return replace(memory, followed=True)
-    return resting(parameters, memory, threads)
+    return start_at_rest(parameters, memory, threads)
 
 
 def _shares(parameters: Values, seen: Values) -> bool:
@@ -192,7 +194,7 @@ def _shares(parameters: Values, seen: Values) -> bool:
     return seen["epoch"] is not None and parameters["aim"] != "peak"
 
 
-def _walking(parameters: Values, memory: Memory, seen: Values) -> Memory:
+def _start_as_walk(parameters: Values, memory: Memory, seen: Values) -> Memory:
     """Return the memory with a search that just started as a walk, where others explore too."""
     search = memory.exploration
     if not isinstance(search, CurveSearch) or search.phase == "steady" or not _shares(parameters, seen):
@@ -202,26 +204,26 @@ def _walking(parameters: Values, memory: Memory, seen: Values) -> Memory:
     )
 
 
-def _called(memory: Memory, seen: Values) -> bool:
+def _is_called(memory: Memory, seen: Values) -> bool:
     """Return whether another pool started an exploration that this steady pool has to join."""
     newer = seen["epoch"] is not None and int(seen["epoch"]) > memory.epoch
     return newer and bool(seen["steered"]) and memory.exploration.phase == "steady"
 
 
-def _limited(parameters: Values, limit: int | None) -> Values:
+def _limit_parameters(parameters: Values, limit: int | None) -> Values:
     """Return the parameters with the maximum that the pool was found to have."""
     if limit is None:
         return parameters
     return {**parameters, "maximum": max(parameters["minimum"], min(parameters["maximum"], limit))}
 
 
-def _into_range(parameters: Values, threads: int) -> int:
+def _clip_threads(parameters: Values, threads: int) -> int:
     return int(min(max(threads, parameters["minimum"]), parameters["maximum"]))
 
 
-def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decision]:
+def _move_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decision]:
     exploration = memory.exploration
-    threads = _into_range(parameters, exploration.threads)
+    threads = _clip_threads(parameters, exploration.threads)
     after = replace(
         memory,
         exploration=replace(exploration, threads=threads),
@@ -230,7 +232,7 @@ def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decis
         trial=replace(memory.trial, threads=0),
     )
     allowed = f"{parameters['minimum']} to {parameters['maximum']}"
-    cause = f"{counted(memory.threads, 'thread')} are outside the range of {allowed}"
+    cause = f"{format_count(memory.threads, 'thread')} are outside the range of {allowed}"
     return after, _act(after, exploration.phase, _set(threads, cause), "range")
 
 
@@ -241,7 +243,7 @@ def _set_to(memory: Memory, before: int, threads: int) -> Memory:
     """
     exploration = memory.exploration
     if memory.trial.threads and threads <= exploration.threads:
-        return replace(memory, trial=memory.trial.ended(grown=False))
+        return replace(memory, trial=memory.trial.end(grown=False))
     if memory.trial.threads:
         return replace(memory, trial=replace(memory.trial, threads=threads))
     limit = threads if threads == before and threads < exploration.threads else memory.limit
@@ -252,18 +254,20 @@ def _set_to(memory: Memory, before: int, threads: int) -> Memory:
     return replace(memory, exploration=after, limit=limit)
 
 
-def _refused(parameters: Values, memory: Memory, threads: int, error: str | None) -> tuple[Memory, Decision]:
+def _handle_refusal(
+    parameters: Values, memory: Memory, threads: int, error: str | None
+) -> tuple[Memory, Decision]:
     """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
     exploration, refused = memory.exploration, memory.refused + 1
     why = f" ({error})" if error else ""
-    differs = f"{counted(threads, 'thread')}, not the {memory.threads} that were set{why}"
+    differs = f"{format_count(threads, 'thread')}, not the {memory.threads} that were set{why}"
     if refused < parameters["patience"]:
         reason = _set(memory.threads, f"the pool has {differs}; it is set again")
         return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")
     limit = memory.limit
     if threads < memory.threads and threads >= parameters["minimum"]:
         limit = threads
-    held = _into_range(_limited(parameters, limit), max(1, threads))
+    held = _clip_threads(_limit_parameters(parameters, limit), max(1, threads))
     # No step was made, so there is nothing to compare: everything that can be added was added.
     phase = "max" if exploration.phase == "add" else exploration.phase
     after = Memory(replace(exploration, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
@@ -271,7 +275,7 @@ def _refused(parameters: Values, memory: Memory, threads: int, error: str | None
     return after, _act(after, exploration.phase, _set(held, cause), "pool")
 
 
-def _no_rate(sample: ThroughputSample) -> str:
+def _explain_missing_rate(sample: ThroughputSample) -> str:
     """Explain why the sample gives no throughput."""
     if sample.count == 0:
         return "no completions, so all threads are idle or stuck"
@@ -282,12 +286,12 @@ def _no_rate(sample: ThroughputSample) -> str:
 
 def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequence[str] = ()) -> str:
     """Return the reason of a decision about threads; `before` is the measured number of threads."""
-    action = f"Set {counted(threads, 'thread')}"
+    action = f"Set {format_count(threads, 'thread')}"
     if before == threads:
-        action = f"Keep {counted(threads, 'thread')}"
+        action = f"Keep {format_count(threads, 'thread')}"
     elif before is not None:
         action = f"{action} ({threads - before:+,})"
-    return because(action, cause, remarks=remarks)
+    return format_reason(action, cause, remarks=remarks)
 
 
 def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
@@ -295,32 +299,37 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
     rules = tcc if isinstance(exploration, Cycle) else explorer
     needed = math.ceil(rules.needed_samples(parameters, exploration, now))
     if now.samples < needed:
-        reason = no_action(f"{now.samples} of {needed} samples collected", remarks=[_at(exploration, now)])
+        reason = format_no_action(
+            f"{now.samples} of {needed} samples collected", remarks=[_format_step(exploration, now)]
+        )
         return memory, Decision(None, reason, _terms(memory, now), "samples")
     following: Exploration = rules.step(parameters, exploration, now)
     if isinstance(following, CurveSearch) and following.phase == "tcc":
         # Compared with the best measurement, because the last probe may be far past a cliff.
         best = max(following.points, key=lambda point: point.per_second).threads
-        following = tcc.exploring_from(parameters, best, following.steps)
+        following = tcc.start_cycle(parameters, best, following.steps)
     after = replace(memory, exploration=following, sample=ThroughputSample())
     before = exploration.threads
     reason = _set(
-        following.threads, _at(exploration, now), before=before, remarks=[f"next phase: {following.phase}"]
+        following.threads,
+        _format_step(exploration, now),
+        before=before,
+        remarks=[f"next phase: {following.phase}"],
     )
     if following.phase == "steady":
-        return _settled(parameters, after, reason, now)
+        return _settle(parameters, after, reason, now)
     return after, _act(after, following.phase, reason, None, now)
 
 
-def _settled(parameters: Values, memory: Memory, reason: str, now: Measurement) -> tuple[Memory, Decision]:
+def _settle(parameters: Values, memory: Memory, reason: str, now: Measurement) -> tuple[Memory, Decision]:
     """End the exploration and compare the expected result with the start."""
     threads, origin = memory.exploration.threads, memory.origin
     grown = origin is not None and threads >= trial.step_from(parameters, origin.threads)
-    after = replace(memory, trial=replace(memory.trial.ended(grown), began_at=0.0))
-    return after, replace(_act(after, "steady", reason, None, now), expected=_expected(memory))
+    after = replace(memory, trial=replace(memory.trial.end(grown), began_at=0.0))
+    return after, replace(_act(after, "steady", reason, None, now), expected=_build_expectation(memory))
 
 
-def _expected(memory: Memory) -> Expected | None:
+def _build_expectation(memory: Memory) -> Expected | None:
     """Return the expected effect: more threads for throughput, or fewer for their cost."""
     rest, origin = memory.exploration, memory.origin
     if origin is None or rest.threads == origin.threads:
@@ -340,14 +349,14 @@ def _steady(
     """Return the decision in the steady state. `now` may be unknown only when joining another pool's
     exploration.
     """
-    if _called(memory, seen):
+    if _is_called(memory, seen):
         why = "another host explores, and hosts that share a resource explore together"
-        return _exploring_again(parameters, memory, now, why, False, seen)
+        return _explore_again(parameters, memory, now, why, False, seen)
     assert now is not None
     if memory.trial.threads:
-        return _tried(parameters, memory, now, seen)
+        return _judge_trial(parameters, memory, now, seen)
     if memory.followed and seen["steered"]:
-        return _exploring_again(parameters, memory, now, "the loop controls the pool from now on", True, seen)
+        return _explore_again(parameters, memory, now, "the loop controls the pool from now on", True, seen)
     seconds = seen["seconds"]
     passed = math.fsum(seen["interdeparture_seconds"]) if seconds is None else float(seconds)
     exploration = replace(memory.exploration, steady_seconds=memory.exploration.steady_seconds + passed)
@@ -360,15 +369,15 @@ def _steady(
         memory = replace(memory, exploration=replace(exploration, doubted=differs))
         may_try = seen["steered"] and checked and not differs
         if may_try and (cause := _cause_of_trial(parameters, memory, exploration, seen)):
-            return _trying(parameters, memory, now, cause)
-        return _resting(memory, now, checked, differs)
+            return _start_trial(parameters, memory, now, cause)
+        return _rest(memory, now, checked, differs)
     was, is_now = exploration.steady_per_second, now.throughput_per_second
     why = (
         f"throughput changed from {measure(was)}/s to {measure(is_now)}/s"
         if changed
         else "the next exploration is due"
     )
-    return _exploring_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
+    return _explore_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
 
 
 def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen: Values) -> str | None:
@@ -382,40 +391,45 @@ def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen:
     return None
 
 
-def _resting(memory: Memory, now: Measurement, checked: bool, differs: bool) -> tuple[Memory, Decision]:
+def _rest(memory: Memory, now: Measurement, checked: bool, differs: bool) -> tuple[Memory, Decision]:
     # Each check starts a fresh measurement, so that older samples don't hide a change. Only a check that
     # differs is repeated together with the next.
     after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
     cause = "throughput differs; checking again" if differs else "throughput is steady"
-    reason = no_action(cause, remarks=[_at(memory.exploration, now)])
+    reason = format_no_action(cause, remarks=[_format_step(memory.exploration, now)])
     return after, Decision(None, reason, _terms(after, now))
 
 
-def _trying(parameters: Values, memory: Memory, now: Measurement, cause: str) -> tuple[Memory, Decision]:
+def _start_trial(parameters: Values, memory: Memory, now: Measurement, cause: str) -> tuple[Memory, Decision]:
     """Add one step for as long as it takes to measure its effect."""
-    tried = trial.begun(parameters, memory.trial, memory.exploration)
+    tried = trial.start_trial(parameters, memory.trial, memory.exploration)
     after = replace(memory, trial=tried, sample=ThroughputSample())
     reason = _set(
-        tried.threads, cause, before=memory.exploration.threads, remarks=[_at(memory.exploration, now)]
+        tried.threads,
+        cause,
+        before=memory.exploration.threads,
+        remarks=[_format_step(memory.exploration, now)],
     )
     return after, _act(after, "trial", reason, None, now)
 
 
-def _tried(parameters: Values, memory: Memory, now: Measurement, seen: Values) -> tuple[Memory, Decision]:
+def _judge_trial(
+    parameters: Values, memory: Memory, now: Measurement, seen: Values
+) -> tuple[Memory, Decision]:
     rest, tried = memory.exploration, memory.trial.threads
-    needed = math.ceil(trial.needed_samples(parameters, rest, now))
-    at = f"{measure(now.throughput_per_second)}/s with {counted(tried, 'thread')} on trial"
+    needed = math.ceil(trial.count_needed_samples(parameters, rest, now))
+    at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} on trial"
     if now.samples < needed:
-        reason = no_action(f"{now.samples} of {needed} samples collected", remarks=[at])
+        reason = format_no_action(f"{now.samples} of {needed} samples collected", remarks=[at])
         return memory, Decision(None, reason, _terms(memory, now), "samples")
     gain = now.throughput_per_second / rest.steady_per_second - 1
-    asked = trial.asked_share(parameters, rest.threads, tried)
+    asked = trial.compute_required_share(parameters, rest.threads, tried)
     brought = f"{at} compared with {measure(rest.steady_per_second)}/s: {gain:+.1%}; required: {asked:.1%}"
     if not trial.is_worth(parameters, rest, now):
-        after = replace(memory, trial=memory.trial.ended(grown=False), sample=ThroughputSample())
+        after = replace(memory, trial=memory.trial.end(grown=False), sample=ThroughputSample())
         return after, _act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
     if _shares(parameters, seen):
-        return _caught_up(parameters, memory, now, brought)
+        return _catch_up(parameters, memory, now, brought)
     following = trial.upwards(parameters, rest, now)
     origin = Origin(rest.threads, rest.steady_per_second)
     fruitless = Trial(fruitless=memory.trial.fruitless)
@@ -424,7 +438,7 @@ def _tried(parameters: Values, memory: Memory, now: Measurement, seen: Values) -
     return after, _act(after, following.phase, reason, None, now)
 
 
-def _caught_up(parameters: Values, memory: Memory, now: Measurement, brought: str) -> tuple[Memory, Decision]:
+def _catch_up(parameters: Values, memory: Memory, now: Measurement, brought: str) -> tuple[Memory, Decision]:
     """Keep the tested step and allow the next one, without asking other pools to explore."""
     rest = replace(
         memory.exploration, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False
@@ -435,36 +449,40 @@ def _caught_up(parameters: Values, memory: Memory, now: Measurement, brought: st
     )
 
 
-def _exploring_again(
+def _explore_again(
     parameters: Values, memory: Memory, now: Measurement | None, why: str, changed: bool, seen: Values
 ) -> tuple[Memory, Decision]:
     """Make the first step of the next exploration; for a pool that is not controlled it is advice."""
     heard = int(seen["epoch"] or 0)
-    epoch = heard if _called(memory, seen) else max(memory.epoch, heard) + 1
+    epoch = heard if _is_called(memory, seen) else max(memory.epoch, heard) + 1
     rest = memory.exploration
     after = Memory(
-        _begun_again(parameters, rest, changed, seen),
+        _restart_exploration(parameters, rest, changed, seen),
         epoch=epoch,
         trial=Trial(fruitless=memory.trial.fruitless),
         origin=None
         if now is None or memory.trial.threads
         else Origin(now.threads, now.throughput_per_second),
     )
-    before, remarks = rest.threads, [] if now is None else [_at(rest, now)]
+    before, remarks = rest.threads, [] if now is None else [_format_step(rest, now)]
     reason = _set(after.exploration.threads, why, before=before, remarks=remarks)
     decision = _act(after, after.exploration.phase, reason, None, now)
-    return (after if seen["steered"] else resting(parameters, memory, memory.exploration.threads)), decision
+    return (
+        after if seen["steered"] else start_at_rest(parameters, memory, memory.exploration.threads)
+    ), decision
 
 
-def _begun_again(parameters: Values, exploration: Exploration, changed: bool, seen: Values) -> Exploration:
+def _restart_exploration(
+    parameters: Values, exploration: Exploration, changed: bool, seen: Values
+) -> Exploration:
     if seen["ends_idle"]:
-        threads = _into_range(parameters, exploration.threads)
-        return beginning(parameters, threads, exploration.steps).exploration
+        threads = _clip_threads(parameters, exploration.threads)
+        return start_exploration(parameters, threads, exploration.steps).exploration
     if parameters["method"] == "tcc" or _shares(parameters, seen):
-        return tcc.exploring_from(parameters, _begins_with(parameters, exploration, seen), exploration.steps)
+        return tcc.start_cycle(parameters, _begins_with(parameters, exploration, seen), exploration.steps)
     if isinstance(exploration, CurveSearch):
-        return explorer.explored_again(parameters, exploration, changed)
-    return explorer.explored_again(
+        return explorer.explore_again(parameters, exploration, changed)
+    return explorer.explore_again(
         parameters, CurveSearch("steady", exploration.threads, steps=exploration.steps), True
     )
 
@@ -478,7 +496,7 @@ def _begins_with(parameters: Values, exploration: Exploration, seen: Values) -> 
     mean, own = seen["mean_threads"], exploration.threads
     if mean is None:
         return own
-    return _into_range(parameters, round(min(max(mean, own / MOST_TIMES_OWN), own * MOST_TIMES_OWN)))
+    return _clip_threads(parameters, round(min(max(mean, own / MOST_TIMES_OWN), own * MOST_TIMES_OWN)))
 
 
 def _has_changed(parameters: Values, exploration: Exploration, now: Measurement) -> bool:
@@ -490,8 +508,8 @@ def _has_changed(parameters: Values, exploration: Exploration, now: Measurement)
     return abs(ratio) > max(float(parameters["change"]), by_chance)
 
 
-def _at(exploration: Exploration, now: Measurement) -> str:
-    rate = f"{measure(now.throughput_per_second)}/s with {counted(now.threads, 'thread')}"
+def _format_step(exploration: Exploration, now: Measurement) -> str:
+    rate = f"{measure(now.throughput_per_second)}/s with {format_count(now.threads, 'thread')}"
     return f"the {exploration.phase} phase measured {rate}"
 
 

@@ -132,13 +132,13 @@ def _exploration(document: Mapping[str, Any]) -> Exploration:
     return cycle_from(rest) if document["kind"] == "tcc" else search_from(rest)
 
 
-def beginning(parameters: Values, threads: int, steps: int = 0) -> Memory:
+def start_exploration(parameters: Values, threads: int, steps: int = 0) -> Memory:
     """Start an exploration at a size; `steps` counts the steps so far."""
     tcc = parameters["method"] == "tcc"
     return Memory(Cycle("base", threads, steps=steps) if tcc else CurveSearch("probe", threads, steps=steps))
 
 
-def resting(parameters: Values, memory: Memory, threads: int) -> Memory:
+def start_at_rest(parameters: Values, memory: Memory, threads: int) -> Memory:
     """Return a steady memory at the pool's size, without any measurement."""
     steps = memory.exploration.steps
     tcc = parameters["method"] == "tcc"

@@ -25,7 +25,7 @@ from controllers.concurrency.throughput import (
     first_samples,
     second_samples,
 )
-from controllers.design.friendliness import scaled_q
+from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
@@ -113,7 +113,7 @@ def fewer(threads: int, share: float, parameters: Values) -> int:
     return int(max(wanted, parameters["minimum"]))
 
 
-def needed_samples(parameters: Values, cycle: Cycle, now: Measurement) -> float:
+def count_needed_samples(parameters: Values, cycle: Cycle, now: Measurement) -> float:
     """Return how many samples the phase needs, given those so far."""
     p, q, alpha, beta = (parameters[name] for name in ("p", "q", "alpha", "beta"))
     after = max(float(parameters["initial_samples"]), first_samples(now.relative_deviation, q, alpha, beta))
@@ -122,60 +122,65 @@ def needed_samples(parameters: Values, cycle: Cycle, now: Measurement) -> float:
     # If the range changed, there may be no step at all.
     if cycle.phase == "add" and cycle.before is not None and now.threads > cycle.before.threads:
         step = now.threads / cycle.before.threads - 1
-        second = second_samples(cycle.before, now, scaled_q(p, q, step), alpha, beta)
+        second = second_samples(cycle.before, now, scale_q(p, q, step), alpha, beta)
         # A clear loss is visible long before a gain is known exactly.
-        after = second if declined(cycle.before, now) else max(after, second)
+        after = second if has_declined(cycle.before, now) else max(after, second)
     return min(max(after, float(parameters["initial_samples"])), float(parameters["most_samples"]))
 
 
-def declined(before: Measurement, now: Measurement) -> bool:
+def has_declined(before: Measurement, now: Measurement) -> bool:
     """Return whether a step reduced the throughput."""
     return now.throughput_per_second < before.throughput_per_second
 
 
 def step(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
     """Return the next configuration once there are enough samples."""
-    found = {"base": _after_base, "add": _after_add, "max": _after_max, "remove": _after_remove}
+    found = {
+        "base": _continue_after_base,
+        "add": _continue_after_add,
+        "max": _continue_after_max,
+        "remove": _continue_after_remove,
+    }
     best = max(cycle.best, now.throughput_per_second) if cycle.phase != "base" else now.throughput_per_second
     return found[cycle.phase](parameters, replace(cycle, best=best, steps=cycle.steps + 1), now)
 
 
-def _after_base(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def _continue_after_base(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
     threads = more(now.threads, parameters)
     if threads == now.threads:
         return replace(cycle, phase="max", before=now)
     return replace(cycle, phase="add", threads=threads, before=now)
 
 
-def _after_add(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def _continue_after_add(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
     before = cycle.before or now
-    if declined(before, now):
+    if has_declined(before, now):
         return replace(cycle, phase="max", threads=before.threads, before=now)
     size = now.threads / before.threads - 1
     threads = more(now.threads, parameters)
-    if brings(before, now, scaled_q(parameters["p"], parameters["q"], size)) and threads > now.threads:
+    if brings(before, now, scale_q(parameters["p"], parameters["q"], size)) and threads > now.threads:
         return replace(cycle, threads=threads, before=now)
     return replace(cycle, phase="max", before=now)
 
 
-def _after_max(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
-    return _removing(parameters, replace(cycle, phase="remove"), now)
+def _continue_after_max(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+    return _start_removing(parameters, replace(cycle, phase="remove"), now)
 
 
-def _after_remove(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def _continue_after_remove(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
     if now.throughput_per_second >= parameters["keep"] * cycle.best:
-        return _removing(parameters, cycle, now)
-    return _settled(cycle, cycle.back_to, cycle.before or now)
+        return _start_removing(parameters, cycle, now)
+    return _settle(cycle, cycle.back_to, cycle.before or now)
 
 
-def _removing(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def _start_removing(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
     threads = fewer(now.threads, parameters["r"], parameters)
     if threads >= now.threads:
-        return _settled(cycle, now.threads, now)
+        return _settle(cycle, now.threads, now)
     return replace(cycle, threads=threads, back_to=now.threads, before=now)
 
 
-def _settled(cycle: Cycle, threads: int, at: Measurement) -> Cycle:
+def _settle(cycle: Cycle, threads: int, at: Measurement) -> Cycle:
     return replace(
         cycle,
         phase="steady",
@@ -187,6 +192,6 @@ def _settled(cycle: Cycle, threads: int, at: Measurement) -> Cycle:
     )
 
 
-def exploring_from(parameters: Values, threads: int, steps: int) -> Cycle:
+def start_cycle(parameters: Values, threads: int, steps: int) -> Cycle:
     """Return the base of the next cycle: w fewer threads."""
     return Cycle("base", fewer(threads, parameters["w"], parameters), steps=steps)

@@ -94,18 +94,18 @@ class ThroughputSample:
     squares: float = 0.0
     largest: tuple[float, ...] = ()
 
-    def with_more(self, seconds: Sequence[float]) -> "ThroughputSample":
+    def add_samples(self, seconds: Sequence[float]) -> "ThroughputSample":
         """Return the sample with further inter-departure times."""
         count = self.count + len(seconds)
-        keep = _kept_largest(count)
+        keep = _count_kept(count)
         return ThroughputSample(
             count,
             self.total + math.fsum(seconds),
-            self.squares + math.fsum(each * each for each in seconds),
+            self.squares + math.fsum(second * second for second in seconds),
             tuple(sorted((*self.largest, *seconds), reverse=True)[:keep]),
         )
 
-    def measured(self, threads: int) -> Measurement | None:
+    def measure(self, threads: int) -> Measurement | None:
         """Return the moments without the largest 1 %, or None while nothing, or no time at all, was measured."""
         dropped = self.largest[: min(MOST_DISCARDED, math.floor(self.count * DISCARDED_SHARE))]
         count = self.count - len(dropped)
@@ -134,15 +134,18 @@ class ThroughputSample:
 def check_sample(document: Mapping[str, Any], where: str) -> None:
     """Raise `BadInput` if the number or the sum of the largest samples is inconsistent."""
     largest, count = document["largest"], document["count"]
-    expected = min(count, _kept_largest(count))
+    expected = min(count, _count_kept(count))
     if len(largest) != expected:
         raise BadInput(f"{where}.largest", f"takes {expected} of {count} samples, not {len(largest)}")
-    for name, most in (("total", math.fsum(largest)), ("squares", math.fsum(each**2 for each in largest))):
+    for name, most in (
+        ("total", math.fsum(largest)),
+        ("squares", math.fsum(sample**2 for sample in largest)),
+    ):
         if document[name] < most * (1 - 1e-9):
             raise BadInput(f"{where}.{name}", f"takes at least the sum of the largest, {most:g}")
 
 
-def _kept_largest(count: int) -> int:
+def _count_kept(count: int) -> int:
     return min(MOST_DISCARDED, math.floor(count * DISCARDED_SHARE) + 1)
 
 

@@ -50,7 +50,7 @@ class Curve(Protocol):
         """Return the relative root mean square of the residuals."""
         ...
 
-    def at(self, threads: float) -> float:
+    def evaluate(self, threads: float) -> float:
         """Return the completions per second."""
         ...
 
@@ -68,7 +68,7 @@ class StationCurve:
     empty_seconds: float  # R0
     error: float
 
-    def at(self, threads: float) -> float:
+    def evaluate(self, threads: float) -> float:
         """Return X(n), interpolated between whole numbers."""
         below = math.floor(threads)
         low = station_throughput(below, self.servers, self.capacity_per_second, self.empty_seconds)
@@ -91,7 +91,7 @@ class ScalabilityCurve:
     coherence: float
     error: float
 
-    def at(self, threads: float) -> float:
+    def evaluate(self, threads: float) -> float:
         """Return X(n)."""
         below = 1 + self.contention * (threads - 1) + self.coherence * threads * (threads - 1)
         return self.rate_per_second * threads / below
@@ -173,9 +173,9 @@ def fit_station(points: Sequence[Point]) -> StationCurve:
         # The service time of a server is a part of R0.
         if best is not None and servers > 1.5 * capacity * empty:
             break
-        found = _fit_servers(ordered, servers, capacity, empty)
-        if best is None or found.error < best.error * (1 - 1e-9):
-            best = found
+        fitted = _fit_servers(ordered, servers, capacity, empty)
+        if best is None or fitted.error < best.error * (1 - 1e-9):
+            best = fitted
     assert best is not None
     return best
 
@@ -189,9 +189,9 @@ def _fit_servers(points: Sequence[Point], servers: int, capacity: float, empty: 
             [station_throughput(p.threads, servers, guess[0], guess[1]) / p.per_second - 1 for p in points]
         )
 
-    found = scipy.optimize.least_squares(residuals, start, bounds=(start - 1.5, start + 1.5), max_nfev=60)
-    error = math.sqrt(float(np.mean(found.fun**2)))
-    capacity, empty = np.exp(found.x).tolist()
+    solution = scipy.optimize.least_squares(residuals, start, bounds=(start - 1.5, start + 1.5), max_nfev=60)
+    error = math.sqrt(float(np.mean(solution.fun**2)))
+    capacity, empty = np.exp(solution.x).tolist()
     return StationCurve(servers, capacity, empty, error)
 
 
@@ -205,5 +205,5 @@ def fit_scalability(points: Sequence[Point]) -> ScalabilityCurve:
     # One thread takes some time, however little the points leave for it.
     a = max(a, 1e-6 * float(measured.min()))
     curve = ScalabilityCurve(1 / a, b / a, c / a, 0.0)
-    errors = [curve.at(point.threads) / point.per_second - 1 for point in points]
+    errors = [curve.evaluate(point.threads) / point.per_second - 1 for point in points]
     return ScalabilityCurve(1 / a, b / a, c / a, math.sqrt(float(np.mean(np.square(errors)))))

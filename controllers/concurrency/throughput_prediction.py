@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controllers.concurrency.throughput_curve import Curve, Point, ScalabilityCurve, StationCurve, fit
-from controllers.design.queueing_models import Station, closed
+from controllers.design.queueing_models import Station, solve_closed
 
 FEWEST_POINTS = 3  # a curve through fewer points means nothing
 
@@ -47,15 +47,15 @@ def curve_through(points: Sequence[Point]) -> Curve | None:
     return fit(known) if len({point.threads for point in known}) >= FEWEST_POINTS else None
 
 
-def predicted_throughput(curve: Curve, threads: int) -> PredictedThroughput:
+def predict_throughput(curve: Curve, threads: int) -> PredictedThroughput:
     """Predict the throughput of a number of threads."""
     if isinstance(curve, StationCurve):
-        found = closed([_station(curve)], threads, _elsewhere_seconds(curve))
+        found = solve_closed([_station(curve)], threads, _elsewhere_seconds(curve))
         there = found.stations["bottleneck"]
         return PredictedThroughput(
             threads, found.throughput_per_second, there.utilisation, there.waiting_seconds
         )
-    per_second = curve.at(threads)
+    per_second = curve.evaluate(threads)
     return PredictedThroughput(threads, per_second, per_second / bottleneck(curve).capacity_per_second, None)
 
 
@@ -74,7 +74,7 @@ def bottleneck(curve: Curve) -> Saturation:
         # Without harm there is a limit, λ/σ, or none at all.
         most = curve.rate_per_second / curve.contention if curve.contention > 0 else float("inf")
         return Saturation(most, peak_threads=None)
-    return Saturation(curve.at(curve.peak_threads), peak_threads=curve.peak_threads)
+    return Saturation(curve.evaluate(curve.peak_threads), peak_threads=curve.peak_threads)
 
 
 def _station(curve: StationCurve) -> Station:

@@ -23,7 +23,7 @@ from controllers.concurrency.steady import MOST_PER_SECOND
 from controllers.concurrency.tcc import Cycle, more
 from controllers.concurrency.throughput import MOST_THREADS, Measurement, brings
 from controllers.concurrency.throughput_curve import Point
-from controllers.design.friendliness import scaled_q
+from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
@@ -83,7 +83,7 @@ class Trial:
         """Return the trial as JSON for the law's state."""
         return dict(vars(self))
 
-    def ended(self, grown: bool) -> "Trial":
+    def end(self, grown: bool) -> "Trial":
         """End the trial; `grown` tells whether there are more threads than before."""
         fruitless = 0 if grown else min(self.fruitless + 1, MOST_FRUITLESS)
         return replace(self, threads=0, fruitless=fruitless)
@@ -127,7 +127,7 @@ def is_behind(
     return step > rest.threads and (first or is_due(parameters, trial, rest))
 
 
-def begun(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> Trial:
+def start_trial(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> Trial:
     """Start a trial with one step more than the steady pool has."""
     return replace(trial, threads=step_from(parameters, rest.threads), began_at=rest.steady_seconds)
 
@@ -137,20 +137,20 @@ def step_from(parameters: Values, threads: int) -> int:
     return max(threads, more(threads, parameters))
 
 
-def needed_samples(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> float:
+def count_needed_samples(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> float:
     """Return the samples needed to know whether the step pays off; few if it clearly does harm."""
-    return tcc.needed_samples(parameters, _as_step(parameters, rest, now.threads), now)
+    return tcc.count_needed_samples(parameters, _as_step(parameters, rest, now.threads), now)
 
 
 def is_worth(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> bool:
     """Return whether the threads on trial bring what a friendly step of this size requires."""
-    before = _before(parameters, rest)
-    return brings(before, now, asked_share(parameters, before.threads, now.threads))
+    before = _estimate_rest(parameters, rest)
+    return brings(before, now, compute_required_share(parameters, before.threads, now.threads))
 
 
-def asked_share(parameters: Values, before: int, after: int) -> float:
+def compute_required_share(parameters: Values, before: int, after: int) -> float:
     """Return the share of throughput that a step from `before` to `after` threads has to bring."""
-    return scaled_q(float(parameters["p"]), float(parameters["q"]), after / before - 1)
+    return scale_q(float(parameters["p"]), float(parameters["q"]), after / before - 1)
 
 
 def upwards(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> Cycle | CurveSearch:
@@ -162,10 +162,10 @@ def upwards(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> 
 
 
 def _as_step(parameters: Values, rest: Cycle | CurveSearch, threads: int) -> Cycle:
-    before = _before(parameters, rest)
+    before = _estimate_rest(parameters, rest)
     return Cycle("add", threads, before=before, best=rest.steady_per_second, steps=rest.steps)
 
 
-def _before(parameters: Values, rest: Cycle | CurveSearch) -> Measurement:
+def _estimate_rest(parameters: Values, rest: Cycle | CurveSearch) -> Measurement:
     """Return the steady measurement; its own error is negligible next to that of the trial."""
     return Measurement(rest.threads, 1 / rest.steady_per_second, 0.0, int(parameters["initial_samples"]))

@@ -57,7 +57,7 @@ def change_points(at_seconds: Floats, rates_per_second: Floats) -> list[ChangePo
     """
     if rates_per_second.size < 2 * LEAST_MINUTES:
         return []
-    smooth = _smoothed(rates_per_second)
+    smooth = _smooth(rates_per_second)
     splits = _splits(smooth, _deviation(rates_per_second))
     steps = [(place, abs(jump), -_step(smooth, place) * np.sign(jump)) for place, jump in splits]
     abrupt = [(place, step) for place, jump, step in steps if step >= ABRUPT * jump]
@@ -69,7 +69,7 @@ def change_points(at_seconds: Floats, rates_per_second: Floats) -> list[ChangePo
     ]
 
 
-def _smoothed(rates: Floats) -> Floats:
+def _smooth(rates: Floats) -> Floats:
     half = SMOOTHED // 2
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(rates, half, mode="edge"), SMOOTHED)
     return np.asarray(np.median(windows, axis=1), dtype=float)
@@ -87,7 +87,7 @@ def _deviation(rates: Floats) -> float:
 def _splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
     """Return (first minute after it, m₁ - m₂) for every split."""
     sums = np.concatenate([[0.0], np.cumsum(smooth)])
-    found, open_stretches = [], [(0, smooth.size)]
+    splits, open_stretches = [], [(0, smooth.size)]
     while open_stretches:
         begin, end = open_stretches.pop()
         size = end - begin
@@ -102,9 +102,9 @@ def _splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
         if weighed[best] <= deviation * (np.sqrt(2 * np.log(size)) + 2):
             continue
         place = begin + int(before[best])
-        found.append((place, float(jumps[best])))
+        splits.append((place, float(jumps[best])))
         open_stretches += [(begin, place), (place, end)]
-    return sorted(found)
+    return sorted(splits)
 
 
 def _step(smooth: Floats, place: int) -> float:

@@ -85,22 +85,22 @@ class MinuteCounts:
             if minute != self._now_minute:
                 self._ended.clear()
 
-    def of(self, minute: int) -> tuple[float, float]:
+    def get(self, minute: int) -> tuple[float, float]:
         """Return (bad, total) of a minute, or (0, 0) outside the window."""
         if not self._has(minute):
             return 0.0, 0.0
         place = minute % self._bad.size
         return float(self._bad[place]), float(self._total[place])
 
-    def over(self, minutes: int) -> Counted:
+    def sum_newest(self, minutes: int) -> Counted:
         """Return the sum of the newest minutes, including the current one, limited to the window."""
         minutes = min(minutes, self._bad.size)
         if minutes not in self._ended:
-            self._ended[minutes] = self._summed(minutes)
-        ended, (bad, total) = self._ended[minutes], self.of(self._now_minute)
+            self._ended[minutes] = self._sum_closed_minutes(minutes)
+        ended, (bad, total) = self._ended[minutes], self.get(self._now_minute)
         return Counted(ended.bad + bad, ended.total + total, ended.minutes + (total > 0))
 
-    def _summed(self, minutes: int) -> Counted:
+    def _sum_closed_minutes(self, minutes: int) -> Counted:
         """Return the sum without the current minute, which is requested each second and changes once a
         minute.
         """
@@ -110,7 +110,7 @@ class MinuteCounts:
 
     def whole(self) -> Counted:
         """Return the sum of the whole window."""
-        return self.over(self._bad.size)
+        return self.sum_newest(self._bad.size)
 
     @property
     def minutes(self) -> int:
@@ -128,24 +128,24 @@ def burn_rate(counted: Counted, target: float) -> float | None:
 
 def pair_rate(counts: MinuteCounts, pair: BurnPair, target: float) -> float | None:
     """Return the lower burn rate of a pair's windows, or None while one is unknown."""
-    long, short = counts.over(pair.long_minutes), counts.over(pair.short_minutes)
+    long, short = counts.sum_newest(pair.long_minutes), counts.sum_newest(pair.short_minutes)
     rates = burn_rate(long, target), burn_rate(short, target)
     if long.minutes < pair.short_minutes or rates[0] is None or rates[1] is None:
         return None
     return min(rates[0], rates[1])
 
 
-def allowed(counted: Counted, target: float) -> float:
+def compute_allowed(counted: Counted, target: float) -> float:
     """Return how much of what was counted may be bad."""
     return (1 - target) * counted.total
 
 
 def window_budget(counted: Counted, target: float, minutes: int) -> float | None:
     """Return how much may be bad in the whole window, or None if nothing was counted."""
-    return allowed(counted, target) * minutes / counted.minutes if counted.minutes else None
+    return compute_allowed(counted, target) * minutes / counted.minutes if counted.minutes else None
 
 
-def left_share(counted: Counted, target: float) -> float | None:
+def compute_left_share(counted: Counted, target: float) -> float | None:
     """Return the share of the budget that is left, negative when overspent, or None if nothing was counted."""
-    budget = allowed(counted, target)
+    budget = compute_allowed(counted, target)
     return 1 - counted.bad / budget if budget > 0 else None

@@ -50,7 +50,7 @@ class BandForecaster:
 
         Raise `BadInput` as the forecaster does.
         """
-        stretches = PastStretches.of(at_seconds, rates_per_second)
+        stretches = PastStretches.build(at_seconds, rates_per_second)
         if stretches.at_seconds.size < LEAST_STRETCHES:
             return None
         ahead = np.asarray([now_seconds + AHEAD_SECONDS])
@@ -74,7 +74,7 @@ class PastStretches:
     spread_within: float
 
     @classmethod
-    def of(cls, at_seconds: Floats, rates_per_second: Floats) -> "PastStretches":
+    def build(cls, at_seconds: Floats, rates_per_second: Floats) -> "PastStretches":
         if at_seconds.size == 0:
             return cls(at_seconds, rates_per_second, 0.0)
         newest = float(at_seconds.max())

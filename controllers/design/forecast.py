@@ -77,7 +77,7 @@ class Kernel:
             near = [3 * odds / (1 + 3 * odds), odds / (3 + odds)]
         else:
             near = [2 * value, value / 2]
-        return [replace(self, **{name: min(max(each, low), high)}) for each in near]
+        return [replace(self, **{name: min(max(kernel, low), high)}) for kernel in near]
 
 
 def _arc(elapsed: Floats, round_days: float) -> Floats:
@@ -98,7 +98,7 @@ class PointProcess:
     _weights: Floats = field(repr=False)
 
     @classmethod
-    def through(cls, kernel: Kernel, at_days: Floats, values: Floats) -> "PointProcess":
+    def fit_variance(cls, kernel: Kernel, at_days: Floats, values: Floats) -> "PointProcess":
         """Return the process with the σ² that maximizes the likelihood of the values."""
         level = float(values.mean())
         around, count = values - level, len(values)
@@ -121,12 +121,12 @@ class PointProcess:
 
 def likeliest(at_days: Floats, values: Floats, start: Kernel) -> PointProcess:
     """Return the process with the likeliest kernel found by climbing from `start`."""
-    best = PointProcess.through(start, at_days, values)
+    best = PointProcess.fit_variance(start, at_days, values)
     for _ in range(CLIMBS):
         before = best
         for name in LIMITS:
-            near = [PointProcess.through(each, at_days, values) for each in best.kernel.others(name)]
-            best = max([best, *near], key=lambda each: each.log_likelihood)
+            near = [PointProcess.fit_variance(other, at_days, values) for other in best.kernel.others(name)]
+            best = max([best, *near], key=lambda process: process.log_likelihood)
         if best is before:
             break
     return best
@@ -141,7 +141,7 @@ class Scale:
 
     power: float
 
-    def of(self, rates: Floats) -> Floats:
+    def transform(self, rates: Floats) -> Floats:
         """Return rates above 0 on this scale."""
         return np.asarray(scipy.special.boxcox(rates, self.power))
 
@@ -153,11 +153,11 @@ class Scale:
         """Return the mean and deviation of the rate for a normal y."""
         # A wider spread of logarithms means that nothing is known, not that any rate may come.
         spread = deviation if self.power else np.minimum(deviation, MOST_SPREAD)
-        values = scipy.special.inv_boxcox(self._within(mean + POINTS[:, None] * spread), self.power)
+        values = scipy.special.inv_boxcox(self._clip_rates(mean + POINTS[:, None] * spread), self.power)
         expected = CHANCES @ values
         return expected, np.sqrt(CHANCES @ (values - expected) ** 2)
 
-    def _within(self, scaled: Floats) -> Floats:
+    def _clip_rates(self, scaled: Floats) -> Floats:
         """Return the rates, none below 0."""
         return np.maximum(scaled, -1 / self.power) if self.power else scaled
 
@@ -195,15 +195,17 @@ class Forecaster:
         known_days = self._fitted_days - self._first_days
         grown = at_days[-1] >= self._fitted_days + min(GROWTH * known_days, REFIT_DAYS)
         if grown and at_days.size > 3:
-            return self._fitted(at_days, shares)
-        return PointProcess.through(self._kernels[self._scale.power], at_days, self._scale.of(shares))
+            return self._fit_likeliest(at_days, shares)
+        return PointProcess.fit_variance(
+            self._kernels[self._scale.power], at_days, self._scale.transform(shares)
+        )
 
-    def _fitted(self, at_days: Floats, shares: Floats) -> PointProcess:
+    def _fit_likeliest(self, at_days: Floats, shares: Floats) -> PointProcess:
         """Fit the likeliest kernel on the likeliest scale."""
         found = list[tuple[float, Scale, PointProcess]]()
         for power, kernel in self._kernels.items():
             scale = Scale(power)
-            process = likeliest(at_days, scale.of(shares), kernel)
+            process = likeliest(at_days, scale.transform(shares), kernel)
             found.append((process.log_likelihood + scale.log_slope(shares), scale, process))
         self._kernels = {scale.power: process.kernel for _, scale, process in found}
         self._fitted_days = float(at_days[-1])
@@ -223,7 +225,7 @@ def averages(rates_per_second: Floats, bucket_seconds: int) -> tuple[Floats, Flo
     return ends - bucket_seconds / 2, means
 
 
-def missed_events(
+def compute_missed_events(
     mean_per_second: Floats,
     deviation_per_second: Floats,
     counts: Floats,

@@ -48,7 +48,7 @@ def share(p: float, q: float) -> tuple[float, float]:
     return 1 - q / p, (1 + p) * (p - q) / (p * (1 + p - q))
 
 
-def scaled_q(p: float, q: float, step: float) -> float:
+def scale_q(p: float, q: float, step: float) -> float:
     """Return the gain that a step of another size has to bring: as far above condition (1) as q is for p.
 
     With few threads no step is exactly p: from 1 to 2 threads is a step of 1.

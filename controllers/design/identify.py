@@ -36,14 +36,14 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
     none.
     """
     _check_length(u, delay)
-    (u, u_power), (y, y_power) = _scaled(u), _scaled(y)
+    (u, u_power), (y, y_power) = _scale_series(u), _scale_series(y)
     now, felt, after = y[delay:-1], u[: len(u) - 1 - delay], y[delay + 1 :]
     _check_varied("u", felt)
     _check_varied("y", after)
     without = _fit(np.column_stack([now, felt]), after)
     with_offset = _fit(np.column_stack([now, felt, np.ones_like(now)]), after)
     best = min((without, with_offset), key=lambda fit: _criterion(fit[1], len(fit[0]), len(after)))
-    if without[1] <= _rounding(after):
+    if without[1] <= _compute_rounding_floor(after):
         best = without
     values, squares = best
     offset = float(values[2]) if len(values) == 3 else 0.0
@@ -53,9 +53,9 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
         raise BadInput("y", CONSTANT)
     return Identified(
         float(values[0]),
-        _unscaled(float(values[1]), y_power - u_power, "b"),
-        _unscaled(offset, y_power, "its offset"),
-        _unscaled(math.sqrt(squares / freedom), y_power, "the residual"),
+        _unscale(float(values[1]), y_power - u_power, "b"),
+        _unscale(offset, y_power, "its offset"),
+        _unscale(math.sqrt(squares / freedom), y_power, "the residual"),
         1.0 - squares / spread,
         len(after),
     )
@@ -73,13 +73,13 @@ def _check_varied(name: str, series: Floats) -> None:
         raise BadInput(name, CONSTANT)
 
 
-def _scaled(series: Floats) -> tuple[Floats, int]:
+def _scale_series(series: Floats) -> tuple[Floats, int]:
     """Return values of at most 1 and the power of 2 that divided them: exact, and no square overflows."""
     power = math.frexp(float(np.abs(series).max()))[1]
     return np.ldexp(series, -power), power
 
 
-def _unscaled(value: float, power: int, what: str) -> float:
+def _unscale(value: float, power: int, what: str) -> float:
     try:
         found = math.ldexp(value, power)
     except OverflowError:
@@ -109,6 +109,6 @@ def _criterion(squares: float, parameters: int, samples: int) -> float:
     return samples * math.log(max(squares, 1e-300) / samples) + parameters * math.log(samples)
 
 
-def _rounding(after: Floats) -> float:
+def _compute_rounding_floor(after: Floats) -> float:
     """Return the residual of numbers written with twelve digits: below it, nothing is left to explain."""
     return len(after) * (1e-12 * float(np.abs(after).max())) ** 2

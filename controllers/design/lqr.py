@@ -42,7 +42,7 @@ class Regulator:
     @property
     def is_finite(self) -> bool:
         """Return whether all numbers are finite."""
-        return all(bool(np.isfinite(each).all()) for each in (self.gain, self.cost, self.loop))
+        return all(bool(np.isfinite(matrix).all()) for matrix in (self.gain, self.cost, self.loop))
 
     @property
     def spectral_radius(self) -> float:
@@ -59,9 +59,9 @@ def regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     """Return the stabilizing regulator. Raise `BadInput` naming A, B, Q, or R if there is none."""
     check(a, b, q, r)
     with np.errstate(all="ignore"):  # overflow shows in the result
-        cost = _doubled(a, b, q, r)
-        found = None if cost is None else _of(a, b, r, cost)
-        return _by_pencil(a, b, q, r) if found is None else found
+        cost = _solve_by_doubling(a, b, q, r)
+        found = None if cost is None else _build_regulator(a, b, r, cost)
+        return _solve_by_pencil(a, b, q, r) if found is None else found
 
 
 def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
@@ -74,12 +74,12 @@ def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
             warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)  # as for the pencil below
             cost = scipy.linalg.solve_continuous_are(a, b, q, r)
             gain = np.linalg.solve(r, b.T @ cost)
-            found = Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
+            result = Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
     except (np.linalg.LinAlgError, ValueError) as error:
-        raise _no_solution(a, b, r, 0.0) from error
-    if not found.is_finite or found.largest_real_part > 1e-9 * max(1.0, _size(found.loop)):
-        raise _out_of_range(a, b, q, r)
-    return found
+        raise _build_unsolvable_error(a, b, r, 0.0) from error
+    if not result.is_finite or result.largest_real_part > 1e-9 * max(1.0, _size(result.loop)):
+        raise _build_range_error(a, b, q, r)
+    return result
 
 
 def check(a: Floats, b: Floats, q: Floats, r: Floats) -> None:
@@ -106,7 +106,7 @@ def _check_weight(name: str, weight: Floats) -> None:
         raise BadInput(name, "has a negative eigenvalue; a weight can't reward a deviation")
 
 
-def _doubled(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
+def _solve_by_doubling(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
     """Return X by doubling, or None if R is singular or the result is not stable."""
     try:
         g = b @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(r), b.T)
@@ -131,7 +131,7 @@ def _doubled(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
     return None
 
 
-def _of(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator | None:
+def _build_regulator(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator | None:
     try:
         gain = np.linalg.solve(r + b.T @ cost @ b, b.T @ cost @ a)
     except np.linalg.LinAlgError:
@@ -140,18 +140,18 @@ def _of(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator | None:
     return found if found.is_finite else None
 
 
-def _by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
+def _solve_by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             # If the pencil could not be ordered, the check of the loop below fails.
             warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
-            found = _of(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
+            found = _build_regulator(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
     except (np.linalg.LinAlgError, ValueError) as error:
-        raise _no_solution(a, b, r, 1.0) from error
+        raise _build_unsolvable_error(a, b, r, 1.0) from error
     if found is None and not all(_is_moderate(each) for each in (a, b, q, r)):
-        raise _out_of_range(a, b, q, r)
+        raise _build_range_error(a, b, q, r)
     if found is None or not found.spectral_radius < STABLE_BELOW:
-        raise _no_solution(a, b, r, 1.0)
+        raise _build_unsolvable_error(a, b, r, 1.0)
     return found
 
 
@@ -164,7 +164,7 @@ def _is_moderate(matrix: Floats) -> bool:
     return 1e-50 <= _size(matrix) <= 1e50
 
 
-def _out_of_range(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
+def _build_range_error(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
     """Return the error naming the matrix whose size is furthest from 1."""
     sizes = {name: _size(matrix) for name, matrix in zip("ABQR", (a, b, q, r), strict=True)}
     name = max(sizes, key=lambda each: abs(math.log10(sizes[each])))
@@ -174,7 +174,7 @@ def _out_of_range(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
     )
 
 
-def _no_solution(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:
+def _build_unsolvable_error(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:
     """Return the error naming the matrix at fault: B if it does not reach an unstable state of A, otherwise R
     or Q.
 

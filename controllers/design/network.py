@@ -17,10 +17,10 @@ from controllers.design.queueing_models import (
     Customers,
     Solution,
     Station,
-    closed,
-    closed_classes,
-    limited,
     open_network,
+    solve_closed,
+    solve_closed_classes,
+    solve_limited,
 )
 from controllers.framework.decision import Json
 from controllers.framework.parameter import Parameter, read_document
@@ -70,12 +70,12 @@ def answer(document: Any) -> dict[str, Json]:
     _check(given, stations)
     _check_sizes(given)
     if given["classes"] is not None:
-        return _by_class(stations, given["classes"])
+        return _group_by_class(stations, given["classes"])
     if given["capacity"] is not None:
-        return _printed(limited(stations[0], given["arrivals_per_second"], given["capacity"]))
+        return _format_solution(solve_limited(stations[0], given["arrivals_per_second"], given["capacity"]))
     if given["arrivals_per_second"] is not None:
-        return _printed(open_network(stations, given["arrivals_per_second"]))
-    return _printed(closed(stations, given["customers"], given["think_seconds"]))
+        return _format_solution(open_network(stations, given["arrivals_per_second"]))
+    return _format_solution(solve_closed(stations, given["customers"], given["think_seconds"]))
 
 
 def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
@@ -120,21 +120,21 @@ def _check_sizes(given: Mapping[str, Any]) -> None:
 def _check_populations(classes: list[Customers]) -> None:
     """Check the populations: with many classes their number becomes too large to print."""
     populations = 1
-    for each in classes:
-        populations *= each.count + 1
+    for klass in classes:
+        populations *= klass.count + 1
         if populations > MOST_POPULATIONS:
             raise BadInput("classes", f"make more populations than the maximum of {MOST_POPULATIONS}")
 
 
-def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:
+def _group_by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:
     _check_names([row["name"] for row in rows], "classes")
     classes = [
         Customers(
             row["name"],
             row["customers"],
             row["think_seconds"],
-            _by_station(stations, row["service_seconds"], f"classes[{at}].service_seconds", 0.0),
-            _by_station(stations, row["visits"], f"classes[{at}].visits", 1.0),
+            _read_by_station(stations, row["service_seconds"], f"classes[{at}].service_seconds", 0.0),
+            _read_by_station(stations, row["visits"], f"classes[{at}].visits", 1.0),
         )
         for at, row in enumerate(rows)
     ]
@@ -142,14 +142,18 @@ def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[st
         if each.count and not each.think_seconds and not _is_served(each):
             raise BadInput(f"classes[{at}]", "takes a station with service and visits, or think_seconds")
     _check_populations(classes)
-    return {"classes": {name: _printed(each) for name, each in closed_classes(stations, classes).items()}}
+    return {
+        "classes": {
+            name: _format_solution(each) for name, each in solve_closed_classes(stations, classes).items()
+        }
+    }
 
 
 def _is_served(customers: Customers) -> bool:
     return any(seconds * customers.visits[name] for name, seconds in customers.service_seconds.items())
 
 
-def _by_station(
+def _read_by_station(
     stations: list[Station], given: Mapping[str, float], where: str, default: float
 ) -> dict[str, float]:
     names = [station.name for station in stations]
@@ -159,7 +163,7 @@ def _by_station(
     return {name: float(given.get(name, default)) for name in names}
 
 
-def _printed(solution: Solution) -> dict[str, Json]:
+def _format_solution(solution: Solution) -> dict[str, Json]:
     return {
         "throughput_per_second": solution.throughput_per_second,
         "stations": {name: asdict(each) for name, each in solution.stations.items()},

@@ -75,7 +75,7 @@ class GainsReport:
     gain_margin: float | None
 
 
-def settling_samples(pole: float) -> float:
+def compute_settling_samples(pole: float) -> float:
     """Return -4 / ln|pole|: the samples until a pole settles within about 2 % (Xu, (3); ERRATA E4: 264 at
     0.985,
     E3: 5 at 0.449).
@@ -99,8 +99,8 @@ def open_loop(model: Model, gains: Gains) -> tuple[Floats, Floats]:
 def poles(model: Model, gains: Gains) -> npt.NDArray[np.complex128]:
     """Return all poles of the closed loop, largest first."""
     denominator, numerator = open_loop(model, gains)
-    found = np.roots(denominator + numerator).astype(complex)
-    return np.asarray(found[np.argsort(-np.abs(found))])
+    roots = np.roots(denominator + numerator).astype(complex)
+    return np.asarray(roots[np.argsort(-np.abs(roots))])
 
 
 def spectral_radius(model: Model, gains: Gains) -> float:
@@ -118,8 +118,12 @@ def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
     if len(poles) not in (2, 3):
         raise BadInput("poles", f"takes two poles (kp, ki) or three (kd too), not {len(poles)}")
     check_conjugate(poles)
-    polynomial = [float(each) for each in np.real(np.poly(np.asarray(poles)))]
-    gains = _without_kd(model, polynomial, form) if len(poles) == 2 else _with_kd(model, polynomial, form)
+    polynomial = [float(coefficient) for coefficient in np.real(np.poly(np.asarray(poles)))]
+    gains = (
+        _place_without_kd(model, polynomial, form)
+        if len(poles) == 2
+        else _place_with_kd(model, polynomial, form)
+    )
     _check_size(model, gains)
     return gains
 
@@ -127,11 +131,11 @@ def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
 def _check_size(model: Model, gains: Gains) -> None:
     """Raise `BadInput` naming the divisor of gains that are too large: a for kd, otherwise b."""
     for field, divisor, values in (("a", model.a, (gains.kd,)), ("b", model.b, (gains.kp, gains.ki))):
-        if not all(abs(each) <= MOST_GAIN for each in values):
+        if not all(abs(value) <= MOST_GAIN for value in values):
             raise BadInput(field, f"is too small for such poles: {divisor:g} makes gains above {MOST_GAIN:g}")
 
 
-def _without_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
+def _place_without_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
     _, first, last = polynomial
     if model.delay:
         # The third pole is 1 + a - (the two): the polynomial gets its factor.
@@ -145,7 +149,7 @@ def _without_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
     return Gains(kp, total - kp, 0.0, form)
 
 
-def _with_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
+def _place_with_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
     _, second, first, last = polynomial
     a, b = model.a, model.b
     if model.delay:
@@ -250,7 +254,7 @@ def margin_of(denominator: Floats, numerator: Floats) -> float | None:
     crossing = np.convolve(denominator, numerator[::-1]) - np.convolve(denominator[::-1], numerator)
     # A tiny coefficient has its zero at infinity, far from the circle.
     crossing[np.abs(crossing) < NEGLIGIBLE * np.abs(crossing).max()] = 0.0
-    found = []
+    factors = []
     for z in np.roots(np.trim_zeros(crossing, "f")):
         if abs(abs(z) - 1) > ON_CIRCLE:
             continue
@@ -259,5 +263,5 @@ def margin_of(denominator: Floats, numerator: Floats) -> float | None:
             continue
         factor = -np.polyval(denominator, z) / n
         if factor.real > 1 + ON_CIRCLE:
-            found.append(float(factor.real))
-    return min(found, default=None)
+            factors.append(float(factor.real))
+    return min(factors, default=None)

@@ -79,7 +79,7 @@ class Solution:
     blocked_share: float = 0.0
 
 
-def closed(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Solution:
+def solve_closed(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Solution:
     """Solve N circulating customers of one class; see the module for the formulas. O(K N²)."""
     if customers == 0:
         return Solution(0.0, {each.name: AtStation(0.0, each.service_seconds, 0.0) for each in stations})
@@ -90,15 +90,15 @@ def closed(stations: Sequence[Station], customers: int, think_seconds: float = 0
     throughput = math.exp(whole[customers - 1] - whole[customers])
     found = {}
     for at, station in enumerate(stations):
-        others = _convolved(before[at], after[at + 1])
+        others = _convolve(before[at], after[at + 1])
         chances = np.exp(terms[at] + others[::-1] - whole[customers])
-        found[station.name] = _at_closed(station, throughput, chances)
+        found[station.name] = _evaluate_closed_station(station, throughput, chances)
     return Solution(throughput, found)
 
 
 def throughput(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Floats:
     """Return the passes per second for 1, 2, … customers, all at once."""
-    terms = [_log_terms(each, customers) for each in (*stations, Station("", 0, think_seconds))]
+    terms = [_log_terms(station, customers) for station in (*stations, Station("", 0, think_seconds))]
     whole = _prefixes(terms)[-1]
     return np.asarray(np.exp(whole[:-1] - whole[1:]))
 
@@ -116,18 +116,18 @@ def _prefixes(terms: Sequence[Floats]) -> list[Floats]:
     """Return the convolutions of none, the first, the first two, …"""
     empty = np.full(len(terms[0]), -np.inf)
     empty[0] = 0.0
-    found = [empty]
-    for each in terms:
-        found.append(_convolved(found[-1], each))
-    return found
+    prefixes = [empty]
+    for term in terms:
+        prefixes.append(_convolve(prefixes[-1], term))
+    return prefixes
 
 
-def _convolved(left: Floats, right: Floats) -> Floats:
+def _convolve(left: Floats, right: Floats) -> Floats:
     """Return log Σ_i exp(left_i + right_{n-i})."""
     return np.asarray([np.logaddexp.reduce(left[: n + 1] + right[n::-1]) for n in range(len(left))])
 
 
-def _at_closed(station: Station, throughput: float, chances: Floats) -> AtStation:
+def _evaluate_closed_station(station: Station, throughput: float, chances: Floats) -> AtStation:
     length = float(chances @ np.arange(len(chances)))
     visits = throughput * station.visits
     busy = throughput * station.demand_seconds
@@ -141,7 +141,7 @@ def _at_closed(station: Station, throughput: float, chances: Floats) -> AtStatio
     )
 
 
-def closed_classes(stations: Sequence[Station], classes: Sequence[Customers]) -> Mapping[str, Solution]:
+def solve_closed_classes(stations: Sequence[Station], classes: Sequence[Customers]) -> Mapping[str, Solution]:
     """Return the throughput and stations of each class, by exact mean value analysis.
 
     R_{c,k}(n) = S_{c,k} (1 + Q_k(n - e_c)) at a station with one server, S_{c,k} at a delay;
@@ -150,12 +150,12 @@ def closed_classes(stations: Sequence[Station], classes: Sequence[Customers]) ->
     for at, station in enumerate(stations):
         if station.servers > 1:
             raise BadInput(f"stations[{at}].servers", "takes 0 or 1 when there are several classes")
-    service = np.asarray([[each.service_seconds[s.name] for s in stations] for each in classes])
-    visits = np.asarray([[each.visits[s.name] for s in stations] for each in classes])
+    service = np.asarray([[klass.service_seconds[s.name] for s in stations] for klass in classes])
+    visits = np.asarray([[klass.visits[s.name] for s in stations] for klass in classes])
     queues: dict[tuple[int, ...], Floats] = {}
     one = np.asarray([station.servers == 1 for station in stations])
     rates, residence = np.zeros(len(classes)), np.zeros_like(service)
-    for population in product(*(range(each.count + 1) for each in classes)):
+    for population in product(*(range(klass.count + 1) for klass in classes)):
         rates, residence = np.zeros(len(classes)), service.copy()
         for at, count in enumerate(population):
             if count:
@@ -172,7 +172,7 @@ def closed_classes(stations: Sequence[Station], classes: Sequence[Customers]) ->
 def _class_solution(
     stations: Sequence[Station], rate: float, visits: Floats, service: Floats, residence: Floats
 ) -> Solution:
-    found = {
+    results = {
         station.name: AtStation(
             float(rate * visits[at] * service[at]),
             float(residence[at]),
@@ -181,7 +181,7 @@ def _class_solution(
         )
         for at, station in enumerate(stations)
     }
-    return Solution(float(rate), found)
+    return Solution(float(rate), results)
 
 
 def open_network(stations: Sequence[Station], arrivals_per_second: float) -> Solution:
@@ -189,7 +189,7 @@ def open_network(stations: Sequence[Station], arrivals_per_second: float) -> Sol
 
     Raise `BadInput` for a station that can't keep up.
     """
-    found = {}
+    results = {}
     for at, station in enumerate(stations):
         rate = arrivals_per_second * station.visits
         work = rate * station.service_seconds
@@ -200,11 +200,11 @@ def open_network(stations: Sequence[Station], arrivals_per_second: float) -> Sol
                 f"server(s); it takes fewer arrivals than "
                 f"{station.servers / max(station.demand_seconds, 1e-300):.4g} per second",
             )
-        found[station.name] = _at_open(station, rate, work)
-    return Solution(arrivals_per_second, found)
+        results[station.name] = _evaluate_open_station(station, rate, work)
+    return Solution(arrivals_per_second, results)
 
 
-def _at_open(station: Station, rate: float, work: float) -> AtStation:
+def _evaluate_open_station(station: Station, rate: float, work: float) -> AtStation:
     if station.servers == 0:
         return AtStation(work, station.service_seconds, work)
     empty, waits = erlang_c(station.servers, work)
@@ -231,7 +231,7 @@ def erlang_c(servers: int, work: float) -> tuple[float, float]:
     return float(np.exp(-np.logaddexp(np.logaddexp.reduce(logs), last))), waits
 
 
-def limited(station: Station, arrivals_per_second: float, capacity: int) -> Solution:
+def solve_limited(station: Station, arrivals_per_second: float, capacity: int) -> Solution:
     """Solve M/M/m/K: a customer who finds K others is turned away. Birth and death, in logarithms."""
     work = arrivals_per_second * station.service_seconds
     servers = station.servers or capacity

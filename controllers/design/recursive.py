@@ -52,7 +52,7 @@ class Estimate:
 
 def first(start: Model) -> Estimate:
     """Return the estimate before any measurement: the given model."""
-    return Estimate(_within(start.a, A_BOUNDS))
+    return Estimate(_clip(start.a, A_BOUNDS))
 
 
 def follow(
@@ -72,23 +72,23 @@ def follow(
     at = start.delay
     if len(y) < 3 or len(u) < at + 2:
         return before
-    before = _centred(before, start, u[at])
+    before = _center(before, start, u[at])
     pushed, moved_before = start.b * (u[at] - u[at + 1]), y[1] - y[2]
     excited = abs(pushed) * before.ratio >= EXCITED * noise and abs(moved_before) >= noise
     regressor = np.array([y[1] - setpoint, start.b * (u[at] - (before.mean or 0.0)), 1.0])
     if excited:
-        return _learned(before, regressor, y[0] - setpoint, noise, forgetting)
+        return _update_estimate(before, regressor, y[0] - setpoint, noise, forgetting)
     return _offset_learned(before, regressor, y[0] - setpoint, noise)
 
 
-def _centred(before: Estimate, start: Model, felt: float) -> Estimate:
+def _center(before: Estimate, start: Model, felt: float) -> Estimate:
     """Update the mean admitted amount; c takes what its change would explain."""
     mean = felt if before.mean is None else before.mean + AVERAGED * (felt - before.mean)
     moved = mean - (mean if before.mean is None else before.mean)
     return replace(before, mean=mean, offset=before.offset + start.b * before.ratio * moved)
 
 
-def _learned(
+def _update_estimate(
     before: Estimate, regressor: Floats, measured: float, noise: float, forgetting: float
 ) -> Estimate:
     """Apply one step of the filter to all of θ."""
@@ -101,10 +101,10 @@ def _learned(
     covariance = _forgotten(covariance - np.outer(reach, reach) / scale, forgetting)
     return replace(
         before,
-        a=_within(float(theta[0]), A_BOUNDS),
-        ratio=_within(float(theta[1]), RATIO_BOUNDS),
+        a=_clip(float(theta[0]), A_BOUNDS),
+        ratio=_clip(float(theta[1]), RATIO_BOUNDS),
         offset=float(theta[2]),
-        covariance=tuple(_bounded(covariance, noise).ravel().tolist()),
+        covariance=tuple(_bound_covariance(covariance, noise).ravel().tolist()),
     )
 
 
@@ -118,7 +118,7 @@ def _offset_learned(before: Estimate, regressor: Floats, measured: float, noise:
     return replace(
         before,
         offset=before.offset + float(share) * surprise,
-        covariance=tuple(_bounded(covariance, noise).ravel().tolist()),
+        covariance=tuple(_bound_covariance(covariance, noise).ravel().tolist()),
     )
 
 
@@ -144,7 +144,7 @@ def _forgotten(covariance: Floats, forgetting: float) -> Floats:
     return np.asarray(covariance * np.outer(grown, grown))
 
 
-def _bounded(covariance: Floats, noise: float) -> Floats:
+def _bound_covariance(covariance: Floats, noise: float) -> Floats:
     """Return P with no variance above the initial one or below 0, and positive definite as before."""
     covariance[np.diag_indices(3)] = np.maximum(np.diag(covariance), 0.0)
     greatest = np.array([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2])
@@ -152,5 +152,5 @@ def _bounded(covariance: Floats, noise: float) -> Floats:
     return np.asarray(covariance * np.outer(shrunk, shrunk))
 
 
-def _within(value: float, bounds: tuple[float, float]) -> float:
+def _clip(value: float, bounds: tuple[float, float]) -> float:
     return min(max(value, bounds[0]), bounds[1])

@@ -72,9 +72,9 @@ def regulate(document: Any) -> dict[str, Json]:
     time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
     a, b, q, r = (_matrix(given, name) for name in "ABQR")
     _check_square(a)
-    found = lqr.regulator(a, b, q, r) if time == "discrete" else lqr.continuous(a, b, q, r)
+    result = lqr.regulator(a, b, q, r) if time == "discrete" else lqr.continuous(a, b, q, r)
     measure = "spectral_radius" if time == "discrete" else "largest_real_part"
-    return {"K": found.gain.tolist(), "X": found.cost.tolist(), measure: getattr(found, measure)}
+    return {"K": result.gain.tolist(), "X": result.cost.tolist(), measure: getattr(result, measure)}
 
 
 DESIGNS: Mapping[str, Callable[[Any], dict[str, Json]]] = {
@@ -105,7 +105,7 @@ def _poles(given: Mapping[str, Any], time: str) -> list[complex]:
 
 def _pole(given: Any, where: str, time: str) -> complex:
     parts = given if isinstance(given, list) else [given, 0.0]
-    if len(parts) != 2 or not all(_is_number(each) for each in parts):
+    if len(parts) != 2 or not all(_is_number(part) for part in parts):
         raise BadInput(where, "takes a number, or [re, im] with two finite numbers")
     pole = complex(parts[0], parts[1])
     if time == "discrete" and abs(pole) >= 1:

@@ -33,7 +33,7 @@ class SearchRange:
     is_whole: bool = False
 
     @classmethod
-    def around(cls, parameter: Parameter, value: float) -> "SearchRange":
+    def build_around(cls, parameter: Parameter, value: float) -> "SearchRange":
         """Return a quarter to four times a value (for 0: its declared range), within the declared range."""
         ends = (value / REACH, value * REACH) if value else (parameter.minimum, parameter.maximum)
         low, high = min(ends), max(ends)
@@ -59,10 +59,10 @@ def search(
 
     `cost` takes the values by name, and may raise to end the search.
     """
-    best = {each.name: each.read(begin[each.name]) for each in ranges}
+    best = {interval.name: interval.read(begin[interval.name]) for interval in ranges}
     least = cost(best)
 
-    def judged(point: Sequence[float]) -> float:
+    def judge(point: Sequence[float]) -> float:
         nonlocal best, least
         values = {each.name: each.read(value) for each, value in zip(ranges, point, strict=True)}
         found = cost(values)
@@ -72,10 +72,10 @@ def search(
 
     generations = max(1, round(evaluations / (MEMBERS * len(ranges))) - 1)
     scipy.optimize.differential_evolution(
-        judged,
-        [(each.low, each.high) for each in ranges],
-        integrality=[each.is_whole for each in ranges],
-        x0=[best[each.name] for each in ranges],
+        judge,
+        [(interval.low, interval.high) for interval in ranges],
+        integrality=[interval.is_whole for interval in ranges],
+        x0=[best[interval.name] for interval in ranges],
         popsize=MEMBERS,
         maxiter=generations,
         tol=0.0,

@@ -87,7 +87,7 @@ def chance_of(count: int, window_seconds: float, observed_seconds: float, prior_
     return -math.expm1(-(count + 0.5) * window_seconds / (observed_seconds + prior_seconds))
 
 
-def ranked(
+def rank_changes(
     changes: Sequence[PlantChange],
     onset: float,
     steps_to: Mapping[str, int],
@@ -96,14 +96,14 @@ def ranked(
     """Return all changes before the onset (and SLACK_SECONDS later), the likeliest cause first."""
     unknown = KindRecord()
     found = [
-        _ranked(place, change, onset, steps_to, records.get(change.kind, unknown))
+        _rank_change(place, change, onset, steps_to, records.get(change.kind, unknown))
         for place, change in enumerate(changes)
         if change.at <= onset + SLACK_SECONDS
     ]
     return sorted(found, key=lambda each: (-each.weight, each.delay_seconds, each.place))
 
 
-def _ranked(
+def _rank_change(
     place: int, change: PlantChange, onset: float, steps_to: Mapping[str, int], record: KindRecord
 ) -> RankedChange:
     delay = max(0.0, onset - change.at)

@@ -76,27 +76,29 @@ def differences(
     (dimension, value, measure) the known slices here and there.
     """
     tested = [
-        each for dimension, (here, there) in counts.items() for each in share_tests(dimension, here, there)
+        share_test
+        for dimension, (here, there) in counts.items()
+        for share_test in share_tests(dimension, here, there)
     ]
     for (dimension, value, measure), (here, there) in measures.items():
         tested += mean_test(dimension, value, measure, here, there)
-    kept = beyond_chance([each.probability for each in tested], RATE)
-    found = [
+    kept = select_significant([test.probability for test in tested], RATE)
+    tests = [
         each for each, keep in zip(tested, kept, strict=True) if keep and abs(each.effect) >= LEAST_EFFECT
     ]
-    found.sort(key=lambda each: (-abs(each.effect), each.dimension, each.value))
-    shares = _largest_of_each_first([each for each in found if each.is_share])
-    turns = zip_longest(shares, (each for each in found if not each.is_share))
-    return [each for pair in turns for each in pair if each is not None]
+    tests.sort(key=lambda difference: (-abs(difference.effect), difference.dimension, difference.value))
+    shares = _largest_of_each_first([difference_ for difference_ in tests if difference_.is_share])
+    turns = zip_longest(shares, (difference_ for difference_ in tests if not difference_.is_share))
+    return [difference_ for pair in turns for difference_ in pair if difference_ is not None]
 
 
 def _largest_of_each_first(shares: Sequence[Difference]) -> list[Difference]:
     """Return the first of each dimension, then the second of each, and so on, otherwise in their order."""
     places = Counter[str]()
     placed: list[tuple[int, Difference]] = []
-    for each in shares:
-        placed.append((places[each.dimension], each))
-        places[each.dimension] += 1
+    for share in shares:
+        placed.append((places[share.dimension], share))
+        places[share.dimension] += 1
     return [each for _, each in sorted(placed, key=lambda row: row[0])]
 
 
@@ -140,7 +142,7 @@ def mean_test(
     return [Difference(dimension, value, measure, mean, mean_there, effect, probability)]
 
 
-def beyond_chance(probabilities: Sequence[float], rate: float) -> list[bool]:
+def select_significant(probabilities: Sequence[float], rate: float) -> list[bool]:
     """Return which tests Benjamini and Hochberg keep: the k smallest, with k the greatest with p(k) ≤
     k·rate/m.
     """

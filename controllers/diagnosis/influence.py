@@ -14,12 +14,12 @@ def distances(influences: Influences, subjects: Iterable[str]) -> dict[str, int]
 
     Parts that cannot act on them are left out.
     """
-    found = dict.fromkeys(subjects, 0)
-    level = list(found)
+    steps = dict.fromkeys(subjects, 0)
+    level = list(steps)
     step = 0
     while level:
         step += 1
-        nearer = [part for each in level for part in influences.get(each, ()) if part not in found]
+        nearer = [part for each in level for part in influences.get(each, ()) if part not in steps]
         level = list(dict.fromkeys(nearer))
-        found.update(dict.fromkeys(level, step))
-    return found
+        steps.update(dict.fromkeys(level, step))
+    return steps

@@ -38,7 +38,7 @@ from controllers.design.recursive import (
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import because
+from controllers.framework.reason import format_reason
 from queues.errors import BadInput
 
 PARAMETERS = (
@@ -232,11 +232,11 @@ class Flow:
                 f"takes {COVARIANCES} numbers of a symmetric matrix without a variance below 0, or none",
             )
 
-    def resumed(self, parameters: Values, state: Json) -> Json:
+    def resume_state(self, parameters: Values, state: Json) -> Json:
         """Return a state without history: old measurements and the old limit no longer apply."""
         return {**state, "measured": [], "admitted": [], "limit": None}
 
-    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
         """Return the state with the limit that is in force."""
         limit, admitted = before["limit"] if action is None else float(action[ADMIT]), after["admitted"][1:]
         return {**after, "limit": limit, "admitted": admitted if limit is None else [limit, *admitted]}
@@ -244,15 +244,15 @@ class Flow:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the amount to admit in the next interval."""
         before = _memory(state)
-        memory = _noted(before, parameters, observation)
-        gains, estimate = _tuned(parameters, memory)
+        memory = _record_measurement(before, parameters, observation)
+        gains, estimate = _tune(parameters, memory)
         raw = _law(parameters, gains, memory)
         admit = min(max(raw, parameters["minimum"]), parameters["maximum"])
         starved = _is_starved(before, memory)
         decision = _decision(parameters, gains, memory, raw, admit, estimate, starved)
         if starved and _may_stand(parameters, before, memory, admit):
             admit = float(before.limit or 0.0)
-            decision = _unchanged_limit(parameters, memory, admit, decision)
+            decision = _repeat_limit(parameters, memory, admit, decision)
         after = replace(
             memory,
             admitted=(admit, *memory.admitted)[:PAST],
@@ -298,7 +298,7 @@ def _check_gains(model: Model, gains: Gains) -> None:
         )
 
 
-def _noted(memory: _Memory, parameters: Values, observation: Values) -> _Memory:
+def _record_measurement(memory: _Memory, parameters: Values, observation: Values) -> _Memory:
     """Return the memory with the newest measurement and the really admitted amount instead of the commanded
     one.
     """
@@ -324,15 +324,15 @@ def _may_stand(parameters: Values, before: _Memory, memory: _Memory, admit: floa
     return bool(parameters["deadband"]) and near and memory.measured[0] >= parameters["setpoint"]
 
 
-def _unchanged_limit(parameters: Values, memory: _Memory, limit: float, decision: Decision) -> Decision:
+def _repeat_limit(parameters: Values, memory: _Memory, limit: float, decision: Decision) -> Decision:
     """Return a decision that sets the limit again; it continues, and the guard applies its present settings."""
     what = f"Keep the limit of {limit:,.0f} events"
-    reason = because(what, "fewer arrive", remarks=[_where(parameters, memory)])
+    reason = format_reason(what, "fewer arrive", remarks=[_describe_position(parameters, memory)])
     terms = {**decision.terms, ADMIT: limit}
     return Decision({ADMIT: limit}, reason, terms, decision.limited_by, raw=limit)
 
 
-def _tuned(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
+def _tune(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
     """Return the gains of this decision; in adaptive mode those that keep the poles on the estimated plant."""
     gains, start = gains_of(parameters), model_of(parameters)
     if start is None or parameters["tuning"] == "fixed":
@@ -348,10 +348,10 @@ def _tuned(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]
         noise=noise,
         forgetting=parameters["forgetting"],
     )
-    return _redesigned(start, estimate.model(start), gains), estimate
+    return _redesign_gains(start, estimate.model(start), gains), estimate
 
 
-def _redesigned(start: Model, now: Model, gains: Gains) -> Gains:
+def _redesign_gains(start: Model, now: Model, gains: Gains) -> Gains:
     """Return gains that give the current plant the poles that the given gains gave the initial one.
 
     The given gains stay while they perform well, because an estimate is never accurate enough for small
@@ -403,19 +403,19 @@ def _decision(
     # If fewer arrived than were admitted, admitting fewer still changes nothing.
     without_effect = starved and error < 0
     reason = _reason(parameters, memory, admit, limited_by, without_effect)
-    expected = None if without_effect else _expected(parameters, gains, error)
+    expected = None if without_effect else _build_expectation(parameters, gains, error)
     return Decision({ADMIT: admit}, reason, terms, limited_by, admit, expected)
 
 
 def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str | None, starved: bool) -> str:
-    u, cause = memory.admitted[0], _where(parameters, memory)
+    u, cause = memory.admitted[0], _describe_position(parameters, memory)
     causes = [cause, f"this is the {limited_by}"] if limited_by else [cause]
     change = "unchanged" if admit == u else f"before: {u:,.0f}"
     remarks = [change, "fewer arrived than were admitted, so no effect is expected"] if starved else [change]
-    return because(f"Admit {admit:,.0f} events", *causes, remarks=remarks)
+    return format_reason(f"Admit {admit:,.0f} events", *causes, remarks=remarks)
 
 
-def _where(parameters: Values, memory: _Memory) -> str:
+def _describe_position(parameters: Values, memory: _Memory) -> str:
     """Describe how much is free and how far that is from the setpoint."""
     y, error = memory.measured[0], parameters["setpoint"] - memory.measured[0]
     side = "below" if error > 0 else "above"
@@ -430,7 +430,7 @@ def _size(size_bytes: float) -> str:
     return f"{size_bytes:,.0f} bytes"
 
 
-def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None:
+def _build_expectation(parameters: Values, gains: Gains, error: float) -> Expected | None:
     """Return the expected effect: back at the setpoint once the loop has settled; near it, noise hides any
     effect.
     """
@@ -438,13 +438,13 @@ def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None
         return None
     model, samples = model_of(parameters), USUAL_SETTLING_SAMPLES
     if model is not None:
-        samples = _settling_samples(model, gains_of(parameters)) or samples
+        samples = _count_settling_samples(model, gains_of(parameters)) or samples
     seconds = samples * parameters["interval_seconds"]
     return Expected("free_bytes", "up" if error > 0 else "down", abs(error), seconds)
 
 
 @lru_cache(maxsize=16)
-def _settling_samples(model: Model, gains: Gains) -> int | None:
+def _count_settling_samples(model: Model, gains: Gains) -> int | None:
     """Return the settling time, computed once per model because it takes longer than the rest of a decision."""
     return placement.report(model, gains).settling_samples
 

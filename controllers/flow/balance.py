@@ -44,7 +44,7 @@ from controllers.design.lqr import regulator
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import because, counted, no_action, number, percent
+from controllers.framework.reason import format_count, format_no_action, format_reason, number, percent
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
@@ -259,7 +259,7 @@ class Balance:
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Accept every state: replicas that no longer exist are ignored."""
 
-    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
         """Return the state for the shares in force, which the next change starts from."""
         return after if action else before
 
@@ -271,17 +271,17 @@ class Balance:
         shares = np.array([observation["shares"][name] for name in names], dtype=float)
         now = response - response.mean()
         total = float(shares.sum())
-        if (why := _why_return(parameters, state, observation)) is not None:
-            equal = _returned(shares, total)
+        if (why := _explain_return(parameters, state, observation)) is not None:
+            equal = _move_towards_equal(shares, total)
             next_state = {"differences": {}, "returning": bool((equal != shares).any())}
             return next_state, _return(names, shares, equal, why)
         if (why := observation.get("incomparable")) is not None:
-            return state, Decision(None, no_action(why), {"moved_share": 0.0})
+            return state, Decision(None, format_no_action(why), {"moved_share": 0.0})
         known = state["differences"]
         # A new replica has no past: its present difference counts as lasting.
         before = np.array([known.get(name, each) for name, each in zip(names, now, strict=True)])
-        wanted = shares + total * _designed(parameters, names).change(now, before)
-        spread = within(wanted, minimum_share(parameters, len(names)), total)
+        wanted = shares + total * _design_gains(parameters, names).change(now, before)
+        spread = project_shares(wanted, minimum_share(parameters, len(names)), total)
         decision = _decision(parameters, names, response, shares, wanted, spread)
         return {"differences": dict(zip(names, now.tolist(), strict=True)), "returning": False}, decision
 
@@ -297,7 +297,7 @@ def minimum_share(parameters: Values, replicas: int) -> float:
     return float(given) if given is not None else min(MINIMUM_SHARE, MINIMUM_OF_EQUAL / replicas)
 
 
-def within(shares: Floats, minimum_share: float, total: float) -> Floats:
+def project_shares(shares: Floats, minimum_share: float, total: float) -> Floats:
     """Return the nearest shares that sum to `total` and are at least `minimum_share` of it each."""
     free = total * (1 - minimum_share * len(shares))
     above = shares - minimum_share * total
@@ -324,14 +324,14 @@ def _check_replicas(names: Sequence[str], shares: Mapping[str, Any], where: str)
 def _check_models(parameters: Values, names: Sequence[str]) -> None:
     """Check the models: if they are too far apart for a regulator, the map is at fault, not a matrix."""
     try:
-        _designed(parameters, names)
+        _design_gains(parameters, names)
     except BadInput as error:
         raise BadInput(
             "parameters.b_of", f"leaves no regulator with the other models: {error.message}"
         ) from None
 
 
-def _designed(parameters: Values, names: Sequence[str]) -> BalanceGains:
+def _design_gains(parameters: Values, names: Sequence[str]) -> BalanceGains:
     weights = (float(parameters[key]) for key in ("q", "integral", "r"))
     return _gains(*_models(parameters, sorted(names)), *weights)
 
@@ -360,13 +360,13 @@ def too_little(parameters: Values, observation: Values) -> str | None:
     return None
 
 
-def _why_return(parameters: Values, state: Values, observation: Values) -> str | None:
+def _explain_return(parameters: Values, state: Values, observation: Values) -> str | None:
     """Explain why the shares return to equal, or return None."""
     why = too_little(parameters, observation) or observation.get("starved")
     return why or (observation.get("incomparable") if state.get("returning") else None) or None
 
 
-def _returned(shares: Floats, total: float) -> Floats:
+def _move_towards_equal(shares: Floats, total: float) -> Floats:
     """Return shares closer to equal, or equal shares if the rest would be invisible."""
     equal = np.full(len(shares), total / len(shares))
     if np.abs(shares - equal).max() < 2 * SHOWN_CHANGE * total:
@@ -379,10 +379,14 @@ def _return(names: list[str], before: Floats, shares: Floats, low: str) -> Decis
     moved = float(np.abs(shares - before).sum() / 2)
     terms = {"moved_share": moved}
     if moved <= 1e-9 * float(before.sum()):
-        return Decision(None, no_action(f"shares are equal; {low}"), terms)
-    what = "Return to equal shares" if _what(names, before, shares) == KEEP else _what(names, before, shares)
+        return Decision(None, format_no_action(f"shares are equal; {low}"), terms)
+    what = (
+        "Return to equal shares"
+        if _describe_action(names, before, shares) == KEEP
+        else _describe_action(names, before, shares)
+    )
     action = {"shares": dict(zip(names, shares.tolist(), strict=True))}
-    return Decision(action, because(what, f"return to equal shares, since {low}"), terms)
+    return Decision(action, format_reason(what, f"return to equal shares, since {low}"), terms)
 
 
 def _decision(
@@ -398,8 +402,10 @@ def _decision(
     }
     slow = names[int(np.argmax(response))]
     behind = f"{slow} responds {spread:.3g} s slower than the fastest replica"
-    cause = behind if spread > 0 else f"the {counted(len(names), 'replica')} respond equally fast"
-    reason = because(_what(names, before, shares), cause, remarks=[f"mean response time: {mean:.3g} s"])
+    cause = behind if spread > 0 else f"the {format_count(len(names), 'replica')} respond equally fast"
+    reason = format_reason(
+        _describe_action(names, before, shares), cause, remarks=[f"mean response time: {mean:.3g} s"]
+    )
     action = {"shares": dict(zip(names, shares.tolist(), strict=True))}
     expected = None
     if spread > max(parameters["resolution_seconds"], WORTH_EXPECTING * mean):
@@ -408,7 +414,7 @@ def _decision(
     return Decision(action, reason, terms, "minimum_share" if limited else None, expected=expected)
 
 
-def _what(names: Sequence[str], before: Floats, after: Floats) -> str:
+def _describe_action(names: Sequence[str], before: Floats, after: Floats) -> str:
     """Describe the action: the replica whose share changes most, and how many others change."""
     was, becomes = before / float(before.sum()), after / float(after.sum())
     changed = np.flatnonzero(np.abs(becomes - was) >= SHOWN_CHANGE)

@@ -31,7 +31,7 @@ class Prediction:
     rests_at: float
 
 
-def of_flow(parameters: Values) -> Prediction | None:
+def predict_flow(parameters: Values) -> Prediction | None:
     """Return the step response of the flow law on its model, or None without a model."""
     model, gains = admission.model_of(parameters), admission.gains_of(parameters)
     if model is None:
@@ -50,7 +50,7 @@ def of_flow(parameters: Values) -> Prediction | None:
     )
 
 
-def of_balance(parameters: Values) -> Prediction | None:
+def predict_balance(parameters: Values) -> Prediction | None:
     """Return the course of a difference on replicas with the mean of the models."""
     a, b = (_mean(parameters, name) for name in ("a", "b"))
     weights = {name: float(parameters[name]) for name in ("q", "integral", "r")}

@@ -15,7 +15,7 @@ from controllers.framework.decision import Json
 SLOT_SECONDS, SLOTS = 300.0, 13
 
 
-def spent_until(state: Mapping[str, Json], now_seconds: float) -> tuple[list[float], int]:
+def roll_forward(state: Mapping[str, Json], now_seconds: float) -> tuple[list[float], int]:
     """Return the money in each slot, newest last, and the number of the newest.
 
     After a clock was set back, spending counts for an hour from then; if it was further ahead, nothing is
@@ -36,6 +36,6 @@ def most(cap: float, unit_cost: float, spent: Sequence[float]) -> float:
     return max(0.0, cap - sum(spent)) / unit_cost if unit_cost > 0 else float("inf")
 
 
-def with_spent(spent: Sequence[float], amount: float) -> list[float]:
+def add_spent(spent: Sequence[float], amount: float) -> list[float]:
     """Add the amount that is spent now."""
     return [*spent[:-1], spent[-1] + amount]

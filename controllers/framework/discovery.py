@@ -8,17 +8,17 @@ from types import ModuleType
 
 def rooms_of(package: ModuleType) -> Iterator[ModuleType]:
     """Import and return the direct subpackages of a package, sorted by name."""
-    for found in _in(package):
+    for found in _iterate_modules(package):
         if found.ispkg:
             yield importlib.import_module(found.name)
 
 
 def modules_of(package: ModuleType) -> Iterator[ModuleType]:
     """Import and return the direct modules of a package, sorted by name."""
-    for found in _in(package):
+    for found in _iterate_modules(package):
         if not found.ispkg:
             yield importlib.import_module(found.name)
 
 
-def _in(package: ModuleType) -> Iterator[pkgutil.ModuleInfo]:
+def _iterate_modules(package: ModuleType) -> Iterator[pkgutil.ModuleInfo]:
     return pkgutil.iter_modules(package.__path__, f"{package.__name__}.")

@@ -33,9 +33,9 @@ from typing import Any
 
 from controllers.framework import cost_cap
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Lasting, Law, Values, continued, corrected, observed_in_force
-from controllers.framework.parameter import Parameter, clipped, read_object, read_values
-from controllers.framework.reason import NO_ACTION, because, no_action
+from controllers.framework.law import Lasting, Law, Values, correct_state, decide_next, observe_value_in_force
+from controllers.framework.parameter import Parameter, clip_values, read_object, read_values
+from controllers.framework.reason import NO_ACTION, format_no_action, format_reason
 from queues.errors import BadInput
 
 STALE_SECONDS = 3.0
@@ -149,8 +149,8 @@ class _Actuator:
     observed: float | None
 
     @classmethod
-    def of(cls, law: Law, parameters: Values, observation: Values) -> "_Actuator":
-        observed = observed_in_force(law, parameters, observation)
+    def read(cls, law: Law, parameters: Values, observation: Values) -> "_Actuator":
+        observed = observe_value_in_force(law, parameters, observation)
         return cls(law.actuator, observed is not None or isinstance(law, Lasting), observed)
 
 
@@ -172,7 +172,7 @@ def settings_of(law: Law) -> tuple[Parameter, ...]:
     """Return the guard settings of a law; if its action is no number, only hold and cool-down."""
     if law.actuator is not None:
         return PARAMETERS
-    return tuple(each for each in PARAMETERS if each.name in OF_ANY_LAW)
+    return tuple(setting for setting in PARAMETERS if setting.name in OF_ANY_LAW)
 
 
 def initial_state() -> dict[str, Json]:
@@ -221,37 +221,39 @@ def decide(
     """
     if (held := _stale(settings, measured)) is not None:
         return Guarded(state, guard_state, held, None, asked=False)
-    actuator = _Actuator.of(law, parameters, observation)
+    actuator = _Actuator.read(law, parameters, observation)
     if actuator.observed is not None:
         guard_state = {**guard_state, "value": actuator.observed}
     if manual is None:
-        after, proposed = continued(law, parameters, state, observation)
+        after, proposed = decide_next(law, parameters, state, observation)
     else:
-        after, proposed = state, by_hand(law, manual)
+        after, proposed = state, decide_manually(law, manual)
     decision, recent = _limit(actuator, settings, guard_state, proposed)
     decision, purse = _cap(actuator, settings, guard_state, now_seconds, decision, measured.unit_cost)
-    decision = _cool_down(actuator, settings, guard_state, now_seconds, _changed(actuator, decision))
+    decision = _cool_down(actuator, settings, guard_state, now_seconds, _drop_unchanged(actuator, decision))
     done = decision if applies or decision.action is None else replace(decision, action=None, terms={})
     if manual is None and done.action != proposed.action:
-        after = corrected(law, parameters, state, after, done.action)
+        after = correct_state(law, parameters, state, after, done.action)
     acts = done.action is not None and not _keeps(actuator, guard_state, done.action)
     next_state = {
         "value": _value(actuator, done, guard_state["value"]),
         "acted_at_seconds": now_seconds if acts else guard_state["acted_at_seconds"],
         "recent": recent,
-        **_spent(actuator, settings, guard_state, done, purse, measured.unit_cost),
+        **_record_spending(actuator, settings, guard_state, done, purse, measured.unit_cost),
     }
     value = _value(actuator, decision, guard_state["value"])
-    return Guarded(after, clipped(STATE, next_state), decision, value)
+    return Guarded(after, clip_values(STATE, next_state), decision, value)
 
 
-def by_hand(law: Law, manual: Values) -> Decision:
+def decide_manually(law: Law, manual: Values) -> Decision:
     """Return the decision of a person in place of the law; without a value there is nothing to do."""
     if not manual:
-        return Decision(None, no_action(f"manual mode, and no value is set for {law.actuator}"), raw=0.0)
+        return Decision(
+            None, format_no_action(f"manual mode, and no value is set for {law.actuator}"), raw=0.0
+        )
     value = float(next(iter(manual.values())))
     words = ", ".join(f"{name} to {value:g}" for name, value in manual.items())
-    reason = because(f"Set {words}", "manual mode, set by a person")
+    reason = format_reason(f"Set {words}", "manual mode, set by a person")
     return Decision(dict(manual), reason, {**manual, "manual": dict(manual)}, raw=value)
 
 
@@ -265,10 +267,10 @@ def _stale(settings: Values, measured: Measured) -> Decision | None:
     elif age > limit:
         why = f"the measurement is {age:.1f} s old, limit {limit:g} s"
     elif measured.idle is not None:
-        return Decision(None, no_action(measured.idle), terms, "nothing to decide")
+        return Decision(None, format_no_action(measured.idle), terms, "nothing to decide")
     else:
         return None
-    return Decision(None, no_action(why), terms, "stale measurement")
+    return Decision(None, format_no_action(why), terms, "stale measurement")
 
 
 def _value(actuator: _Actuator, decision: Decision, before: float | None) -> float | None:
@@ -370,7 +372,7 @@ def _cap(
     cap = settings["cost_cap"]
     if actuator.name is None or not cap or unit_cost is None:
         return decision, None
-    purse = ([], 0) if actuator.lasts else cost_cap.spent_until(guard_state, now_seconds)
+    purse = ([], 0) if actuator.lasts else cost_cap.roll_forward(guard_state, now_seconds)
     if decision.action is None:
         return decision, purse
     value = float(decision.action[actuator.name])
@@ -386,7 +388,7 @@ def _cap_words(cap: float, unit_cost: float, spent: Sequence[float]) -> str:
     return f"limited by the {COST_CAP} of {cap:g} per h ({before}{unit_cost:.4g} for each)"
 
 
-def _spent(
+def _record_spending(
     actuator: _Actuator,
     settings: Values,
     guard_state: Json,
@@ -400,7 +402,7 @@ def _spent(
     if purse is None or unit_cost is None:
         return {"spent": guard_state.get("spent") or [], "spent_slot": guard_state.get("spent_slot")}
     value = float(decision.action[str(actuator.name)]) if decision.action else 0.0
-    return {"spent": cost_cap.with_spent(purse[0], max(0.0, value) * unit_cost), "spent_slot": purse[1]}
+    return {"spent": cost_cap.add_spent(purse[0], max(0.0, value) * unit_cost), "spent_slot": purse[1]}
 
 
 def _rewrite(
@@ -416,11 +418,11 @@ def _rewrite(
     action: Mapping[str, Any] | None = {**asked, name: number} if acts else None
     set_to = f"Set {name} to {number:g}" if action else NO_ACTION
     why = words or _limit_words(limited_by)
-    reason = f"{because(set_to, why)} Proposed by the law: {decision.reason}"
+    reason = f"{format_reason(set_to, why)} Proposed by the law: {decision.reason}"
     terms = _terms_of(actuator, decision.terms, number)
     decision = replace(decision, action=action, reason=reason, terms=terms, limited_by=limited_by)
     in_force = (guard_state["value"] or 0.0) if actuator.lasts else 0.0
-    return _scaled(decision, number, in_force, is_observed=actuator.observed is not None)
+    return _scale_decision(decision, number, in_force, is_observed=actuator.observed is not None)
 
 
 def _terms_of(actuator: _Actuator, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
@@ -437,7 +439,7 @@ def _limit_words(limited_by: str) -> str:
     return f"limited by the {limited_by}"
 
 
-def _scaled(decision: Decision, number: float, in_force: float, is_observed: bool) -> Decision:
+def _scale_decision(decision: Decision, number: float, in_force: float, is_observed: bool) -> Decision:
     """Scale the expected effect to the applied value; nothing applied means nothing expected.
 
     For a latched value the change has the effect, unless the law compares with an earlier value instead of
@@ -456,7 +458,7 @@ def _scaled(decision: Decision, number: float, in_force: float, is_observed: boo
     return replace(decision, expected=replace(decision.expected, amount=decision.expected.amount * share))
 
 
-def _changed(actuator: _Actuator, decision: Decision) -> Decision:
+def _drop_unchanged(actuator: _Actuator, decision: Decision) -> Decision:
     """Drop an action that repeats the value observed in force."""
     action = decision.action
     if actuator.observed is None or action is None or action[str(actuator.name)] != actuator.observed:
@@ -475,6 +477,6 @@ def _cool_down(
     left = settings["cooldown_seconds"] - abs(now_seconds - acted)
     if left <= 0:
         return decision
-    reason = f"{no_action(f'cool-down ends in {left:.1f} s')} Proposed by the law: {decision.reason}"
+    reason = f"{format_no_action(f'cool-down ends in {left:.1f} s')} Proposed by the law: {decision.reason}"
     terms = _terms_of(actuator, decision.terms, guard_state["value"])
     return replace(decision, action=None, reason=reason, terms=terms, limited_by=COOL_DOWN, expected=None)

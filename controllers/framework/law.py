@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.parameter import Parameter, clipped
+from controllers.framework.parameter import Parameter, clip_values
 
 Values = Mapping[str, Any]
 
@@ -81,7 +81,7 @@ class Resuming(Protocol):
     what it set has expired.
     """
 
-    def resumed(self, parameters: Values, state: Json) -> Json:
+    def resume_state(self, parameters: Values, state: Json) -> Json:
         """Return the state from which the law decides again after a hold, or when it starts or stops acting."""
         ...
 
@@ -90,7 +90,7 @@ class Resuming(Protocol):
 class Supposing(Protocol):
     """A law whose next state assumes that its proposal is applied."""
 
-    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
         """Return the next state if `action` is applied instead: another value, or nothing (None).
 
         `before` is the state from which the law decided; `after` is the one that assumes its proposal.
@@ -112,7 +112,7 @@ class Lasting(Protocol):
 class Permanent(Protocol):
     """A law that observes the latched value of its actuator, which others may have set."""
 
-    def in_force(self, parameters: Values, observation: Values) -> float | None:
+    def read_value_in_force(self, parameters: Values, observation: Values) -> float | None:
         """Return the value that stays until another is set; None: it does not stay, or is unknown."""
         ...
 
@@ -175,27 +175,27 @@ def remedy_of(law: Law | None) -> Remedy | None:
     return law.remedy if isinstance(law, Remedial) else None
 
 
-def observed_in_force(law: Law, parameters: Values, observation: Values) -> float | None:
+def observe_value_in_force(law: Law, parameters: Values, observation: Values) -> float | None:
     """Return the observed value in force, or None if the law does not observe it."""
-    return law.in_force(parameters, observation) if isinstance(law, Permanent) else None
+    return law.read_value_in_force(parameters, observation) if isinstance(law, Permanent) else None
 
 
-def continued(law: Law, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+def decide_next(law: Law, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
     """Call `Law.decide` and keep the next state within the law's declaration: a counter stops at its maximum."""
     after, decision = law.decide(parameters, state, observation)
-    return clipped(law.state, after), decision
+    return clip_values(law.state, after), decision
 
 
-def corrected(law: Law, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+def correct_state(law: Law, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
     """Return the next state if `action` is applied instead of the proposal.
 
     Most laws decide on what they observe and assume nothing.
     """
     if not isinstance(law, Supposing):
         return after
-    return clipped(law.state, law.corrected(parameters, before, after, action))
+    return clip_values(law.state, law.correct_state(parameters, before, after, action))
 
 
-def resumed(law: Law, parameters: Values, state: Json) -> Json:
+def resume_state(law: Law, parameters: Values, state: Json) -> Json:
     """Return the state after a hold or a change of mode; most laws have nothing to forget."""
-    return law.resumed(parameters, state) if isinstance(law, Resuming) else state
+    return law.resume_state(parameters, state) if isinstance(law, Resuming) else state

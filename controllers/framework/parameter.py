@@ -91,11 +91,11 @@ class Parameter:
                 f"{where}.{self.name}", f"{self.takes()}, not {checks.shorten_for_message(value, MOST_SHOWN)}"
             )
         if self.kind == "numbers":
-            return [float(each) for each in value]
+            return [float(item) for item in value]
         if self.kind == "integers":
-            return [int(each) for each in value]
+            return [int(item) for item in value]
         if self.kind == "table":
-            return [[float(each) for each in row] for row in value]
+            return [[float(item) for item in row] for row in value]
         if self.kind in ("object", "variant"):
             return read_values(self._parts(value, where), value, f"{where}.{self.name}")
         if self.kind == "rows":
@@ -107,23 +107,23 @@ class Parameter:
             return {key: replace(self.items[0], name=key).check(each, inner) for key, each in value.items()}
         return int(value) if self.kind == "integer" else value
 
-    def clipped(self, value: Any) -> Any:
+    def clip(self, value: Any) -> Any:
         """Return a value of this kind, with each number moved into its range."""
         if value is None:
             return None
         if self.kind in ("number", "integer"):
-            return self._in_range(value)
+            return self._clip_numbers(value)
         if self.kind in ("numbers", "integers"):
-            return [self._in_range(each) for each in value]
+            return [self._clip_numbers(each) for each in value]
         if self.kind in ("object", "variant"):
-            return clipped(self._parts(value, ""), value)
+            return clip_values(self._parts(value, ""), value)
         if self.kind == "rows":
-            return [clipped(self.items, row) for row in value]
+            return [clip_values(self.items, row) for row in value]
         if self.kind == "map":
-            return {key: self.items[0].clipped(each) for key, each in value.items()}
+            return {key: self.items[0].clip(each) for key, each in value.items()}
         return value
 
-    def _in_range(self, value: Any) -> Any:
+    def _clip_numbers(self, value: Any) -> Any:
         if self.minimum <= value <= self.maximum:
             return value
         end = self.minimum if value < self.minimum else self.maximum
@@ -169,7 +169,7 @@ class Parameter:
         if not isinstance(value, list) or not all(isinstance(row, list) and row for row in value):
             return False
         alike = all(len(row) == len(value[0]) for row in value)
-        return alike and all(self._is_number(each) for row in value for each in row)
+        return alike and all(self._is_number(item) for row in value for item in row)
 
     def _is_number(self, value: Any) -> bool:
         if not checks.is_number(value, self.minimum, self.maximum):
@@ -178,7 +178,7 @@ class Parameter:
 
 
 def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) and each for each in value)
+    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
 
 
 def read_object(document: Any, where: str) -> Mapping[str, Any]:
@@ -199,12 +199,12 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
     return {parameter.name: _read_value(parameter, given, where) for parameter in declared}
 
 
-def clipped(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+def clip_values(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the declared values, each number moved into its range; values that an older version left out
     stay out.
     """
     return {
-        parameter.name: parameter.clipped(values[parameter.name])
+        parameter.name: parameter.clip(values[parameter.name])
         for parameter in declared
         if parameter.name in values
     }

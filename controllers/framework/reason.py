@@ -13,28 +13,28 @@ ADVICE_ONLY = "advice only"
 MOST_NAMES = 5
 
 
-def because(action: str, *causes: str, remarks: Sequence[str] = ()) -> str:
+def format_reason(action: str, *causes: str, remarks: Sequence[str] = ()) -> str:
     """Return `action: cause; cause. (Remark; remark.)`; a cause may be a sentence with its own full stop."""
     text = f"{action}: {'; '.join(each.removesuffix('.') for each in causes)}."
-    return f"{text} ({capitalised('; '.join(remarks))}.)" if remarks else text
+    return f"{text} ({capitalize('; '.join(remarks))}.)" if remarks else text
 
 
-def no_action(*causes: str, remarks: Sequence[str] = ()) -> str:
+def format_no_action(*causes: str, remarks: Sequence[str] = ()) -> str:
     """Return the reason of a decision without an action."""
-    return because(NO_ACTION, *causes, remarks=remarks)
+    return format_reason(NO_ACTION, *causes, remarks=remarks)
 
 
-def not_applied(reason: str, why: str) -> str:
+def format_not_applied(reason: str, why: str) -> str:
     """Return the reason of a decision that nobody applies: `Would start 1 worker (advice only): …`"""
     action, colon, cause = reason.partition(": ")
     would = action if action == NO_ACTION else f"Would {action[:1].lower()}{action[1:]}"
     return f"{would} ({why}){colon}{cause}"
 
 
-def applied(reason: str) -> str:
+def format_applied(reason: str) -> str:
     """Return the reason of an advice that somebody applied; other reasons are unchanged."""
     would, advice, cause = reason.partition(f" ({ADVICE_ONLY}): ")
-    return f"{capitalised(would.removeprefix('Would '))}: {cause}" if advice else reason
+    return f"{capitalize(would.removeprefix('Would '))}: {cause}" if advice else reason
 
 
 def cause_of(reason: str) -> str:
@@ -42,7 +42,7 @@ def cause_of(reason: str) -> str:
     return reason.partition(": ")[2].partition(" (")[0].removesuffix(".")
 
 
-def capitalised(text: str) -> str:
+def capitalize(text: str) -> str:
     """Return the text with a capital first letter."""
     return f"{text[:1].upper()}{text[1:]}"
 
@@ -59,7 +59,7 @@ def measure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
-def counted(count: float, noun: str) -> str:
+def format_count(count: float, noun: str) -> str:
     """Format a count with its noun: 1 worker, 1,200 workers."""
     return f"{number(count)} {noun}{'' if count == 1 else 's'}"
 
@@ -69,7 +69,7 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:,.{digits}f} %"
 
 
-def listed(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Join names: n1, n2; for many, the first five and the number of the others."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -18,7 +18,7 @@ class Sensed:
     counters: dict[str, float]
 
 
-def since(before: Counters | None, counters: Mapping[str, float | None], key: str) -> float:
+def count_growth(before: Counters | None, counters: Mapping[str, float | None], key: str) -> float:
     """Return the growth of a counter; after a reset (a server came back empty), its whole count."""
     value = counters[key]
     if value is None or before is None or key not in before:

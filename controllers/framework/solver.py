@@ -29,14 +29,14 @@ def minimise(
     options: dict[str, Any],
 ) -> "scipy.optimize.OptimizeResult":
     """Minimize cost·x with scipy.optimize.milp; integrality is 1 where x is whole."""
-    with printing_to_standard_error():
+    with print_to_standard_error():
         return scipy.optimize.milp(
             cost, integrality=integrality, bounds=bounds, constraints=constraints, options=options
         )
 
 
 @contextmanager
-def printing_to_standard_error() -> Iterator[None]:
+def print_to_standard_error() -> Iterator[None]:
     """Send what C code prints to standard error; if either descriptor is closed, change nothing."""
     with _TURNED:
         kept = _turn()

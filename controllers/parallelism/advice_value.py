@@ -79,8 +79,10 @@ def value_of(ticks: Sequence[AdvisedTick], longest_seconds: float) -> AdviceValu
         for first, second in pairwise(ticks)
         if first.operators and 0 < second.at - first.at <= longest_seconds
     ]
-    operators = [(each, after.at - tick.at) for tick, after in pairs for each in tick.operators.values()]
-    waiting = [_waiting(stretch) for stretch in _stretches(pairs)]
+    operators = [
+        (operator, after.at - tick.at) for tick, after in pairs for operator in tick.operators.values()
+    ]
+    waiting = [_compute_waiting(stretch) for stretch in _stretches(pairs)]
     measured = bool(waiting) and all(each.waiting_events is not None for each, _ in operators)
     return AdviceValue(
         measured_seconds=sum(after.at - tick.at for tick, after in pairs),
@@ -125,24 +127,26 @@ def _stretches(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator[lis
     yield from open_stretches.values()
 
 
-def _waiting(steps: Sequence[Step]) -> tuple[float, float]:
+def _compute_waiting(steps: Sequence[Step]) -> tuple[float, float]:
     """Return the event-seconds as they were, and as advised."""
     was = advised = 0.0
     piled_up: float | None = None
     for each, after, seconds in steps:
-        waits, at_random = each.waiting_events or 0.0, _at_random(each, each.tasks)
+        waits, at_random = each.waiting_events or 0.0, _compute_random_wait(each, each.tasks)
         before = max(0.0, waits - at_random)
         piled_up = before if piled_up is None else piled_up
-        rest = max(0.0, waits - before + _at_random(each, each.advised) - at_random)
+        rest = max(0.0, waits - before + _compute_random_wait(each, each.advised) - at_random)
         was += waits * seconds
         advised += (piled_up + rest) * seconds
         if after is not None:
-            left = max(0.0, (after.waiting_events or 0.0) - _at_random(after, after.tasks))
-            piled_up = _piled_up(each, before, left, piled_up, seconds)
+            left = max(0.0, (after.waiting_events or 0.0) - _compute_random_wait(after, after.tasks))
+            piled_up = _compute_backlog(each, before, left, piled_up, seconds)
     return was, advised
 
 
-def _piled_up(each: AdvisedOperator, before: float, left: float, advised: float, seconds: float) -> float:
+def _compute_backlog(
+    each: AdvisedOperator, before: float, left: float, advised: float, seconds: float
+) -> float:
     """Return the advised backlog at the end of a tick that started with `before` and ended with `left`."""
     came = max(each.rate_per_second * seconds, left - before)
     worked_off = came - (left - before)
@@ -151,7 +155,7 @@ def _piled_up(each: AdvisedOperator, before: float, left: float, advised: float,
     return max(0.0, advised + came - worked_off * each.advised / each.tasks)
 
 
-def _at_random(each: AdvisedOperator, tasks: int) -> float:
+def _compute_random_wait(each: AdvisedOperator, tasks: int) -> float:
     """Return the events that wait although there is no backlog."""
     work = each.rate_per_second * each.service_seconds
     if work <= 0:

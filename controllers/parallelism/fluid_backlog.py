@@ -50,17 +50,17 @@ class Lateness:
     work_seconds: float
     missed_cost: float
 
-    def of(self, first: Floats, last: Floats, falls_per_second: Floats, step_seconds: float) -> Floats:
+    def compute(self, first: Floats, last: Floats, falls_per_second: Floats, step_seconds: float) -> Floats:
         """Return the mean cost of an event while the wait goes from `first` to `last` in a step."""
         until = np.where(last > 0, 1.0, first / np.maximum(falls_per_second * step_seconds, 1e-12))
         squares = np.minimum(1.0, until) * (first**2 + first * last + last**2) / 3
         return np.asarray(self.work_seconds * self.missed_cost * self._share(squares))
 
-    def at_end(self, backlog: Floats, wait: Floats) -> Floats:
+    def compute_at_end(self, backlog: Floats, wait: Floats) -> Floats:
         """Return the mean cost of all events that are left."""
         return np.asarray(backlog * self.work_seconds * (1 + self.missed_cost * self._share(wait**2)))
 
-    def failing(self, first: Floats, last: Floats) -> Floats:
+    def compute_failing_share(self, first: Floats, last: Floats) -> Floats:
         """Return the share of a step that waits beyond the deadline."""
         over, under = np.maximum(first, last), np.minimum(first, last)
         beyond = (over - self.deadline_seconds) / np.maximum(over - under, 1e-12)
@@ -119,9 +119,9 @@ class _Fluid:
         self._rest = np.maximum(0.0, self._rest - dt)
         last = self._rest + self._backlog / capacities
         falls = np.maximum(1e-12, 1 - offered / capacities)
-        late = offered * dt * self._lateness.of(first, last, falls, dt)
-        self._fail(offered * self._lateness.failing(first, last))
-        return self._expected(late), self._expected(self._lateness.at_end(self._backlog, last))
+        late = offered * dt * self._lateness.compute(first, last, falls, dt)
+        self._fail(offered * self._lateness.compute_failing_share(first, last))
+        return self._integrate(late), self._integrate(self._lateness.compute_at_end(self._backlog, last))
 
     def _first_time(self, step: int, wait: Floats) -> Floats:
         forecast = self._demand.rates[:, step, None, None]
@@ -133,5 +133,5 @@ class _Fluid:
         share = min(1.0, self._demand.step_seconds / self._lateness.deadline_seconds)
         self._again = self._again + (late - self._again) * share
 
-    def _expected(self, of: Floats) -> Floats:
+    def _integrate(self, of: Floats) -> Floats:
         return np.asarray(np.einsum("s,sbc->bc", self._demand.chances, of))

@@ -22,7 +22,7 @@ import numpy as np
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import because, counted
+from controllers.framework.reason import format_count, format_reason
 from queues.errors import BadInput
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -116,9 +116,9 @@ class ParallelismForecast:
         missed = sum(row[column] for row, column in zip(missed_events.tolist(), columns, strict=True))
         terms = {"missed": missed, "changes": changes, "tasks_mean": sum(path) / len(path)}
         keeps = path[0] == current
-        what = f"Keep {counted(current, 'task')}" if keeps else f"Set tasks from {current} to {path[0]}"
-        cause = f"first step of the cheapest path over {counted(len(path), 'window')}"
-        reason = because(what, cause, remarks=[f"cost: {cost:.6g}; changes: {changes}"])
+        what = f"Keep {format_count(current, 'task')}" if keeps else f"Set tasks from {current} to {path[0]}"
+        cause = f"first step of the cheapest path over {format_count(len(path), 'window')}"
+        reason = format_reason(what, cause, remarks=[f"cost: {cost:.6g}; changes: {changes}"])
         return state, Decision(action, reason, terms, raw=float(path[0]))
 
 

@@ -17,7 +17,7 @@ from controllers.parallelism.measured_topology import MeasuredOperator, Measured
 Observation = dict[str, Any]
 
 
-def steered_paths(topology: MeasuredTopology) -> list[list[str]]:
+def list_steered_paths(topology: MeasuredTopology) -> list[list[str]]:
     """Return the operators of each path that can be set, in order, each sequence once."""
     ways = (
         tuple(name for name in path if topology.operators[name].fixed is None)
@@ -26,17 +26,20 @@ def steered_paths(topology: MeasuredTopology) -> list[list[str]]:
     return [list(way) for way in dict.fromkeys(filter(None, ways))]
 
 
-def steered(topology: MeasuredTopology) -> list[MeasuredOperator]:
+def list_steered_operators(topology: MeasuredTopology) -> list[MeasuredOperator]:
     """Return the operators that can be set and lie on a path."""
-    names = dict.fromkeys(name for path in steered_paths(topology) for name in path)
+    names = dict.fromkeys(name for path in list_steered_paths(topology) for name in path)
     return [topology.operators[name] for name in names]
 
 
-def queueing(topology: MeasuredTopology) -> Observation:
+def observe_queueing(topology: MeasuredTopology) -> Observation:
     """Build the observation of `parallelism_queueing`."""
     return {
-        "paths": steered_paths(topology),
-        "operators": {each.name: _queueing(each, topology.window_seconds) for each in steered(topology)},
+        "paths": list_steered_paths(topology),
+        "operators": {
+            steered_operator.name: _observe_operator(steered_operator, topology.window_seconds)
+            for steered_operator in list_steered_operators(topology)
+        },
     }
 
 
@@ -51,24 +54,27 @@ def joint(
     return {
         "at_seconds": topology.at,
         "source_per_second": source_per_second(topology),
-        "failed_per_second": failed_per_second(topology),
+        "failed_per_second": compute_failed_per_second(topology),
         "forecast_per_second": list(forecast_per_second),
         "deviation_per_second": list(deviation_per_second),
-        "paths": steered_paths(topology),
-        "operators": {each.name: _joint(each, topology) for each in steered(topology)},
+        "paths": list_steered_paths(topology),
+        "operators": {
+            steered_operator.name: _joint(steered_operator, topology)
+            for steered_operator in list_steered_operators(topology)
+        },
     }
 
 
 def source_per_second(topology: MeasuredTopology) -> float:
     """Return the arrivals at the first controlled operators of all paths, or 0 if unknown."""
-    first = dict.fromkeys(path[0] for path in steered_paths(topology))
+    first = dict.fromkeys(path[0] for path in list_steered_paths(topology))
     rates = (rate_per_second(topology.operators[name], topology.window_seconds) for name in first)
     return sum(rate for rate in rates if rate is not None)
 
 
-def failed_per_second(topology: MeasuredTopology) -> float | None:
+def compute_failed_per_second(topology: MeasuredTopology) -> float | None:
     """Return the failures per second of source events, or None if nothing counts them."""
-    counts = [each.failed for each in topology.operators.values() if each.failed is not None]
+    counts = [operator.failed for operator in topology.operators.values() if operator.failed is not None]
     return sum(counts) / topology.window_seconds if counts else None
 
 
@@ -98,10 +104,12 @@ def backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> fl
         for link in topology.links
         if link.target == operator.name and link.latency_seconds is not None
     ]
-    return waiting_events(operator, topology.window_seconds, max(waits, default=None))
+    return estimate_waiting_events(operator, topology.window_seconds, max(waits, default=None))
 
 
-def waiting_events(operator: MeasuredOperator, window_seconds: float, wait_seconds: float | None) -> float:
+def estimate_waiting_events(
+    operator: MeasuredOperator, window_seconds: float, wait_seconds: float | None
+) -> float:
     """Return the waiting events in front of an operator: as counted, or by Little's law.
 
     Little's law multiplies the arrivals per second by the waiting time. It gives nothing for a load that has
@@ -113,7 +121,7 @@ def waiting_events(operator: MeasuredOperator, window_seconds: float, wait_secon
     return (wait_seconds or 0.0) * (rate_per_second(operator, window_seconds) or 0.0)
 
 
-def squared_variation(operator: MeasuredOperator, mean: str, variance: str) -> float:
+def compute_squared_variation(operator: MeasuredOperator, mean: str, variance: str) -> float:
     """Return c² of the measurements as the mean over tasks, or 1 (random) if unknown."""
     known = [
         spread / value**2
@@ -123,17 +131,19 @@ def squared_variation(operator: MeasuredOperator, mean: str, variance: str) -> f
     return sum(known) / len(known) if known else 1.0
 
 
-def _queueing(operator: MeasuredOperator, window_seconds: float) -> Observation:
+def _observe_operator(operator: MeasuredOperator, window_seconds: float) -> Observation:
     rate = rate_per_second(operator, window_seconds)
     return {
         "tasks": operator.parallelism,
         "arrival_interval_seconds": _interval_seconds(operator, rate, window_seconds),
         "service_seconds": service_seconds(operator),
-        "arrival_cv2": squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance"),
-        "service_cv2": squared_variation(operator, "service_seconds", "service_variance"),
+        "arrival_cv2": compute_squared_variation(
+            operator, "arrival_interval_seconds", "arrival_interval_variance"
+        ),
+        "service_cv2": compute_squared_variation(operator, "service_seconds", "service_variance"),
         "correction": 1.0,  # the measured wait includes the channel's latency
         "latency_seconds": operator.measure("latency_seconds") or 0.0,
-        **_taken(operator),
+        **_limit_to_plant(operator),
     }
 
 
@@ -145,8 +155,8 @@ def _interval_seconds(operator: MeasuredOperator, rate: float | None, window_sec
 
 
 def _joint(operator: MeasuredOperator, topology: MeasuredTopology) -> Observation:
-    arrivals = squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance")
-    service = squared_variation(operator, "service_seconds", "service_variance")
+    arrivals = compute_squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance")
+    service = compute_squared_variation(operator, "service_seconds", "service_variance")
     return {
         "tasks": operator.parallelism,
         "rate_per_second": rate_per_second(operator, topology.window_seconds),
@@ -154,10 +164,10 @@ def _joint(operator: MeasuredOperator, topology: MeasuredTopology) -> Observatio
         "backlog_events": backlog_events(topology, operator),
         "variability": (arrivals + service) / 2,
         "latency_seconds": operator.measure("latency_seconds") or 0.0,
-        **_taken(operator),
+        **_limit_to_plant(operator),
     }
 
 
-def _taken(operator: MeasuredOperator) -> Observation:
+def _limit_to_plant(operator: MeasuredOperator) -> Observation:
     """Return the tasks that the plant accepts; it would refuse others at each tick."""
     return {"minimum": max(1, operator.minimum), "maximum": max(1, operator.maximum)}

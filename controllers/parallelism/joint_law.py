@@ -33,11 +33,11 @@ import numpy as np
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
-from controllers.framework.reason import NO_ACTION, because, counted, listed
+from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
 from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import (
     TAKEN,
-    held_unmeasured,
+    hold_unmeasured,
     operators_of,
     task_range,
 )
@@ -264,17 +264,17 @@ class ParallelismJoint:
         """Return the tasks of every operator on a path, or no action if the current ones stay."""
         rows = observation["operators"]
         names = operators_of(observation["paths"])
-        if held := held_unmeasured(rows, names, ("rate_per_second", "service_seconds")):
+        if held := hold_unmeasured(rows, names, ("rate_per_second", "service_seconds")):
             return state, held
         verdicts, memory = dict[str, float](), dict[str, dict[str, Json]]()
         for name in names:
-            passed = _passed(observation, memory, name)
+            passed = _estimate_passed(observation, memory, name)
             memory[name] = _learn(
                 parameters, state["operators"].get(name), observation, name, passed, verdicts
             )
-        known = [_known(parameters, observation, name, memory[name]) for name in names]
-        plan, needs = _planned(parameters, observation, known)
-        current = np.asarray([each.row["tasks"] for each in known])
+        known = [_estimate_operator(parameters, observation, name, memory[name]) for name in names]
+        plan, needs = _plan_tasks(parameters, observation, known)
+        current = np.asarray([row.row["tasks"] for row in known])
         changes = bool((plan.tasks != current).any())
         if changes:
             _expect(memory, known, plan.tasks)
@@ -285,11 +285,11 @@ class ParallelismJoint:
 LAW: Law = ParallelismJoint()
 
 
-def _planned(
+def _plan_tasks(
     parameters: Values, observation: Values, known: Sequence[Known]
 ) -> tuple[ParallelismPlan, TaskNeeds]:
     of, cost = demand(parameters, observation, known), lateness(parameters, known)
-    needs = TaskNeeds.of(parameters, observation, known, of)
+    needs = TaskNeeds.compute(parameters, observation, known, of)
     current = np.asarray([each.row["tasks"] for each in known])
     windows, steps = len(needs.needed), steps_per_window(parameters)
     begins = np.arange(windows) * steps
@@ -321,7 +321,7 @@ def _check_memory(row: Values, where: str) -> None:
         )
 
 
-def _passed(observation: Values, memory: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
+def _estimate_passed(observation: Values, memory: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
     """Return what gets through to an operator (events/s of the source) if events wait before it, otherwise
     None.
 
@@ -352,7 +352,7 @@ def _learn(
     before = memory or NOTHING_LEARNT
     points = dict(zip(map(int, before["tasks"]), before["service_seconds"], strict=True))
     points = remember(points, int(row["tasks"]), row["service_seconds"])
-    seen = _seen(before, row["rate_per_second"], source, passed)
+    seen = _update_rates(before, row["rate_per_second"], source, passed)
     expected = before["expected"]
     if expected is not None and expected["tasks"] == row["tasks"] and _is_notable(expected):
         verdicts[name] = _share_of_gain(expected, row)
@@ -381,18 +381,18 @@ def _block(
     """
     at_seconds, rate = observation["at_seconds"], row["rate_per_second"]
     if share_of_gain is not None and share_of_gain < parameters["effective_share"]:
-        return _blocked(at_seconds + parameters["blocked_seconds"], rate, row["tasks"])
+        return _build_block(at_seconds + parameters["blocked_seconds"], rate, row["tasks"])
     until, offered = before["blocked_until_seconds"], before.get("blocked_per_second")
     if until is None or at_seconds >= until:
-        return _blocked(None, None, None)
+        return _build_block(None, None, None)
     waits_seconds = row["backlog_events"] * row["service_seconds"] / row["tasks"]
     has_grown = offered is not None and rate > offered * (1 + NOTABLE)
     if has_grown and waits_seconds > parameters["deadline_seconds"]:
-        return _blocked(None, None, None)
-    return _blocked(until, offered, before.get("blocked_tasks"))
+        return _build_block(None, None, None)
+    return _build_block(until, offered, before.get("blocked_tasks"))
 
 
-def _blocked(until_seconds: float | None, per_second: float | None, tasks: int | None) -> dict[str, Json]:
+def _build_block(until_seconds: float | None, per_second: float | None, tasks: int | None) -> dict[str, Json]:
     return {"blocked_until_seconds": until_seconds, "blocked_per_second": per_second, "blocked_tasks": tasks}
 
 
@@ -401,7 +401,9 @@ def _is_notable(expected: Mapping[str, float]) -> bool:
     return expected["to_per_second"] >= expected["from_per_second"] * (1 + NOTABLE)
 
 
-def _seen(before: Mapping[str, Any], rate: float, source: float, passed: float | None) -> list[float] | None:
+def _update_rates(
+    before: Mapping[str, Any], rate: float, source: float, passed: float | None
+) -> list[float] | None:
     """Return the counts at the source and at the operator; older counts weigh less.
 
     While events wait before the operator, its arrivals are what was let through; afterwards the backlog
@@ -427,10 +429,12 @@ def _share_of_gain(expected: Mapping[str, float], row: Mapping[str, Any]) -> flo
     return float(min(max(share, -MOST_GAIN), MOST_GAIN))
 
 
-def _known(parameters: Values, observation: Values, name: str, memory: Mapping[str, Any]) -> Known:
+def _estimate_operator(
+    parameters: Values, observation: Values, name: str, memory: Mapping[str, Any]
+) -> Known:
     row = observation["operators"][name]
     points = dict(zip(map(int, memory["tasks"]), memory["service_seconds"], strict=True))
-    curve = ScalingCurve.through(points, int(row["tasks"]))
+    curve = ScalingCurve.fit(points, int(row["tasks"]))
     is_blocked = memory["blocked_until_seconds"] is not None
     hand = parameters["tasks_of"].get(name)
     fewest, most = task_range(parameters, row) if hand is None else (hand, hand)
@@ -467,7 +471,7 @@ def _decision(
     verdicts: Mapping[str, float],
 ) -> Decision:
     tasks = {each.name: int(count) for each, count in zip(known, plan.tasks, strict=True)}
-    before = {each.name: int(each.row["tasks"]) for each in known}
+    before = {row.name: int(row.row["tasks"]) for row in known}
     capacity = capacity_per_second(known, plan.tasks)
     by_hand = {name: int(count) for name, count in parameters["tasks_of"].items() if name in tasks}
     terms = {
@@ -483,23 +487,27 @@ def _decision(
         "by_hand": by_hand,
     }
     failed = [name for name, share in verdicts.items() if share < parameters["effective_share"]]
-    reason = because(
-        _what(before, tasks),
+    reason = format_reason(
+        _describe_action(before, tasks),
         _cause(parameters, needs, before, tasks),
         remarks=[
-            *([f"the last rescale of {listed(failed)} gained less than expected"] if failed else []),
-            *([f"{listed(needs.blocked)}: more tasks did not help; retrying later"] if needs.blocked else []),
-            *([f"set by a person: {listed(list(by_hand))}"] if by_hand else []),
+            *([f"the last rescale of {format_names(failed)} gained less than expected"] if failed else []),
+            *(
+                [f"{format_names(needs.blocked)}: more tasks did not help; retrying later"]
+                if needs.blocked
+                else []
+            ),
+            *([f"set by a person: {format_names(list(by_hand))}"] if by_hand else []),
         ],
     )
-    limited = "effectiveness" if needs.blocked else _at_most(parameters, known, needs)
+    limited = "effectiveness" if needs.blocked else _explain_maximum(parameters, known, needs)
     if tasks == before:
         return Decision(None, reason, terms, limited)
-    expected = _expected(parameters, before, tasks, capacity, needs.capacity_now)
+    expected = _build_expectation(parameters, before, tasks, capacity, needs.capacity_now)
     return Decision({"tasks": tasks}, reason, terms, limited, expected=expected)
 
 
-def _expected(
+def _build_expectation(
     parameters: Values, before: Mapping[str, int], tasks: Mapping[str, int], capacity: float, now: float
 ) -> Expected:
     """Return the expected effect: more capacity if that is the purpose, otherwise the tasks themselves."""
@@ -510,7 +518,7 @@ def _expected(
     return Expected("tasks", "up" if change > 0 else "down", float(abs(change)), within)
 
 
-def _at_most(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:
+def _explain_maximum(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:
     if any(name not in parameters["tasks_of"] for name in needs.short):
         return "maximum"
     most = (task_range(parameters, each.row)[1] for each in known)
@@ -518,15 +526,15 @@ def _at_most(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> st
     return "maximum" if full and not needs.keeps[0] else None
 
 
-def _what(before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
+def _describe_action(before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     """Describe the action: the operators whose tasks change."""
     changes = [f"{name} {count} → {tasks[name]}" for name, count in before.items() if tasks[name] != count]
-    return f"Set tasks of {listed(changes)}" if changes else NO_ACTION
+    return f"Set tasks of {format_names(changes)}" if changes else NO_ACTION
 
 
 def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     now, then = sum(before.values()), sum(tasks.values())
-    have, (do, suffice) = counted(now, "task"), ("does", "suffices") if now == 1 else ("do", "suffice")
+    have, (do, suffice) = format_count(now, "task"), ("does", "suffices") if now == 1 else ("do", "suffice")
     pause = "the pause" if parameters["pause_seconds"] else "the change"
     if needs.short and then > now:
         return f"{have} {do} not suffice for the forecast load, nor do {then}, and more are not allowed"
@@ -536,6 +544,4 @@ def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], task
         return f"{have} {do} not suffice, and more are not allowed"
     if not needs.keeps[0]:
         return f"{have} {do} not suffice for the forecast load, {then} do"
-    return (
-        f"{counted(then, 'task')} instead of {now} {'repays' if then == 1 else 'repay'} the cost of {pause}"
-    )
+    return f"{format_count(then, 'task')} instead of {now} {'repays' if then == 1 else 'repay'} the cost of {pause}"

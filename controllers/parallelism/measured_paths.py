@@ -5,7 +5,7 @@ from typing import Any
 
 from controllers.framework.decision import Decision
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import listed, no_action
+from controllers.framework.reason import format_names, format_no_action
 from controllers.parallelism.measured_topology import MOST_TASKS
 
 UNMEASURED = "unmeasured"  # the value of `limited_by` then
@@ -23,14 +23,16 @@ def operators_of(paths: Sequence[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(name for path in paths for name in path))
 
 
-def held_unmeasured(
+def hold_unmeasured(
     rows: Mapping[str, Mapping[str, Any]], names: Sequence[str], needed: Sequence[str]
 ) -> Decision | None:
     """Return a decision without an action if a `needed` measurement is missing, otherwise None."""
     missing = [name for name in names if any(rows[name][each] is None for each in needed)]
     if not missing:
         return None
-    reason = no_action(f"{listed(missing)} {'was' if len(missing) == 1 else 'were'} not measured")
+    reason = format_no_action(
+        f"{format_names(missing)} {'was' if len(missing) == 1 else 'were'} not measured"
+    )
     return Decision(None, reason, limited_by=UNMEASURED)
 
 

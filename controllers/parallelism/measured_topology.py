@@ -48,7 +48,7 @@ MEASURES = (
     _measure("outputs", "events", "Events emitted in the window."),
     _measure("outputs_variance", "events²", "Variance of the counts within the window."),
 )
-NAMES = tuple(each.name for each in MEASURES)
+NAMES = tuple(measure_.name for measure_ in MEASURES)
 COUNTS = ("inputs", "executions", "outputs")
 OPERATOR_MEASURES = (
     Parameter(
@@ -110,7 +110,7 @@ class MeasuredOperator:
     def task_names(self) -> tuple[str, ...]:
         return tuple(f"{self.name}_{number}" for number in range(1, self.parallelism + 1))
 
-    def by_task(self, measure: str) -> dict[str, float | None]:
+    def group_by_task(self, measure: str) -> dict[str, float | None]:
         """Return the measure of each task by name."""
         values = [task.get(measure) for task in self.tasks]
         values += [None] * (self.parallelism - len(values))
@@ -118,7 +118,7 @@ class MeasuredOperator:
 
     def aggregate(self, measure: str, how: str) -> float | None:
         """Return AVG, SUM, MAX, or MIN over the tasks with a known value, or None if there is none."""
-        known = [value for value in self.by_task(measure).values() if value is not None]
+        known = [value for value in self.group_by_task(measure).values() if value is not None]
         return float(AGGREGATES[how](known)) if known else None
 
     def measure(self, name: str) -> float | None:
@@ -195,17 +195,17 @@ class MeasuredTopology:
         starts = [name for name in self.operators if name not in fed]
         if self.operators and not starts:
             raise BadInput("links", "form a cycle: no operator is first on a path")
-        found: list[tuple[str, ...]] = []
+        paths: list[tuple[str, ...]] = []
         for start in starts:
-            for path in self._from(start):
-                if len(found) == MOST_PATHS:
+            for path in self._walk_paths(start):
+                if len(paths) == MOST_PATHS:
                     raise BadInput("links", f"make more than {MOST_PATHS} paths")
-                found.append(path)
-        if missed := set(self.operators) - {name for path in found for name in path}:
+                paths.append(path)
+        if missed := set(self.operators) - {name for path in paths for name in path}:
             raise BadInput("links", f"lead from {min(missed)} back to it; a topology takes no cycle")
-        return {f"path{number}": path for number, path in enumerate(found, 1)}
+        return {f"path{number}": path for number, path in enumerate(paths, 1)}
 
-    def _from(self, start: str) -> Iterator[tuple[str, ...]]:
+    def _walk_paths(self, start: str) -> Iterator[tuple[str, ...]]:
         """Walk in depth without recursion, because a plant may be a long chain."""
         begun: list[tuple[str, ...]] = [(start,)]
         while begun:
@@ -268,13 +268,13 @@ class MeasuredTopology:
     def source_latency_seconds(self, source: str) -> float | None:
         """Return the mean latency over the paths from this source with a known latency."""
         latencies = [self.path_latency_seconds(path) for path in self.paths.values() if path[0] == source]
-        known = [each for each in latencies if each is not None]
+        known = [latency for latency in latencies if latency is not None]
         return fmean(known) if known else None
 
     def part(self, names: Iterable[str]) -> "MeasuredTopology":
         """Return the topology with only these operators and the links between them."""
         kept = {name: self.operators[name] for name in names}
-        links = tuple(each for each in self.links if each.source in kept and each.target in kept)
+        links = tuple(link for link in self.links if link.source in kept and link.target in kept)
         return MeasuredTopology(
             self.plant, self.at, self.window_seconds, kept, links, self.holder, self.held_until
         )

@@ -15,7 +15,7 @@ from controllers.parallelism.fluid_backlog import Demand, Lateness
 from controllers.parallelism.plan import Ints
 from controllers.parallelism.queueing_topology import QueueingOperator
 from controllers.parallelism.scaling_curve import ScalingCurve
-from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
+from controllers.parallelism.task_allocation import Path, fewest_tasks, find_lacking_path
 
 Floats = npt.NDArray[np.float64]
 # Utilization of a task with a backlog: slightly less than always busy.
@@ -70,7 +70,7 @@ def demand(parameters: Values, observation: Values, known: Sequence[Known]) -> D
     the
     first step is at least the current load.
     """
-    means, deviations = (np.asarray(each) for each in forecast(observation))
+    means, deviations = (np.asarray(window) for window in forecast(observation))
     means = np.maximum(means, 1e-9)
     spread = np.sqrt(np.log1p((deviations / means) ** 2))
     rates = means * np.exp(DEVIATIONS[:, None] * spread - spread**2 / 2)
@@ -91,19 +91,24 @@ def _again_per_second(
     if failed is not None:
         return float(failed)
     deadline = float(parameters["deadline_seconds"])
-    tasks = np.asarray([each.row["tasks"] for each in known])
+    tasks = np.asarray([operator.row["tasks"] for operator in known])
     return max(0.0, backlog_events / deadline - capacity_per_second(known, tasks))
 
 
 def backlog_events(paths: Sequence[Sequence[str]], known: Sequence[Known]) -> float:
     """Return the largest backlog in events of the source; backlogs further down come out of it."""
-    waiting = {each.name: each.row["backlog_events"] / each.share if each.share else 0.0 for each in known}
+    waiting = {
+        operator.name: operator.row["backlog_events"] / operator.share if operator.share else 0.0
+        for operator in known
+    }
     return max(waiting[name] for path in paths for name in path)
 
 
 def lateness(parameters: Values, known: Sequence[Known]) -> Lateness:
     """Return what an event costs; its work is that with the current tasks."""
-    work = math.fsum(each.share * each.curve.service_seconds(each.row["tasks"]) for each in known)
+    work = math.fsum(
+        operator.share * operator.curve.service_seconds(operator.row["tasks"]) for operator in known
+    )
     return Lateness(parameters["deadline_seconds"], work, parameters["missed_cost"])
 
 
@@ -125,13 +130,15 @@ class TaskNeeds:
     short: list[str]
 
     @classmethod
-    def of(cls, parameters: Values, observation: Values, known: Sequence[Known], of: Demand) -> "TaskNeeds":
+    def compute(
+        cls, parameters: Values, observation: Values, known: Sequence[Known], of: Demand
+    ) -> "TaskNeeds":
         rates = window_means(parameters, of)
         target = parameters["target_utilisation"]
         most = min(BUSY, target * (1 + parameters["tolerance"]))
         limits = np.asarray([each.limit for each in known], dtype=float)
         current = np.asarray([each.row["tasks"] for each in known])
-        needed = [_within_bound(parameters, observation["paths"], known, rate, target) for rate in rates]
+        needed = [_keep_within_bound(parameters, observation["paths"], known, rate, target) for rate in rates]
         enough = [np.minimum(_tasks(known, rate, most), limits) for rate in rates]
         asked = [each.curve.tasks_for(rates[0] * each.share, most) for each in known]
         may_stay = all(each.is_within(each.row["tasks"]) for each in known)
@@ -187,11 +194,11 @@ def capacity_per_second(known: Sequence[Known], tasks: Ints) -> float:
 
 
 def _tasks(known: Sequence[Known], source: float, utilisation: float) -> Floats:
-    wanted = [each.curve.tasks_for(source * each.share, utilisation) for each in known]
-    return np.clip(wanted, [each.minimum for each in known], [each.maximum for each in known])
+    wanted = [operator.curve.tasks_for(source * operator.share, utilisation) for operator in known]
+    return np.clip(wanted, [operator.minimum for operator in known], [operator.maximum for operator in known])
 
 
-def _within_bound(
+def _keep_within_bound(
     parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[Known], source: float, target: float
 ) -> Floats:
     """Return the tasks for the target, and as many more as keep the paths' bound, if any number does."""
@@ -203,7 +210,7 @@ def _within_bound(
     for path in paths:
         spent = math.fsum(operators[name].latency_seconds for name in path)
         ways.append(Path(tuple(path), parameters["bound_seconds"] - spent))
-    kept = [way for way in ways if lacking(operators, [way]) is None]
+    kept = [way for way in ways if find_lacking_path(operators, [way]) is None]
     if not kept:
         return least
     tasks = fewest_tasks(operators, kept)

@@ -49,8 +49,8 @@ class Stretches:
             tasks = np.maximum(self.levels, needed)
             costs = tasks.sum(axis=1) * self.window_seconds * (end - begin) + self.waiting[begin, end - 1]
             level = int(costs.argmin())
-            found.append((float(costs[level]) + self.change_cost + follows[end], -end, tasks[level]))
-        cost, end, tasks = min(found, key=lambda each: each[:2])
+            stretches.append((float(costs[level]) + self.change_cost + follows[end], -end, tasks[level]))
+        cost, end, tasks = min(stretches, key=lambda stretch: stretch[:2])
         return cost, -end, tasks
 
 

@@ -22,16 +22,16 @@ from typing import Any
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
-from controllers.framework.reason import NO_ACTION, are, because, counted, listed
+from controllers.framework.reason import NO_ACTION, are, format_count, format_names, format_reason
 from controllers.parallelism.measured_paths import (
     TAKEN,
-    held_unmeasured,
+    hold_unmeasured,
     operators_of,
     task_range,
 )
 from controllers.parallelism.measured_topology import MOST_TASKS
 from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
-from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
+from controllers.parallelism.task_allocation import Path, fewest_tasks, find_lacking_path
 
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Latency that every path keeps.", 1.0, 1e-9, 1e6),
@@ -129,7 +129,7 @@ class ParallelismQueueing:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the tasks of every operator on a path."""
         rows, names = observation["operators"], operators_of(observation["paths"])
-        if held := held_unmeasured(rows, names, ("arrival_interval_seconds", "service_seconds")):
+        if held := hold_unmeasured(rows, names, ("arrival_interval_seconds", "service_seconds")):
             return state, held
         operators = {name: _operator(parameters, name, rows[name]) for name in names}
         paths = [_path(parameters, operators, path) for path in observation["paths"]]
@@ -141,11 +141,11 @@ LAW: Law = ParallelismQueueing()
 
 def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> QueueingOperator:
     low, high = task_range(parameters, row)
-    found = operator(name, row, low, high, parameters["use_correction"])
-    if found.utilisation < parameters["bottleneck_threshold"]:
-        return found
-    doubled = math.floor(2 * found.tasks * max(1.0, found.utilisation))
-    return replace(found, minimum=max(low, min(doubled, high)))
+    result = operator(name, row, low, high, parameters["use_correction"])
+    if result.utilisation < parameters["bottleneck_threshold"]:
+        return result
+    doubled = math.floor(2 * result.tasks * max(1.0, result.utilisation))
+    return replace(result, minimum=max(low, min(doubled, high)))
 
 
 def _path(parameters: Values, operators: Mapping[str, QueueingOperator], names: Sequence[str]) -> Path:
@@ -156,12 +156,12 @@ def _path(parameters: Values, operators: Mapping[str, QueueingOperator], names: 
 def _decision(
     parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
 ) -> Decision:
-    worst = lacking(operators, paths)
+    worst = find_lacking_path(operators, paths)
     feasible = worst is None
     if worst is None:
         tasks, cause = fewest_tasks(operators, paths), _cause(parameters, operators, paths)
     else:
-        tasks, cause = _most(operators, paths), _what_would_suffice(parameters, operators, *worst)
+        tasks, cause = _most(operators, paths), _explain_shortage(parameters, operators, *worst)
     waits = {name: operators[name].wait_seconds(count) for name, count in tasks.items()}
     action = {
         "tasks": tasks,
@@ -177,23 +177,23 @@ def _decision(
         "tasks_total": sum(tasks.values()),
     }
     stay = parameters["only_changes"] and tasks == terms["tasks_before"]
-    reason = because(NO_ACTION if stay else _what(operators, tasks), cause)
+    reason = format_reason(NO_ACTION if stay else _describe_action(operators, tasks), cause)
     return Decision(None if stay else action, reason, terms, None if feasible else "maximum")
 
 
-def _what(operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> str:
+def _describe_action(operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> str:
     """Describe the action: the operators whose tasks change."""
     changes = [
         f"{name} {operators[name].tasks} → {n}" for name, n in tasks.items() if n != operators[name].tasks
     ]
-    return f"Set tasks of {listed(changes)}" if changes else "Keep the tasks"
+    return f"Set tasks of {format_names(changes)}" if changes else "Keep the tasks"
 
 
 def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> str:
     threshold, bound = parameters["bottleneck_threshold"], f"{parameters['bound_seconds']:g} s"
     busy = [name for name, each in operators.items() if each.utilisation >= threshold]
     if busy:
-        words = f"{listed(busy)} {are(busy)} a bottleneck (utilization ≥ {threshold:g})"
+        words = f"{format_names(busy)} {are(busy)} a bottleneck (utilization ≥ {threshold:g})"
         return f"{words} and get twice the tasks; the others get the fewest that keep {bound}"
     which = "the path keeps" if len(paths) == 1 else "all paths keep"
     return f"these are the fewest tasks with which {which} {bound}"
@@ -201,7 +201,7 @@ def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths:
 
 def _most(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
     """Return the maximum for operators of paths that can't be kept, and the minimum for the others."""
-    held = [path for path in paths if lacking(operators, [path]) is None]
+    held = [path for path in paths if find_lacking_path(operators, [path]) is None]
     lost = {name for path in paths if path not in held for name in path.operators}
     fewest = fewest_tasks(operators, held) if held else {}
     return {
@@ -210,7 +210,7 @@ def _most(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> d
     }
 
 
-def _what_would_suffice(
+def _explain_shortage(
     parameters: Values, operators: Mapping[str, QueueingOperator], path: Path, wait_seconds: float
 ) -> str:
     stages, bound = " → ".join(path.operators), parameters["bound_seconds"]
@@ -219,12 +219,14 @@ def _what_would_suffice(
         suffices = f"an event spends {spent:.4g} s there besides waiting, so the bound must be longer"
     else:
         tasks = _maximum_that_suffices(operators, path)
-        suffices = f"{counted(tasks, 'task')} would suffice" if tasks else "no number of tasks suffices"
+        suffices = f"{format_count(tasks, 'task')} would suffice" if tasks else "no number of tasks suffices"
         if math.isfinite(wait_seconds):
             enough = (spent + wait_seconds) / parameters["batching_share"]
             suffices += f", or a bound of {enough:.4g} s would"
     most = max(operators[name].maximum for name in path.operators)
-    return f"{stages} can't keep {bound:g} s with at most {counted(most, 'task')} per operator; {suffices}"
+    return (
+        f"{stages} can't keep {bound:g} s with at most {format_count(most, 'task')} per operator; {suffices}"
+    )
 
 
 def _maximum_that_suffices(operators: Mapping[str, QueueingOperator], path: Path) -> int | None:

@@ -26,7 +26,7 @@ class ScalingCurve:
     slope_seconds: float
 
     @classmethod
-    def through(cls, points: Mapping[int, float], tasks: int) -> "ScalingCurve":
+    def fit(cls, points: Mapping[int, float], tasks: int) -> "ScalingCurve":
         """Fit tasks → service (s), exactly through the point of `tasks`, which is measured now."""
         counts, services = np.asarray(list(points), dtype=float), np.asarray(list(points.values()))
         spread = float(((counts - counts.mean()) ** 2).sum())

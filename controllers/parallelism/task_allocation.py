@@ -55,7 +55,9 @@ class Path:
         return self.excess_seconds(operators, tasks) <= TOLERANCE * max(LEAST_BUDGET, self.budget_seconds)
 
 
-def lacking(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> tuple[Path, float] | None:
+def find_lacking_path(
+    operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
+) -> tuple[Path, float] | None:
     """Return the path that exceeds its budget most even with the maximum, and its waiting then.
 
     The waiting is in s, infinite if an operator can't keep up.
@@ -78,7 +80,7 @@ def fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path
     if len(paths) == 1:
         return tasks | _on_one_path(operators, paths[0])
     there = [operators[name] for name in dict.fromkeys(name for path in paths for name in path.operators)]
-    joint = _Joint.of(there, paths)
+    joint = _Joint.build(there, paths)
     joint.fill()
     while joint.drop(joint.tasks) or (len(there) <= SWAPPED and joint.swap()):
         pass
@@ -88,16 +90,20 @@ def fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path
 def _on_one_path(operators: Mapping[str, QueueingOperator], path: Path) -> dict[str, int]:
     """Return the tasks with the highest gain, until the path is within its budget."""
     there = [operators[name] for name in path.operators]
-    columns = _Columns.of(there)
-    tasks = columns.fewest if columns.wait(columns.fewest) <= path.budget_seconds else _before(columns, path)
-    found = {each.name: int(count) for each, count in zip(there, tasks, strict=True)}
-    gains = [(-_gain(each, found[each.name]), each.name) for each in there]
+    columns = _Columns.build(there)
+    tasks = (
+        columns.fewest
+        if columns.wait(columns.fewest) <= path.budget_seconds
+        else _find_last_failing(columns, path)
+    )
+    allocation = {each.name: int(count) for each, count in zip(there, tasks, strict=True)}
+    gains = [(-_gain(operator, allocation[operator.name]), operator.name) for operator in there]
     heapq.heapify(gains)
-    while not path.holds(operators, found):
+    while not path.holds(operators, allocation):
         _, name = gains[0]
-        found[name] += 1
-        heapq.heapreplace(gains, (-_gain(operators[name], found[name]), name))
-    return found
+        allocation[name] += 1
+        heapq.heapreplace(gains, (-_gain(operators[name], allocation[name]), name))
+    return allocation
 
 
 @dataclass(frozen=True)
@@ -110,31 +116,34 @@ class _Columns:
     most: Floats
 
     @classmethod
-    def of(cls, operators: Sequence[QueueingOperator]) -> "_Columns":
-        rows = [(each.weight, each.load, min(each.fewest, each.maximum), each.maximum) for each in operators]
+    def build(cls, operators: Sequence[QueueingOperator]) -> "_Columns":
+        rows = [
+            (operator.weight, operator.load, min(operator.fewest, operator.maximum), operator.maximum)
+            for operator in operators
+        ]
         return cls(*np.asarray(rows, dtype=float).T)
 
     def wait(self, tasks: Floats) -> float:
         """Return the total waiting, s."""
         return float((self.weight / (tasks - self.load)).sum())
 
-    def with_gains_of(self, gain: float) -> Floats:
+    def compute_tasks_for_gain(self, gain: float) -> Floats:
         """Return all tasks that gain this much or more: P_Δ, within minimum and maximum."""
         wanted = self.load + (-1 + np.sqrt(1 + 4 * self.weight / gain)) / 2
         return np.clip(np.ceil(wanted), self.fewest, self.most)
 
 
-def _before(columns: _Columns, path: Path) -> Floats:
+def _find_last_failing(columns: _Columns, path: Path) -> Floats:
     """Return the tasks of the lowest gain with which the path still exceeds its budget."""
     # In logarithms: gains span many decades.
     low, high = -100.0, 60.0
     while high - low > 1e-9:
         middle = (low + high) / 2
-        if columns.wait(columns.with_gains_of(math.exp(middle))) <= path.budget_seconds:
+        if columns.wait(columns.compute_tasks_for_gain(math.exp(middle))) <= path.budget_seconds:
             low = middle
         else:
             high = middle
-    return columns.with_gains_of(math.exp(high))
+    return columns.compute_tasks_for_gain(math.exp(high))
 
 
 def _gain(operator: QueueingOperator, tasks: int) -> float:
@@ -155,11 +164,13 @@ class _Joint:
     tasks: Floats
 
     @classmethod
-    def of(cls, operators: Sequence[QueueingOperator], paths: Sequence[Path]) -> "_Joint":
-        columns = _Columns.of(operators)
-        on = np.asarray([[each.name in path.operators for each in operators] for path in paths], dtype=float)
+    def build(cls, operators: Sequence[QueueingOperator], paths: Sequence[Path]) -> "_Joint":
+        columns = _Columns.build(operators)
+        on = np.asarray(
+            [[operator.name in path.operators for operator in operators] for path in paths], dtype=float
+        )
         joint = cls(columns, on, np.asarray([path.budget_seconds for path in paths]), columns.fewest)
-        joint.tasks = joint.near()
+        joint.tasks = joint.find_near_optimum()
         return joint
 
     def waits(self, tasks: Floats) -> Floats:
@@ -167,7 +178,7 @@ class _Joint:
         room = tasks - self.columns.load
         return np.where(room > 0, self.columns.weight / np.where(room > 0, room, 1.0), np.inf)
 
-    def near(self) -> Floats:
+    def find_near_optimum(self) -> Floats:
         """Return the optimum without integrality, rounded down: multipliers are scaled until each path is
         kept.
         """

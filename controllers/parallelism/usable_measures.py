@@ -20,16 +20,18 @@ def usable_measures(document: Any) -> tuple[Any, list[str]]:
     faults: list[str] = []
     if not isinstance(document, Mapping):
         return document, faults
-    found = dict(document)
+    result = dict(document)
     operators, links = document.get("operators"), document.get("links")
     if isinstance(operators, Mapping):
-        found["operators"] = {
+        result["operators"] = {
             name: _usable_operator(row, f"operators.{str(name)[:80]}", faults)
             for name, row in operators.items()
         }
     if isinstance(links, list):
-        found["links"] = [_usable(row, LINK_MEASURES, f"links[{at}]", faults) for at, row in enumerate(links)]
-    return found, faults[:MAX_FAULTS]
+        result["links"] = [
+            _usable(row, LINK_MEASURES, f"links[{at}]", faults) for at, row in enumerate(links)
+        ]
+    return result, faults[:MAX_FAULTS]
 
 
 def _usable_operator(row: Any, where: str, faults: list[str]) -> Any:
@@ -52,7 +54,7 @@ def _usable(row: Any, measures: tuple[Parameter, ...], where: str, faults: list[
 
 
 def _unusable(row: Mapping[str, Any], measures: tuple[Parameter, ...]) -> Iterator[tuple[str, float]]:
-    for each in measures:
-        value, most = row.get(each.name), float(each.maximum or 0.0)
+    for measure in measures:
+        value, most = row.get(measure.name), float(measure.maximum or 0.0)
         if value is not None and not is_number(value, 0, most):
-            yield each.name, most
+            yield measure.name, most

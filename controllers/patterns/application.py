@@ -79,19 +79,19 @@ class ArrangedPatterns:
     @cached_property
     def emitters(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
         """Return the patterns that emit each type."""
-        found: dict[str, tuple[OperatorPattern, ...]] = {}
+        emitters: dict[str, tuple[OperatorPattern, ...]] = {}
         for pattern in self.patterns:
-            found[pattern.emits] = (*found.get(pattern.emits, ()), pattern)
-        return found
+            emitters[pattern.emits] = (*emitters.get(pattern.emits, ()), pattern)
+        return emitters
 
     @cached_property
     def takers(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
         """Return the patterns that take each emitted type."""
-        found: dict[str, tuple[OperatorPattern, ...]] = dict.fromkeys(self.emitters, ())
+        takers: dict[str, tuple[OperatorPattern, ...]] = dict.fromkeys(self.emitters, ())
         for pattern in self.patterns:
-            for symbol in found.keys() & set(pattern.symbols):
-                found[symbol] = (*found[symbol], pattern)
-        return found
+            for symbol in takers.keys() & set(pattern.symbols):
+                takers[symbol] = (*takers[symbol], pattern)
+        return takers
 
     @cached_property
     def operators(self) -> tuple[str, ...]:
@@ -112,13 +112,13 @@ class ArrangedPatterns:
             for pattern in self.patterns
         }
 
-    def at(self, operator: str) -> tuple[OperatorPattern, ...]:
+    def get_patterns(self, operator: str) -> tuple[OperatorPattern, ...]:
         """Return the patterns of an operator."""
         return tuple(pattern for pattern in self.patterns if pattern.operator == operator)
 
-    def affected(self, operator: str) -> tuple[OperatorPattern, ...]:
+    def list_affected(self, operator: str) -> tuple[OperatorPattern, ...]:
         """Return the operator's patterns and all that take their output, directly or through others."""
-        names = {pattern.name for pattern in self.at(operator)}
+        names = {pattern.name for pattern in self.get_patterns(operator)}
         for pattern in self.patterns:
             if pattern.name in names:
                 names |= {taker.name for taker in self.takers[pattern.emits]}
@@ -126,21 +126,21 @@ class ArrangedPatterns:
 
     def vectors(self, arrivals: Mapping[str, Rates]) -> dict[str, Floats]:
         """Return for each operator a vector of the rates at which types arrive from outside."""
-        found = {}
+        vectors = {}
         for operator in self.operators:
             rates = {
                 symbol: rate for symbol, rate in arrivals.get(operator, {}).items() if symbol in self.index
             }
             vector = np.zeros(len(self.index))
             vector[np.fromiter(map(self.index.__getitem__, rates), np.intp)] = list(rates.values())
-            found[operator] = vector
-        return found
+            vectors[operator] = vector
+        return vectors
 
     def mask(self, symbols: Iterable[str]) -> Flags:
         """Return a vector that is true at the indices of some types."""
-        found = np.zeros(len(self.index), dtype=bool)
-        found[[self.index[symbol] for symbol in symbols if symbol in self.index]] = True
-        return found
+        mask = np.zeros(len(self.index), dtype=bool)
+        mask[[self.index[symbol] for symbol in symbols if symbol in self.index]] = True
+        return mask
 
     def emissions(
         self,
@@ -159,11 +159,13 @@ class ArrangedPatterns:
         for pattern in self.patterns if of is None else of:
             rates = admitted.get(pattern.name)
             if rates is None:
-                rates = self.offered(pattern, outside, made)
+                rates = self.compute_offered(pattern, outside, made)
             made[self.index[pattern.emits]] += pattern.emission(rates)
         return made
 
-    def offered(self, pattern: OperatorPattern, outside: Mapping[str, Floats], emitted: Floats) -> Floats:
+    def compute_offered(
+        self, pattern: OperatorPattern, outside: Mapping[str, Floats], emitted: Floats
+    ) -> Floats:
         """Return the events/s of each of a pattern's symbols, from outside and inside."""
         places = self.places[pattern.name]
         found: Floats = outside[pattern.operator][places] + emitted[places]

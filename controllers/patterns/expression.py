@@ -148,16 +148,16 @@ def symbols(item: Item) -> Iterator[str]:
             yield from symbols(part)
 
 
-def shown(item: Item) -> Iterator[str]:
+def iterate_symbols(item: Item) -> Iterator[str]:
     """Yield the names of the symbols whose events are part of a match."""
     match item:
         case Symbol(name):
             yield name
         case Sequence(items) | Conjunction(items) | Choice(items):
             for part in items:
-                yield from shown(part)
+                yield from iterate_symbols(part)
         case Repeat(part, _, _, _):
-            yield from shown(part)
+            yield from iterate_symbols(part)
 
 
 def absences(item: Item) -> Iterator[str]:
@@ -300,7 +300,7 @@ class _Reader:
             raise Forbidden(self._field, f"is nested deeper than {MOST_DEPTH} levels")
         item = self._primary(depth)
         while self._token in ("+", "*", "?", "{"):
-            item = self._quantified(item)
+            item = self._read_quantified(item)
         return item
 
     def _primary(self, depth: int) -> Item:
@@ -343,7 +343,7 @@ class _Reader:
         self._expect(")")
         return _GROUPS[name](tuple(items))
 
-    def _quantified(self, item: Item) -> Item:
+    def _read_quantified(self, item: Item) -> Item:
         if isinstance(item, Repeat):
             self._refuse("a second quantifier is not allowed; put the first one into a SEQ(…)")
         if isinstance(item, Absent):
@@ -379,22 +379,22 @@ class _Reader:
         return int(token)
 
     def _skip(self, mark: str) -> bool:
-        found = self._token == mark and not self._is_symbol
-        if found:
+        is_mark = self._token == mark and not self._is_symbol
+        if is_mark:
             self._advance()
-        return found
+        return is_mark
 
     def _expect(self, mark: str) -> None:
         if not self._skip(mark):
             self._refuse(f"{mark!r} is expected" + (f", not {self._token[:_SHOWN]!r}" if self._token else ""))
 
     def _advance(self) -> None:
-        found = _TOKEN.match(self._text, self._end)
+        match = _TOKEN.match(self._text, self._end)
         self._position = _SPACE.match(self._text, self._end).end()  # type: ignore[union-attr]
-        if found:
-            self._token = found["symbol"] or found["mark"]
-            self._is_symbol = found["symbol"] is not None
-            self._end = found.end()
+        if match:
+            self._token = match["symbol"] or match["mark"]
+            self._is_symbol = match["symbol"] is not None
+            self._end = match.end()
         elif self._position == len(self._text):
             self._token, self._is_symbol = "", False
         else:

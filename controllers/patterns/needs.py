@@ -29,7 +29,7 @@ class Needs:
 
     def parts(self) -> tuple["Needs", ...]:
         """Return itself and every alternative below, itself first."""
-        below = (part for group in self.groups for each in group for part in each.parts())
+        below = (part for group in self.groups for alternative in group for part in alternative.parts())
         return (self, *below)
 
     @property
@@ -41,29 +41,29 @@ class Needs:
 @lru_cache(maxsize=4096)
 def needs_of(text: str, field: str = "expression") -> Needs:
     """Return the needs of a match of the pattern. Raise `BadInput` for `field`, with the position."""
-    return _of(expression.parse(text, field).root)
+    return _compute_needs(expression.parse(text, field).root)
 
 
-def _of(item: Item) -> Needs:
+def _compute_needs(item: Item) -> Needs:
     match item:
         case Symbol(name):
             return Needs({name: 1})
         case Absent():
             return Needs({})
         case Hidden(part):
-            return _of(part)
+            return _compute_needs(part)
         case Repeat(part, least, _, _):
-            once = _of(part)
+            once = _compute_needs(part)
             if not once.groups:
                 return Needs({name: least * count for name, count in once.counts.items()} if least else {})
-            return _all([once, *(_of(part) for _ in range(least - 1))] if least else [])
+            return _add_needs([once, *(_compute_needs(part) for _ in range(least - 1))] if least else [])
         case Choice(items):
-            return _either([_of(part) for part in items])
+            return _either([_compute_needs(part) for part in items])
         case expression.Sequence(items) | expression.Conjunction(items):
-            return _all([_of(part) for part in items])
+            return _add_needs([_compute_needs(part) for part in items])
 
 
-def _all(parts: list[Needs]) -> Needs:
+def _add_needs(parts: list[Needs]) -> Needs:
     counts: Counter[str] = Counter()
     for part in parts:
         counts.update(part.counts)
@@ -76,7 +76,7 @@ def _either(parts: list[Needs]) -> Needs:
     An OR inside an OR merges with it, an OR with one alternative becomes that alternative, and an OR with an
     alternative that needs nothing needs nothing.
     """
-    flat = [each for part in parts for each in (part.groups[0] if _is_or(part) else (part,))]
+    flat = [group for part in parts for group in (part.groups[0] if _is_or(part) else (part,))]
     if any(not each.counts and not each.groups for each in flat):
         return Needs({})
     return flat[0] if len(flat) == 1 else Needs({}, (tuple(flat),))

@@ -35,17 +35,17 @@ def output_rate(expression: Needs, rates: Mapping[str, float]) -> float:
     """Return the matches per second, in the unit of the rates; see the module for the formula."""
     used = Counter(symbol for part in expression.parts() for symbol in part.counts)
     if max(used.values()) > 1:
-        return _by_program(expression, rates)
-    return _closed(expression, rates)
+        return _compute_by_program(expression, rates)
+    return _compute_closed_form(expression, rates)
 
 
-def _closed(expression: Needs, rates: Mapping[str, float]) -> float:
+def _compute_closed_form(expression: Needs, rates: Mapping[str, float]) -> float:
     own = (rates.get(symbol, 0.0) / count for symbol, count in expression.counts.items())
-    groups = (sum(_closed(each, rates) for each in group) for group in expression.groups)
+    groups = (sum(_compute_closed_form(each, rates) for each in group) for group in expression.groups)
     return float(min((*own, *groups)))
 
 
-def _by_program(expression: Needs, rates: Mapping[str, float]) -> float:
+def _compute_by_program(expression: Needs, rates: Mapping[str, float]) -> float:
     parts, symbols = expression.parts(), expression.symbols
     takes = [[part.counts.get(symbol, 0) for part in parts] for symbol in symbols]
     limits = [rates.get(symbol, 0.0) for symbol in symbols]
@@ -72,8 +72,8 @@ def group_rows(expression: Needs) -> Any:
         for group in part.groups:
             row = np.zeros(len(parts))
             row[place[id(part)]] = -1.0
-            for each in group:
-                row[place[id(each)]] += 1.0
+            for alternative in group:
+                row[place[id(alternative)]] += 1.0
             rows.append(row)
     return np.asarray(rows)
 

@@ -93,7 +93,7 @@ class Allocation:
                 by_node[node][queue] = points
         return by_node
 
-    def after(self, moves: Sequence[IndexedMove]) -> "Allocation":
+    def apply(self, moves: Sequence[IndexedMove]) -> "Allocation":
         """Return the allocation after the moves; containers without points are removed."""
         points = [dict(held) for held in self.points]
         for move in moves:
@@ -102,7 +102,7 @@ class Allocation:
             held[move.target] = held.get(move.target, 0) + move.points
         return replace(self, points=tuple({n: p for n, p in held.items() if p} for held in points))
 
-    def named(self, moves: Sequence[IndexedMove]) -> list[dict[str, Any]]:
+    def name_moves(self, moves: Sequence[IndexedMove]) -> list[dict[str, Any]]:
         """Return the moves as objects with names, as in the law's action."""
         return [
             {
@@ -114,7 +114,7 @@ class Allocation:
             for move in moves
         ]
 
-    def by_name(self, values: Floats) -> dict[str, float]:
+    def group_by_name(self, values: Floats) -> dict[str, float]:
         """Return an array over nodes as an object with rounded values."""
         return {name: round(float(value), 6) for name, value in zip(self.nodes, values, strict=True)}
 

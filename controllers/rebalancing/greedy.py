@@ -347,8 +347,8 @@ def _part(board: Board, donor: int, queue: int) -> IndexedMove | None:
 
 def fewest(candidates: Sequence[list[IndexedMove] | None], cost: Cost) -> list[IndexedMove] | None:
     """Return the cheapest of several answers; the first among equals."""
-    found = [moves for moves in candidates if moves is not None]
-    return min(found, key=lambda moves: price(moves, cost)) if found else None
+    answers = [moves for moves in candidates if moves is not None]
+    return min(answers, key=lambda moves: price(moves, cost)) if answers else None
 
 
 def price(moves: Sequence[IndexedMove], cost: Cost) -> tuple[int, int]:

@@ -34,7 +34,7 @@ import numpy as np
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import NO_ACTION, are, because, counted, listed, percent
+from controllers.framework.reason import NO_ACTION, are, format_count, format_names, format_reason, percent
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import Allocation, Floats, from_observation
 from controllers.rebalancing.greedy import MoveRules
@@ -284,19 +284,19 @@ class Rebalancing:
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Accept any state: entries of nodes and queues that no longer exist do no harm."""
 
-    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
         """Return the state without the newest moves if they are not made."""
         return {"recent": [move for move in after["recent"] if action or move["age"] > NEWEST]}
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the cheapest moves that reach the goal; no action if it is reached."""
         allocation = _allocation(parameters, observation)
-        recent = [_Recent(each["queue"], each["from"], each["to"], each["age"]) for each in state["recent"]]
+        recent = [_Recent(move["queue"], move["from"], move["to"], move["age"]) for move in state["recent"]]
         search = _search(parameters, allocation, recent)
-        found = relocation.find(allocation, search)
-        named = allocation.named(found.moves)
-        decision = _decision(parameters, allocation, search, found, named)
-        return {"recent": [each.to_json() for each in _remember(parameters, recent, named)]}, decision
+        result = relocation.find(allocation, search)
+        named = allocation.name_moves(result.moves)
+        decision = _decision(parameters, allocation, search, result, named)
+        return {"recent": [move.to_json() for move in _remember(parameters, recent, named)]}, decision
 
 
 LAW: Law = Rebalancing()
@@ -357,10 +357,10 @@ def _decision(
     found: relocation.Relocation,
     named: list[dict[str, Any]],
 ) -> Decision:
-    after = allocation.after(found.moves)
+    after = allocation.apply(found.moves)
     terms = _terms(parameters, allocation, after, search, found)
-    cause = _why(parameters, allocation, search, found, terms)
-    reason = because(_what(named), cause, remarks=_remarks(terms))
+    cause = _explain(parameters, allocation, search, found, terms)
+    reason = format_reason(_describe_action(named), cause, remarks=_remarks(terms))
     limited_by = None if found.feasible else "capacity" if terms["missing_capacity"] else "rules"
     if not named:
         return Decision(None, reason, terms, limited_by)
@@ -377,18 +377,18 @@ def _terms(
     search: relocation.Search,
     found: relocation.Relocation,
 ) -> dict[str, Any]:
-    worst_before, worst_after = (_worst(each) for each in (before, after))
+    worst_before, worst_after = (_worst(load) for load in (before, after))
     return {
-        "load_before": before.by_name(before.loads),
-        "load_after": after.by_name(after.loads),
-        "limit": before.by_name(search.limits),
+        "load_before": before.group_by_name(before.loads),
+        "load_after": after.group_by_name(after.loads),
+        "limit": before.group_by_name(search.limits),
         "worst_before": worst_before,
         "worst_after": worst_after,
         "points_moved": relocation.points_of(found.moves),
         "moves": len(found.moves),
         "containers_before": sum(len(held) for held in before.points),
         "containers_after": sum(len(held) for held in after.points),
-        "missing_capacity": _missing(parameters, before),
+        "missing_capacity": _compute_missing_capacity(parameters, before),
         "returns_barred": len(search.rules.returns),
     }
 
@@ -399,14 +399,14 @@ def _worst(allocation: Allocation) -> float:
     return float((allocation.loads / allocation.capacity)[heard].max()) if heard.any() else 0.0
 
 
-def _missing(parameters: Values, allocation: Allocation) -> float:
+def _compute_missing_capacity(parameters: Values, allocation: Allocation) -> float:
     """Return the capacity to add so that every node could be below BUSY."""
     have = float(allocation.capacity[allocation.available].sum())
     needed = float(allocation.loads.sum()) / float(parameters["busy"] * BELOW)
     return round(max(0.0, needed - have), 6)
 
 
-def _why(
+def _explain(
     parameters: Values,
     allocation: Allocation,
     search: relocation.Search,
@@ -423,7 +423,7 @@ def _why(
     to_empty = allocation.drained & ~allocation.offline & [bool(held) for held in allocation.at_node]
     over = (allocation.loads > search.limits) & allocation.available
     causes = [
-        f"{listed(names)} {are(names)} {what}"
+        f"{format_names(names)} {are(names)} {what}"
         for chosen, what in ((to_empty, "drained"), (over, f"over {limit}"))
         if (names := [allocation.nodes[node] for node in np.flatnonzero(chosen)])
     ]
@@ -436,11 +436,11 @@ def _remarks(terms: Mapping[str, Any]) -> list[str]:
     return [f"worst node: {change} of its capacity"]
 
 
-def _what(named: Sequence[Mapping[str, Any]]) -> str:
+def _describe_action(named: Sequence[Mapping[str, Any]]) -> str:
     """Return the action in words: one move with its nodes, or the number and sum of several."""
     if not named:
         return NO_ACTION
-    points = counted(sum(move["points"] for move in named), "point")
+    points = format_count(sum(move["points"] for move in named), "point")
     if len(named) == 1:
         return f"Move {points} of {named[0]['queue']} {named[0]['from']} → {named[0]['to']}"
     return f"Move {points} in {len(named)} moves"

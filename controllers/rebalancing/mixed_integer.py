@@ -93,13 +93,13 @@ class _Model:
         self.columns = first + len(through) + 1
         self.worst = self.columns - 1
 
-    def moved(self, route: int) -> int:
+    def get_moved_index(self, route: int) -> int:
         return route
 
-    def used(self, route: int) -> int:
+    def get_used_index(self, route: int) -> int:
         return len(self.routes) + route
 
-    def held(self, queue: int, source: int) -> int:
+    def get_held_index(self, queue: int, source: int) -> int:
         return self.problem.allocation.points[queue][source]
 
     def rows(self, goal: Goal) -> _Rows:
@@ -109,30 +109,36 @@ class _Model:
         self._limits(rows, goal)
         self._one_direction(rows)
         if self.problem.at_most is not None and goal != "worst":
-            column = self.moved if goal == "points" else self.used
+            column = self.get_moved_index if goal == "points" else self.get_used_index
             rows.add([(column(route), 1.0) for route in range(len(self.routes))], 0, self.problem.at_most)
         return rows
 
     def _splinters(self, rows: _Rows) -> None:
         least = self.problem.rules.minimum_points
         for route, (queue, source, _) in enumerate(self.routes):
-            held = self.held(queue, source)
-            rows.add([(self.moved(route), 1), (self.used(route), -min(least, held))], 0, np.inf)
-            rows.add([(self.moved(route), 1), (self.used(route), -held)], -np.inf, 0)
+            held = self.get_held_index(queue, source)
+            rows.add(
+                [(self.get_moved_index(route), 1), (self.get_used_index(route), -min(least, held))], 0, np.inf
+            )
+            rows.add([(self.get_moved_index(route), 1), (self.get_used_index(route), -held)], -np.inf, 0)
         for (queue, source), column in self.emptied.items():
-            held, leaving = self.held(queue, source), self._from(queue, source)
+            held, leaving = self.get_held_index(queue, source), self._list_terms_from(queue, source)
             rows.add([*leaving, (column, -held)], 0, np.inf)
             rows.add([*leaving, (column, -min(least, held))], -np.inf, held - min(least, held))
 
-    def _from(self, queue: int, source: int) -> list[tuple[int, float]]:
+    def _list_terms_from(self, queue: int, source: int) -> list[tuple[int, float]]:
         routes = enumerate(self.routes)
-        return [(self.moved(route), 1.0) for route, (q, s, _) in routes if (q, s) == (queue, source)]
+        return [
+            (self.get_moved_index(route), 1.0) for route, (q, s, _) in routes if (q, s) == (queue, source)
+        ]
 
     def _minimum_containers(self, rows: _Rows) -> None:
         allocation = self.problem.allocation
         for (queue, target), column in self.arrives.items():
             arriving = [
-                (self.used(w), -1.0) for w, (q, _, t) in enumerate(self.routes) if (q, t) == (queue, target)
+                (self.get_used_index(w), -1.0)
+                for w, (q, _, t) in enumerate(self.routes)
+                if (q, t) == (queue, target)
             ]
             rows.add([(column, 1.0), *arriving], -np.inf, 0)
         for queue in {queue for queue, _ in self.emptied}:
@@ -144,17 +150,17 @@ class _Model:
     def _one_direction(self, rows: _Rows) -> None:
         for route, (queue, source, target) in enumerate(self.routes):
             if (gives := self.gives.get((queue, source))) is not None:
-                rows.add([(self.used(route), 1.0), (gives, -1.0)], -np.inf, 0)
+                rows.add([(self.get_used_index(route), 1.0), (gives, -1.0)], -np.inf, 0)
             if (gives := self.gives.get((queue, target))) is not None:
-                rows.add([(self.used(route), 1.0), (gives, 1.0)], -np.inf, 1)
+                rows.add([(self.get_used_index(route), 1.0), (gives, 1.0)], -np.inf, 1)
 
     def _limits(self, rows: _Rows, goal: Goal) -> None:
         problem = self.problem
         terms: list[list[tuple[int, float]]] = [[] for _ in problem.allocation.nodes]
         for route, (queue, source, target) in enumerate(self.routes):
             load = float(problem.allocation.rate_per_point[queue])
-            terms[source].append((self.moved(route), -load))
-            terms[target].append((self.moved(route), load))
+            terms[source].append((self.get_moved_index(route), -load))
+            terms[target].append((self.get_moved_index(route), load))
         for node, limit in enumerate(problem.limits):
             if not problem.allocation.available[node]:
                 continue  # bounds of its containers empty a drained node; OFFLINE nodes carry nothing
@@ -167,7 +173,7 @@ class _Model:
     def bounds(self) -> "scipy.optimize.Bounds":
         low, high = np.zeros(self.columns), np.ones(self.columns)
         for route, (queue, source, _) in enumerate(self.routes):
-            high[self.moved(route)] = self.held(queue, source)
+            high[self.get_moved_index(route)] = self.get_held_index(queue, source)
         for (_, source), column in self.emptied.items():
             low[column] = float(self.problem.allocation.drained[source])
         high[self.worst] = np.inf

@@ -33,7 +33,15 @@ import numpy as np
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import NO_ACTION, are, because, capitalised, counted, listed, measure
+from controllers.framework.reason import (
+    NO_ACTION,
+    are,
+    capitalize,
+    format_count,
+    format_names,
+    format_reason,
+    measure,
+)
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
 from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds, minimum_containers
 from queues.errors import BadInput
@@ -196,7 +204,7 @@ class NodeScaling:
         gone = [name for name, decisions in lost.items() if decisions >= parameters["lost_decisions"]]
         forecast = float(observation["forecast"])
         declined = {name for name, flag in observation.get("declined", {}).items() if flag}
-        restore = restoring_moves(plant, [plant.nodes.index(name) for name in gone])
+        restore = find_restoring_moves(plant, [plant.nodes.index(name) for name in gone])
         restores = bool(restore) and "restore" not in declined
         use = [] if restores else _to_use(parameters, plant, forecast)
         held_back = bool(observation.get("held_back", False))
@@ -213,21 +221,21 @@ class NodeScaling:
 LAW: Law = NodeScaling()
 
 
-def _in_use(plant: Allocation) -> Flags:
+def _list_used_nodes(plant: Allocation) -> Flags:
     return plant.available & ~plant.idle
 
 
-def _needed(parameters: Values, plant: Allocation, forecast: float) -> float:
+def _compute_needed_capacity(parameters: Values, plant: Allocation, forecast: float) -> float:
     """Return the capacity that carries the expected load without any BUSY node."""
     return float(plant.loads.sum()) * forecast / float(parameters["busy"])
 
 
 def _to_use(parameters: Values, plant: Allocation, forecast: float) -> list[int]:
     """Return the idle nodes to take into use, the most capable first."""
-    used = _in_use(plant)
+    used = _list_used_nodes(plant)
     idle = [int(node) for node in np.flatnonzero(plant.available & plant.idle)]
     busy = int((used & (plant.loads >= parameters["busy"] * plant.capacity)).sum())
-    have, needed = float(plant.capacity[used].sum()), _needed(parameters, plant, forecast)
+    have, needed = float(plant.capacity[used].sum()), _compute_needed_capacity(parameters, plant, forecast)
     majority = busy > parameters["majority"] * int(used.sum())
     taken: list[int] = []
     for node in sorted(idle, key=lambda node: (-plant.capacity[node], node)):
@@ -240,10 +248,10 @@ def _to_use(parameters: Values, plant: Allocation, forecast: float) -> list[int]
 
 def _to_release(parameters: Values, plant: Allocation, forecast: float, least: int) -> list[int]:
     """Return the unneeded nodes, the least capable first, among equals the least loaded."""
-    used = [int(node) for node in np.flatnonzero(_in_use(plant))]
+    used = [int(node) for node in np.flatnonzero(_list_used_nodes(plant))]
     kept = int(parameters["keep_share"] * int(plant.available.sum()))
     keep = max([least, kept, *plant.minimum])
-    needed = _needed(parameters, plant, forecast)
+    needed = _compute_needed_capacity(parameters, plant, forecast)
     rest, released = float(plant.capacity[used].sum()), list[int]()
     for node in sorted(used, key=lambda node: (plant.capacity[node], _heaviest(plant, node), node)):
         rest -= float(plant.capacity[node])
@@ -259,7 +267,7 @@ def _heaviest(plant: Allocation, node: int) -> tuple[float, float]:
     return max(loads, default=0.0), float(plant.loads[node])
 
 
-def restoring_moves(plant: Allocation, gone: Collection[int]) -> list[IndexedMove]:
+def find_restoring_moves(plant: Allocation, gone: Collection[int]) -> list[IndexedMove]:
     """Return moves that restore the points of lost nodes and each queue's minimum of containers.
 
     A queue below its minimum without points to restore (its nodes came back, or nodes were added)
@@ -273,7 +281,7 @@ def restoring_moves(plant: Allocation, gone: Collection[int]) -> list[IndexedMov
         fresh = _fresh(plant, loads, heard, plant.minimum[queue]) if held else []
         # Only if all points are on nodes that may keep them: a plan moves those of a drained node.
         if fresh and sum(heard.values()) == TOTAL:
-            moves += _shared_out(queue, held, heard, fresh)
+            moves += _share_out(queue, held, heard, fresh)
         for node, points in lost.items():
             targets = dict.fromkeys(fresh, 1.0) or heard
             if targets:
@@ -284,7 +292,7 @@ def restoring_moves(plant: Allocation, gone: Collection[int]) -> list[IndexedMov
     return moves
 
 
-def _shared_out(
+def _share_out(
     queue: int, held: Mapping[int, int], heard: Mapping[int, float], fresh: Sequence[int]
 ) -> list[IndexedMove]:
     """Return the moves that give each holder's part to the new containers."""
@@ -321,8 +329,8 @@ def _decision(
 ) -> Decision:
     use, release, restore = ([] if name in declined else acts[name] for name in ACTS)
     again = [name for name in ACTS if name in declined and acts[name]]
-    used = _in_use(plant)
-    needed, have = _needed(parameters, plant, forecast), float(plant.capacity[used].sum())
+    used = _list_used_nodes(plant)
+    needed, have = _compute_needed_capacity(parameters, plant, forecast), float(plant.capacity[used].sum())
     idle = int((plant.available & plant.idle).sum())
     # Only capacity that could still be added counts: without idle nodes the plant itself is too small.
     short = needed > have + float(plant.capacity[plant.available & plant.idle].sum())
@@ -335,46 +343,46 @@ def _decision(
         "nodes_idle": idle,
         "points_restored": sum(move.points for move in restore),
     }
-    why = _why(plant, terms, release, restore)
+    why = _explain(plant, terms, release, restore)
     if again and not (use or release or restore):
-        proposed = f"{again[0]} {_named(acts[again[0]])}"
+        proposed = f"{again[0]} {_format_act(acts[again[0]])}"
         why = f"{proposed!r} was proposed before and not approved, and nothing has changed since"
-    reason = because(
-        _what(use, release, terms["points_restored"]),
+    reason = format_reason(
+        _describe_action(use, release, terms["points_restored"]),
         why,
         remarks=_remarks(terms, short, held_back),
     )
-    action = {"use": use, "release": release, "restore": plant.named(restore)}
+    action = {"use": use, "release": release, "restore": plant.name_moves(restore)}
     return Decision(action if use or release or restore else None, reason, terms, "nodes" if short else None)
 
 
-def _named(act: Sequence[Any]) -> str:
+def _format_act(act: Sequence[Any]) -> str:
     """Return the nodes of an act, or the number of points that it moves, in words."""
     moved = [each for each in act if isinstance(each, IndexedMove)]
-    return counted(sum(move.points for move in moved), "point") if moved else listed(act)
+    return format_count(sum(move.points for move in moved), "point") if moved else format_names(act)
 
 
-def _what(use: Sequence[str], release: Sequence[str], restored: float) -> str:
+def _describe_action(use: Sequence[str], release: Sequence[str], restored: float) -> str:
     """Return the action in words."""
     parts = [
-        *([f"use {listed(use)}"] if use else []),
-        *([f"release {listed(release)}"] if release else []),
-        *([f"restore {counted(restored, 'point')} of lost nodes"] if restored else []),
+        *([f"use {format_names(use)}"] if use else []),
+        *([f"release {format_names(release)}"] if release else []),
+        *([f"restore {format_count(restored, 'point')} of lost nodes"] if restored else []),
     ]
-    return capitalised(", ".join(parts)) if parts else NO_ACTION
+    return capitalize(", ".join(parts)) if parts else NO_ACTION
 
 
-def _why(
+def _explain(
     plant: Allocation, terms: Mapping[str, Any], release: Sequence[str], restore: Sequence[IndexedMove]
 ) -> str:
     lost = sorted({plant.nodes[move.source] for move in restore if plant.offline[move.source]})
     if lost:
-        return f"{listed(lost)} {are(lost)} OFFLINE and lost"
+        return f"{format_names(lost)} {are(lost)} OFFLINE and lost"
     if restore:
         return "a queue is below its minimum of containers"
     needed, used = measure(terms["needed_capacity"]), measure(terms["used_capacity"])
     have = f"the forecast load needs a capacity of {needed}, and {used} is in use"
-    return f"{have}; the rest suffices without {listed(release)}" if release else have
+    return f"{have}; the rest suffices without {format_names(release)}" if release else have
 
 
 def _remarks(terms: Mapping[str, Any], short: bool, held_back: bool) -> list[str]:

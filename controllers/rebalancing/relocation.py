@@ -70,12 +70,12 @@ def find(allocation: Allocation, search: Search) -> Relocation:
     """
     for receivers in _receivers(allocation):
         if receivers.any() and (moves := _keep(allocation, search, receivers)) is not None:
-            return Relocation(moves, True, worst_share(allocation.after(moves), search.limits))
-    moves = _exchanged(allocation, search)
+            return Relocation(moves, True, worst_share(allocation.apply(moves), search.limits))
+    moves = _exchange_nodes(allocation, search)
     if moves is not None:
-        return Relocation(moves, True, worst_share(allocation.after(moves), search.limits))
+        return Relocation(moves, True, worst_share(allocation.apply(moves), search.limits))
     moves = _least_worst(allocation, search)
-    return Relocation(moves, False, worst_share(allocation.after(moves), search.limits))
+    return Relocation(moves, False, worst_share(allocation.apply(moves), search.limits))
 
 
 def _receivers(allocation: Allocation) -> Iterator[Flags]:
@@ -114,7 +114,7 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Inde
     if parted is not None and any(even[move.queue] for move in parted):
         return parted  # a few more points than the cheapest answer, whose pieces could never be divided again
     quick = _quick(allocation, search, receivers)
-    if quick is not None and price(quick, search.cost)[0] <= _bound(allocation, search):
+    if quick is not None and price(quick, search.cost)[0] <= _compute_lower_bound(allocation, search):
         return quick
     donors = (allocation.loads > search.limits) | allocation.drained
     # Only an answer that beats the greedy one is useful: this removes most of the program.
@@ -132,7 +132,7 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Inde
 def _quick(
     allocation: Allocation, search: Search, receivers: Flags, even: Flags | None = None
 ) -> list[IndexedMove] | None:
-    answers, bound = [], _bound(allocation, search)
+    answers, bound = [], _compute_lower_bound(allocation, search)
     costs: tuple[Cost, Cost] = ("points", "moves") if search.cost == "points" else ("moves", "points")
     for cost in costs:
         for packing in (False, True):
@@ -148,12 +148,12 @@ def _exact(problem: mixed_integer.MoveProblem, search: Search) -> list[IndexedMo
     if mixed_integer.routes_count(problem) > search.exact_routes:
         return None
     answer = mixed_integer.solve(problem, search.cost, search.branches, GAPS[search.cost])
-    if answer is None or worst_share(problem.allocation.after(answer.moves), search.limits) > 1 + 1e-6:
+    if answer is None or worst_share(problem.allocation.apply(answer.moves), search.limits) > 1 + 1e-6:
         return None
     return answer.moves
 
 
-def _bound(allocation: Allocation, search: Search) -> int:
+def _compute_lower_bound(allocation: Allocation, search: Search) -> int:
     """Return a lower bound of the points (or moves): each donor has to shed its own excess."""
     total = 0
     for node in np.flatnonzero(allocation.drained & ~allocation.offline):
@@ -244,12 +244,12 @@ def _climb(
             board = Board(allocation, eased.rules, eased.limits, allocation.available.copy(), even)
             if (moves := rebalance(board, SearchRule("points", packing))) is not None:
                 return moves
-        if (moves := _exchanged(allocation, eased)) is not None:
+        if (moves := _exchange_nodes(allocation, eased)) is not None:
             return moves
     return None
 
 
-def _exchanged(allocation: Allocation, search: Search) -> list[IndexedMove] | None:
+def _exchange_nodes(allocation: Allocation, search: Search) -> list[IndexedMove] | None:
     """Return the greedy answer with nodes that make room for each other, or None if there is none."""
     if fluid_share(allocation, search.limits) > 1:
         return None

@@ -33,7 +33,7 @@ def best_solution(overload: Overload) -> tuple[float, float]:
     for pattern in problem.patterns:
         cost[at["y", pattern.name]] -= problem.weight[pattern.emits]
     matrices = [_matrix(rows, at) for rows in (less, equal)]
-    found = linprog(
+    solution = linprog(
         cost,
         A_ub=matrices[0],
         b_ub=[limit for _, limit in less],
@@ -45,7 +45,7 @@ def best_solution(overload: Overload) -> tuple[float, float]:
     budget = np.zeros(len(at))
     for key, seconds in _load(problem).items():
         budget[at[key]] = seconds
-    return float(-found.fun), float(budget @ found.x)
+    return float(-solution.fun), float(budget @ solution.x)
 
 
 def _matrix(rows: list[tuple[Row, float]], at: dict[Key, int]) -> coo_array:
@@ -60,7 +60,7 @@ def _load(problem: SheddingProblem) -> Row:
     return {
         _share(pattern, symbol): pattern.seconds * float(rate)
         for pattern in problem.bottleneck
-        for symbol, rate in zip(pattern.symbols, problem.offered(pattern), strict=True)
+        for symbol, rate in zip(pattern.symbols, problem.compute_offered(pattern), strict=True)
     }
 
 
@@ -86,7 +86,7 @@ def _rows(problem: SheddingProblem) -> tuple[list[tuple[Row, float]], list[tuple
 def _selectivity(problem: SheddingProblem, pattern: OperatorPattern) -> list[tuple[Row, float]]:
     """Add the limits of matches: for each type, what is admitted, or what others emit (10, 11)."""
     rows: list[tuple[Row, float]] = []
-    for symbol, rate in zip(pattern.symbols, problem.offered(pattern).tolist(), strict=True):
+    for symbol, rate in zip(pattern.symbols, problem.compute_offered(pattern).tolist(), strict=True):
         row: Row = {
             ("v", pattern.name, str(place)): float(part.counts[symbol])
             for place, part in enumerate(pattern.needs.parts())

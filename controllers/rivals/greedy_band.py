@@ -31,11 +31,13 @@ class GreedyBand:
         donors = [int(node) for node in np.flatnonzero(available & (loads > limits))]
         now = plant
         for donor in sorted(donors, key=lambda node: -loads[node]):
-            given = self._from(now, donor, loads, limits)
-            moves, now = moves + given, now.after(given)
+            given = self._find_move_from(now, donor, loads, limits)
+            moves, now = moves + given, now.apply(given)
         return moves, []
 
-    def _from(self, plant: Allocation, donor: int, loads: Floats, limits: Floats) -> list[IndexedMove]:
+    def _find_move_from(
+        self, plant: Allocation, donor: int, loads: Floats, limits: Floats
+    ) -> list[IndexedMove]:
         moves: list[IndexedMove] = []
         held = plant.at_node[donor]
         for queue in sorted(held, key=lambda queue: -plant.rate_per_point[queue] * held[queue]):

@@ -65,7 +65,7 @@ class SeenPath:
     maximum: int
     failed_per_second: float | None = None
 
-    def within(self, tasks: float) -> int:
+    def clip_tasks(self, tasks: float) -> int:
         """Return the tasks within the limits."""
         return int(min(max(tasks, self.minimum), self.maximum))
 
@@ -85,7 +85,7 @@ def _ds2(seen: SeenPath, of: MeasuredInterval) -> int:
     if of.utilisation >= DS2_LOW and of.utilisation + catch_up * of.service_seconds / of.tasks <= DS2_HIGH:
         return of.tasks
     wanted = enough(of.rate_per_second * of.service_seconds) + catch_up * of.service_seconds
-    return seen.within(math.ceil(wanted * (1 - EXACT)))
+    return seen.clip_tasks(math.ceil(wanted * (1 - EXACT)))
 
 
 class Hpa:
@@ -102,7 +102,7 @@ class Hpa:
         # Utilization is at most 1: it doesn't show the work that a task can't do.
         ratio = min(1.0, of.utilisation) / TARGET
         near = abs(ratio - 1) <= HPA_TOLERANCE
-        wanted = of.tasks if near else seen.within(math.ceil(of.tasks * ratio * (1 - EXACT)))
+        wanted = of.tasks if near else seen.clip_tasks(math.ceil(of.tasks * ratio * (1 - EXACT)))
         since = seen.at_seconds - HPA_DOWN_SECONDS
         lately = [(at, tasks) for at, tasks in self._recommended.get(of.name, []) if at >= since - EXACT]
         self._recommended[of.name] = [*lately, (seen.at_seconds, wanted)]
@@ -115,16 +115,16 @@ def dhalion(seen: SeenPath) -> Tasks:
     slow = max(seen.operators, key=lambda each: each.held_up_share)
     if slow.held_up_share > HELD_UP:
         share = min(slow.held_up_share, HELD_UP_MOST)
-        return tasks | {slow.name: seen.within(math.ceil(slow.tasks * (1 + share / (1 - share))))}
+        return tasks | {slow.name: seen.clip_tasks(math.ceil(slow.tasks * (1 + share / (1 - share))))}
     idle = min(seen.operators, key=lambda each: each.utilisation)
     if idle.utilisation < IDLE:
-        return tasks | {idle.name: seen.within(math.ceil(idle.tasks * SHRINK))}
+        return tasks | {idle.name: seen.clip_tasks(math.ceil(idle.tasks * SHRINK))}
     return tasks
 
 
 def static_peak(seen: SeenPath, peaks_per_second: Mapping[str, float]) -> Tasks:
     """Return tasks for the greatest rate that each operator will be offered."""
     return {
-        each.name: seen.within(enough(peaks_per_second[each.name] * each.service_seconds))
+        each.name: seen.clip_tasks(enough(peaks_per_second[each.name] * each.service_seconds))
         for each in seen.operators
     }

@@ -23,7 +23,7 @@ class SparkPid:
     rate_per_second: float | None = None
     minimum_per_second: float = MINIMUM_PER_SECOND
 
-    def after(self, events: float, processing_seconds: float, scheduling_delay_seconds: float) -> "SparkPid":
+    def update(self, events: float, processing_seconds: float, scheduling_delay_seconds: float) -> "SparkPid":
         """Return the estimator after a batch; a batch without events or time changes nothing."""
         if events <= 0 or processing_seconds <= 0:
             return self

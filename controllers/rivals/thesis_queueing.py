@@ -19,17 +19,18 @@ def wt(seen: SeenPath, bound_seconds: float, correction: float = 1.0) -> Tasks:
 
     The evaluation had e switched off, which is a correction of 1.
     """
-    operators = [each.as_operator(seen.minimum, seen.maximum) for each in seen.operators]
-    now = {each.name: each.tasks for each in operators}
-    busy = [each for each in operators if each.utilisation >= 1.0]
+    operators = [operator.as_operator(seen.minimum, seen.maximum) for operator in seen.operators]
+    now = {operator.name: operator.tasks for operator in operators}
+    busy = [operator for operator in operators if operator.utilisation >= 1.0]
     if busy:
-        if any(each.tasks >= each.maximum for each in busy):
+        if any(operator.tasks >= operator.maximum for operator in busy):
             return now
         return now | {
-            each.name: seen.within(math.floor(2 * each.tasks * max(1.0, each.utilisation))) for each in busy
+            operator.name: seen.clip_tasks(math.floor(2 * operator.tasks * max(1.0, operator.utilisation)))
+            for operator in busy
         }
-    budget = bound_seconds - math.fsum(each.latency_seconds for each in operators)
-    if math.fsum(each.wait_seconds(each.maximum) for each in operators) > budget:
+    budget = bound_seconds - math.fsum(operator.latency_seconds for operator in operators)
+    if math.fsum(operator.wait_seconds(operator.maximum) for operator in operators) > budget:
         return now
     return now | _one_path(operators, budget, correction)
 
@@ -37,17 +38,19 @@ def wt(seen: SeenPath, bound_seconds: float, correction: float = 1.0) -> Tasks:
 def _one_path(
     operators: Sequence[QueueingOperator], budget_seconds: float, correction: float
 ) -> dict[str, int]:
-    tasks = {each.name: min(each.fewest, each.maximum) for each in operators}
-    while (wait := sum(each.wait_seconds(tasks[each.name]) for each in operators)) > budget_seconds:
-        below = [each for each in operators if tasks[each.name] < each.maximum]
+    tasks = {operator.name: min(operator.fewest, operator.maximum) for operator in operators}
+    while (
+        wait := sum(operator.wait_seconds(tasks[operator.name]) for operator in operators)
+    ) > budget_seconds:
+        below = [operator for operator in operators if tasks[operator.name] < operator.maximum]
         if len(below) == 1:
             left = budget_seconds - (wait - below[0].wait_seconds(tasks[below[0].name]))
             # From the rest of the bound; the product with e is that of the thesis, with too many or too few
             # tasks.
             wanted = math.ceil(below[0].tasks_for(left) * correction)
             return tasks | {below[0].name: min(max(wanted, below[0].minimum), below[0].maximum)}
-        first, second = sorted(below, key=lambda each: -_gain(each, tasks[each.name]))[:2]
-        jump = _with_gain_of(first, _gain(second, tasks[second.name]))
+        first, second = sorted(below, key=lambda operator: -_gain(operator, tasks[operator.name]))[:2]
+        jump = _compute_tasks_for_gain(first, _gain(second, tasks[second.name]))
         tasks[first.name] = min(max(tasks[first.name] + 1, jump), first.maximum)
     return tasks
 
@@ -56,7 +59,7 @@ def _gain(of: QueueingOperator, tasks: int) -> float:
     return of.wait_seconds(tasks) - of.wait_seconds(tasks + 1)
 
 
-def _with_gain_of(of: QueueingOperator, gain: float) -> int:
+def _compute_tasks_for_gain(of: QueueingOperator, gain: float) -> int:
     """Return P_Δ of Lohrmann's paper."""
     if gain <= 0:
         return of.maximum

@@ -87,12 +87,12 @@ class _Round:
         fresh = [n for n in normal if n not in holders]
         new_idle = [n for n in idle if not (at_minimum and n in holders)]
         first = new_idle if self.scaling_out else []
-        return self._any(first) if first else self._first(holding, fresh, new_idle)
+        return self._find_any_node(first) if first else self._first(holding, fresh, new_idle)
 
     def _first(self, *choices: Sequence[int]) -> int | None:
-        return next((self._any(nodes) for nodes in choices if nodes), None)
+        return next((self._find_any_node(nodes) for nodes in choices if nodes), None)
 
-    def _any(self, nodes: Sequence[int]) -> int:
+    def _find_any_node(self, nodes: Sequence[int]) -> int:
         return int(nodes[int(self.chance.integers(len(nodes)))])
 
     def may_offload(self, node: int) -> bool:
@@ -119,4 +119,4 @@ class _Round:
 
     def _make(self, move: IndexedMove, moves: list[IndexedMove]) -> None:
         moves.append(move)
-        self.now = self.now.after([move])
+        self.now = self.now.apply([move])

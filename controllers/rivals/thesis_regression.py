@@ -44,10 +44,10 @@ class ThesisRegression:
         for name, rows in list(records.items())[:-1]:
             if not rows:  # a run shorter than a window gives no records: the operator keeps its tasks
                 continue
-            into = np.asarray([each.executed_events for each in rows])
-            out = np.asarray([each.emitted_events for each in rows])
-            times = np.asarray([[each.at_seconds / DAY_SECONDS, each.at_seconds] for each in rows])
-            tasks = np.asarray([[each.tasks] for each in rows], dtype=float)
+            into = np.asarray([row.executed_events for row in rows])
+            out = np.asarray([row.emitted_events for row in rows])
+            times = np.asarray([[row.at_seconds / DAY_SECONDS, row.at_seconds] for row in rows])
+            tasks = np.asarray([[row.tasks] for row in rows], dtype=float)
             self._into[name] = _Regression(times, into, (1.0, ELAPSED_SECONDS))
             self._out[name] = _Regression(np.hstack([times, tasks]), out, (1.0, ELAPSED_SECONDS, TASKS))
             self._selectivity[name] = float(out.sum() / max(into.sum(), 1e-9))
@@ -55,8 +55,10 @@ class ThesisRegression:
     def decide(self, seen: SeenPath) -> Tasks:
         """Return the first step of each operator's cheapest path."""
         return {
-            each.name: self._one(seen, each.name, each.tasks) if each.name in self._into else each.tasks
-            for each in seen.operators
+            operator.name: self._one(seen, operator.name, operator.tasks)
+            if operator.name in self._into
+            else operator.tasks
+            for operator in seen.operators
         }
 
     def _one(self, seen: SeenPath, name: str, tasks: int) -> int:

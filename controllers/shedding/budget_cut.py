@@ -19,7 +19,10 @@ def flows(inputs: SheddingInputs, shed: Shares) -> tuple[dict[str, Floats], dict
     application, made = inputs.application, inputs.application.emissions(inputs.outside, {}, of=[])
     offered, admitted = dict[str, Floats](), dict[str, Floats]()
     for pattern in application.patterns:
-        dropped, rates = shed.get(pattern.name, {}), application.offered(pattern, inputs.outside, made)
+        dropped, rates = (
+            shed.get(pattern.name, {}),
+            application.compute_offered(pattern, inputs.outside, made),
+        )
         offered[pattern.name] = rates
         admitted[pattern.name] = rates * [1 - dropped.get(symbol, 0.0) for symbol in pattern.symbols]
         made[application.index[pattern.emits]] += pattern.emission(admitted[pattern.name])
@@ -39,14 +42,14 @@ def cut(inputs: SheddingInputs, shed: Shares, most_per_second: float) -> Shares:
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if shed_per_second(inputs, _scaled(shed, middle)) <= most_per_second:
+        if shed_per_second(inputs, _scale_shares(shed, middle)) <= most_per_second:
             low = middle
         else:
             high = middle
-    return _scaled(shed, low)
+    return _scale_shares(shed, low)
 
 
-def _scaled(shed: Shares, factor: float) -> dict[str, dict[str, float]]:
+def _scale_shares(shed: Shares, factor: float) -> dict[str, dict[str, float]]:
     return {
         pattern: {symbol: factor * share for symbol, share in types.items()}
         for pattern, types in shed.items()

@@ -45,13 +45,13 @@ BUDGETS = Parameter(
 Rows = Sequence[Mapping[str, Any]]
 
 
-def allowed_per_second(rows: Rows, level: str, budget_seconds: float) -> float | None:
+def compute_allowed_per_second(rows: Rows, level: str, budget_seconds: float) -> float | None:
     """Return how much a level may spend per second; None if no budget pays for it."""
     left = [max(0.0, float(row["left"])) for row in rows if row["level"] == level]
     return min(left) / budget_seconds if left else None
 
 
-def used_up(rows: Rows, level: str, is_enabled: bool) -> str | None:
+def find_exhausted_objective(rows: Rows, level: str, is_enabled: bool) -> str | None:
     """Return an objective whose budget is too small to enable or keep a level; None if there is none."""
     least = LEAST_TO_KEEP if is_enabled else LEAST_TO_ENABLE
     return next(

@@ -10,7 +10,7 @@ from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
 from controllers.patterns.application import ArrangedPatterns, Floats, OperatorPattern, arrange
 from controllers.patterns.needs import Needs, needs_of
-from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, allowed_per_second
+from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, compute_allowed_per_second
 from controllers.shedding.latency_bound import Waiting
 from queues.errors import BadInput
 
@@ -173,8 +173,8 @@ class SheddingInputs:
     @property
     def arrivals(self) -> Mapping[str, Mapping[str, float]]:
         """Return operator → type → events/s from outside."""
-        found: Mapping[str, Mapping[str, float]] = self.observation["arrivals"]
-        return found
+        arrivals: Mapping[str, Mapping[str, float]] = self.observation["arrivals"]
+        return arrivals
 
     @property
     def protected(self) -> frozenset[str]:
@@ -190,8 +190,8 @@ class SheddingInputs:
     @property
     def waiting(self) -> Waiting:
         """Return the model of the time that events spend in an operator."""
-        found = self.observation
-        return Waiting(self.service_cv2, found["batch_seconds"], found["elsewhere_seconds"])
+        observation = self.observation
+        return Waiting(self.service_cv2, observation["batch_seconds"], observation["elsewhere_seconds"])
 
     @property
     def sinks(self) -> Mapping[str, float]:
@@ -209,9 +209,11 @@ class SheddingInputs:
         """Return the arrivals as the application's vectors."""
         return self.application.vectors(self.arrivals)
 
-    def offered_per_second(self, operator: str, emitted: Floats) -> float:
+    def compute_offered_per_second(self, operator: str, emitted: Floats) -> float:
         """Return the events/s that arrive at an operator, from outside and from patterns."""
-        places = [self.application.places[pattern.name] for pattern in self.application.at(operator)]
+        places = [
+            self.application.places[pattern.name] for pattern in self.application.get_patterns(operator)
+        ]
         inside = emitted[np.unique(np.concatenate(places))]
         return float(sum(self.arrivals.get(operator, {}).values()) + inside.sum())
 
@@ -225,7 +227,7 @@ class SheddingInputs:
 
 def most_shed_per_second(parameters: Values, observation: Values) -> float | None:
     """Return the events/s that error budgets allow to shed; None if no budget limits it."""
-    return allowed_per_second(observation.get("budgets", ()), "shed", parameters["budget_seconds"])
+    return compute_allowed_per_second(observation.get("budgets", ()), "shed", parameters["budget_seconds"])
 
 
 def application(parameters: Values, observation: Values, where: str) -> ArrangedPatterns:
@@ -265,8 +267,10 @@ def check_names(application: ArrangedPatterns, observation: Values, where: str) 
 def check_rates(application: ArrangedPatterns, observation: Values, where: str) -> None:
     """Raise `BadInput` if a type is emitted and also has a rate from outside, because both may differ."""
     for operator, types in observation["arrivals"].items():
-        taken = {symbol for pattern in application.at(operator) for symbol in pattern.symbols}
-        for symbol in (each for each in types if each in taken and each in application.emitters):
+        taken = {symbol for pattern in application.get_patterns(operator) for symbol in pattern.symbols}
+        for symbol in (
+            event_type for event_type in types if event_type in taken and event_type in application.emitters
+        ):
             makers = ", ".join(pattern.name for pattern in application.emitters[symbol])
             raise BadInput(
                 f"{where}.arrivals.{operator}.{symbol}",

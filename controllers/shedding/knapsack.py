@@ -48,21 +48,23 @@ def _is_separable(problem: SheddingProblem) -> bool:
     one of the types of each pattern varies.
     """
     application = problem.overload.application
-    if len(problem.varying) < len(problem.patterns) or not all(each.is_plain for each in problem.patterns):
+    if len(problem.varying) < len(problem.patterns) or not all(
+        pattern.is_plain for pattern in problem.patterns
+    ):
         return False
     taken = [taker.name for symbol in problem.varying for taker in application.takers[symbol]]
-    return len(set(taken)) == len(taken) and not {each.name for each in problem.bottleneck} & set(taken)
+    return len(set(taken)) == len(taken) and not {pattern.name for pattern in problem.bottleneck} & set(taken)
 
 
 def _takers(problem: SheddingProblem, symbol: str) -> list[OperatorPattern]:
     """Return the patterns of the problem that take a type."""
     ours = {pattern.name for pattern in problem.patterns}
-    return [each for each in problem.overload.application.takers[symbol] if each.name in ours]
+    return [taker for taker in problem.overload.application.takers[symbol] if taker.name in ours]
 
 
 def cap(problem: SheddingProblem, pattern: OperatorPattern, but: frozenset[str] = frozenset()) -> float:
     """Return the maximum matches/s that a plain pattern's types (except those in `but`) and limit allow."""
-    ratios = problem.offered(pattern) / pattern.counts
+    ratios = problem.compute_offered(pattern) / pattern.counts
     if but:
         application = problem.overload.application
         ratios = ratios[~application.mask(but)[application.places[pattern.name]]]
@@ -72,10 +74,10 @@ def cap(problem: SheddingProblem, pattern: OperatorPattern, but: frozenset[str] 
 
 def _gains(problem: SheddingProblem) -> dict[str, list[_Piece]]:
     """Return the value of each pattern's matches, computed downstream first."""
-    found: dict[str, list[_Piece]] = {}
+    pieces: dict[str, list[_Piece]] = {}
     for pattern in reversed(problem.patterns):
-        found[pattern.name] = _gain(problem, pattern, found)
-    return found
+        pieces[pattern.name] = _gain(problem, pattern, pieces)
+    return pieces
 
 
 def _gain(

@@ -34,8 +34,13 @@ from typing import Any
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import because, no_action, number, percent
-from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, allowed_per_second, used_up
+from controllers.framework.reason import format_no_action, format_reason, number, percent
+from controllers.shedding.budgets import (
+    BUDGET_SECONDS,
+    BUDGETS,
+    compute_allowed_per_second,
+    find_exhausted_objective,
+)
 from queues.errors import BadInput
 
 LEVELS = ("rebalance", "workers", "nodes", "throttle", "shed")
@@ -176,7 +181,7 @@ class Ladder:
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Accept any state: a level above the cap is released with the next decision."""
 
-    def resumed(self, parameters: Values, state: Json) -> Json:
+    def resume_state(self, parameters: Values, state: Json) -> Json:
         """Return a state without an enabled level.
 
         Throttling and the shedding table have expired, and levels that were exhausted then have not been
@@ -184,7 +189,7 @@ class Ladder:
         """
         return self.initial_state(parameters)
 
-    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
         """Return the state with the level in force; a level that was not left stays on trial."""
         rung = before["rung"] if action is None else int(action["rung"])
         if rung == after["rung"]:
@@ -195,8 +200,8 @@ class Ladder:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the next level up or down, or no action if the enabled level is right."""
         cap = LEVELS.index(parameters["cap"]) + 1
-        if state["rung"] >= SHED and (spent := _used_up(observation, "shed", state)):
-            return _stopped_shedding(parameters, state, observation, cap, spent)
+        if state["rung"] >= SHED and (spent := _find_exhausted_budget(observation, "shed", state)):
+            return _stop_shedding(parameters, state, observation, cap, spent)
         short = state["short"] + 1 if _unmet(observation) else 0
         decisions = state["decisions"] + 1
         state = {**state, "rung": min(state["rung"], cap), "decisions": decisions, "short": short}
@@ -204,11 +209,13 @@ class Ladder:
             return _descend({**state, "calm": state["calm"] + 1})
         state = {**state, "calm": 0}
         if state["rung"] >= THROTTLE and not _unmet(observation):
-            return _released(state, f"demand is met, and {level(state['rung'])} needs unmet demand")
-        if _overloaded(parameters, observation):
+            return _release_levels(state, f"demand is met, and {level(state['rung'])} needs unmet demand")
+        if _is_overloaded(parameters, observation):
             return _climb(parameters, state, observation, cap)
         fits = percent(parameters["release_share"])
-        reason = no_action(f"demand is met, but exceeds {fits} of capacity; {enabled(state['rung'])}")
+        reason = format_no_action(
+            f"demand is met, but exceeds {fits} of capacity; {describe_enabled_levels(state['rung'])}"
+        )
         return state, Decision(None, reason, {"rung": state["rung"]})
 
 
@@ -220,7 +227,7 @@ def level(rung: int) -> str:
     return LEVEL_NAMES[LEVELS[rung - 1]]
 
 
-def enabled(rung: int) -> str:
+def describe_enabled_levels(rung: int) -> str:
     """Return the enabled levels in words."""
     return (
         f"enabled: {', '.join(LEVEL_NAMES[name] for name in LEVELS[:rung])}"
@@ -229,7 +236,7 @@ def enabled(rung: int) -> str:
     )
 
 
-def _overloaded(parameters: Values, observation: Values) -> bool:
+def _is_overloaded(parameters: Values, observation: Values) -> bool:
     late = observation["backlog_seconds"] > parameters["backlog_bound_seconds"]
     return bool(late or observation["demand_per_second"] > observation["capacity_per_second"])
 
@@ -250,11 +257,11 @@ def _share_over_capacity(observation: Values, per_second: float) -> float:
     return over if over >= LEAST_UNMET else 0.0
 
 
-def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) -> str | None:
+def _explain_exhaustion(parameters: Values, state: Json, observation: Values, rung: int) -> str | None:
     """Return why a level is exhausted, or None if it is not."""
     if observation["saturated"].get(LEVELS[rung - 1], False):
         return "saturated"
-    if rung == THROTTLE and _used_up(observation, "throttle", state):
+    if rung == THROTTLE and _find_exhausted_budget(observation, "throttle", state):
         return "out of error budget"
     if rung != state["rung"] or state["decisions"] < parameters["settling_decisions"]:
         return None
@@ -276,29 +283,31 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
     unmet = _unmet(observation)
     lasts = bool(unmet) and state["short"] >= parameters["unmet_decisions"]
     highest = cap if lasts else min(cap, THROTTLE - 1)
-    if _used_up(observation, "shed", state):
+    if _find_exhausted_budget(observation, "shed", state):
         highest = min(highest, SHED - 1)
     rung, passed = max(1, state["rung"]), list[str]()
-    while (why := _exhausted(parameters, state, observation, rung)) is not None and rung < highest:
+    while (why := _explain_exhaustion(parameters, state, observation, rung)) is not None and rung < highest:
         passed.append(f"{level(rung)} {why}")
         rung += 1
     terms = {"rung": rung, "unmet": round(unmet, 6), "backlog_seconds": observation["backlog_seconds"]}
     if rung >= THROTTLE:
-        terms["closed_share"] = _closed(parameters, observation)
+        terms["closed_share"] = _compute_wait_share(parameters, observation)
     if rung == state["rung"]:
         settled = state["decisions"] >= parameters["settling_decisions"]
         if why is None and (settled or (rung == THROTTLE and _is_throttled(observation))):
             # The level is effective: its effect is measured anew from here.
             state = {**state, "decisions": 0, "unmet": unmet}
-        return state, _unchanged(parameters, state, why, cap, observation, terms)
+        return state, _keep_level(parameters, state, why, cap, observation, terms)
     cause = f"cheaper levels are exhausted ({', '.join(passed)})" if passed else _overload(observation)
-    reason = because(f"Enable {level(rung)}", cause, remarks=[_remark(parameters, observation)])
+    reason = format_reason(f"Enable {level(rung)}", cause, remarks=[_remark(parameters, observation)])
     after = {**state, "rung": rung, "decisions": 0, "unmet": unmet, "calm": 0}
-    decision = Decision(_action(rung, _closed(parameters, observation)), reason, terms, raw=float(rung))
-    return after, replace(decision, expected=_expected(parameters, observation))
+    decision = Decision(
+        _action(rung, _compute_wait_share(parameters, observation)), reason, terms, raw=float(rung)
+    )
+    return after, replace(decision, expected=_build_expectation(parameters, observation))
 
 
-def _unchanged(
+def _keep_level(
     parameters: Values, state: Json, why: str | None, cap: int, observation: Values, terms: dict[str, Any]
 ) -> Decision:
     """Return the decision of a ladder whose level does not change.
@@ -309,7 +318,12 @@ def _unchanged(
     cause = f"{level(rung)} is enabled and has an effect, or time left to show one"
     if why is not None and rung == cap < len(LEVELS):
         limited_by, cause = "cap", f"{level(rung)} is {why}, and this queue allows no level above it"
-    elif why is not None and unmet and rung == SHED - 1 and (spent := _used_up(observation, "shed", state)):
+    elif (
+        why is not None
+        and unmet
+        and rung == SHED - 1
+        and (spent := _find_exhausted_budget(observation, "shed", state))
+    ):
         limited_by, cause = "error budget", f"{level(rung)} is {why}, and {_too_little(spent)}"
     elif why is not None and not unmet:
         limited_by = "demand met"
@@ -321,35 +335,39 @@ def _unchanged(
         cause = f"{level(rung)} is {why}, and there is no level above it"
     remark = _remark(parameters, observation)
     if rung < THROTTLE:
-        return Decision(None, no_action(cause, remarks=[remark]), terms, limited_by)
-    reason = because(f"Keep {level(rung)}", cause, remarks=[remark])
-    action = _action(rung, _closed(parameters, observation))
+        return Decision(None, format_no_action(cause, remarks=[remark]), terms, limited_by)
+    reason = format_reason(f"Keep {level(rung)}", cause, remarks=[remark])
+    action = _action(rung, _compute_wait_share(parameters, observation))
     return Decision(action, reason, terms, limited_by, raw=float(rung))
 
 
-def _used_up(observation: Values, name: str, state: Json) -> str | None:
+def _find_exhausted_budget(observation: Values, name: str, state: Json) -> str | None:
     """Return the objective whose error budget is too small for a level; None if there is none."""
-    return used_up(observation.get("budgets", ()), name, is_enabled=allows(state["rung"], name))
+    return find_exhausted_objective(
+        observation.get("budgets", ()), name, is_enabled=allows(state["rung"], name)
+    )
 
 
 def _too_little(objective: str) -> str:
     return f"the error budget of {objective} is too small to shed"
 
 
-def _closed(parameters: Values, observation: Values) -> float:
+def _compute_wait_share(parameters: Values, observation: Values) -> float:
     """Return the share of the time for which producers wait: the unmet demand, as far as a budget allows."""
-    allowed = allowed_per_second(observation.get("budgets", ()), "throttle", parameters["budget_seconds"])
+    allowed = compute_allowed_per_second(
+        observation.get("budgets", ()), "throttle", parameters["budget_seconds"]
+    )
     most = MOST_CLOSED if allowed is None else min(MOST_CLOSED, allowed)
     return round(min(_unmet(observation), most), 6)
 
 
-def _stopped_shedding(
+def _stop_shedding(
     parameters: Values, state: Json, observation: Values, cap: int, objective: str
 ) -> tuple[Json, Decision]:
     """Return to throttling, or to the cap if it is lower."""
     left, unmet = min(SHED - 1, cap), _unmet(observation)
-    reason = because("Disable shedding", f"{_too_little(objective)}; {enabled(left)}")
-    action = _action(left, _closed(parameters, observation))
+    reason = format_reason("Disable shedding", f"{_too_little(objective)}; {describe_enabled_levels(left)}")
+    action = _action(left, _compute_wait_share(parameters, observation))
     after: dict[str, Any] = {**state, "rung": left, "decisions": 0, "unmet": unmet, "calm": 0}
     return after, Decision(action, reason, dict(action), "error budget", raw=float(left))
 
@@ -368,7 +386,7 @@ def _remark(parameters: Values, observation: Values) -> str:
     return f"{words}; backlog: {number(backlog)} s, limit {number(bound)} s" if backlog > bound else words
 
 
-def _expected(parameters: Values, observation: Values) -> Expected | None:
+def _build_expectation(parameters: Values, observation: Values) -> Expected | None:
     """Return the expected decrease of the backlog to its bound."""
     late = observation["backlog_seconds"] - parameters["backlog_bound_seconds"]
     return Expected("wait_seconds", "down", round(late, 6), EFFECT_SECONDS) if late > 0 else None
@@ -382,25 +400,25 @@ def _action(rung: int, unmet: float) -> dict[str, Json]:
 def _descend(state: Json) -> tuple[Json, Decision]:
     rung = state["rung"]
     if rung == 0:
-        return state, Decision(None, no_action("demand is met, and no level is enabled"), {"rung": 0})
+        return state, Decision(None, format_no_action("demand is met, and no level is enabled"), {"rung": 0})
     left = CALM_DECISIONS.get(rung, CALM_FOR_THE_REST) - state["calm"]
     if left > 0:
-        reason = no_action(f"demand is within capacity; {level(rung)} ends {_soon(left)}")
+        reason = format_no_action(f"demand is within capacity; {level(rung)} ends {_soon(left)}")
         return state, Decision(None, reason, {"rung": rung})
-    return _released(state, "demand is within capacity")
+    return _release_levels(state, "demand is within capacity")
 
 
 def _soon(decisions: int) -> str:
     return "with the next decision" if decisions == 1 else f"in {decisions} decisions"
 
 
-def _released(state: Json, cause: str) -> tuple[Json, Decision]:
+def _release_levels(state: Json, cause: str) -> tuple[Json, Decision]:
     """Release the level: throttling and shedding one by one, the others together."""
     rung = state["rung"]
     left = rung - 1 if rung in CALM_DECISIONS else 0
     action = f"Disable {level(rung)}" if left else "Disable all levels"
     after: dict[str, Any] = {**state, "rung": left, "decisions": 0, "unmet": 0.0}
-    reason = because(action, f"{cause}; {enabled(left)}")
+    reason = format_reason(action, f"{cause}; {describe_enabled_levels(left)}")
     # A share of 0 for throttling is explicit: without it, producers would wait all the time.
     done = _action(left, 0.0)
     return after, Decision(done, reason, dict(done), raw=float(left))

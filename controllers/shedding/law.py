@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import because, no_action, number, percent
+from controllers.framework.reason import format_no_action, format_reason, number, percent
 from controllers.patterns.application import Floats
 from controllers.shedding.budget_cut import cut, flows
 from controllers.shedding.inputs import (
@@ -101,7 +101,7 @@ class Shedding:
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Accept any state: a table for something that no longer exists is computed anew."""
 
-    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
         """Return the previous state if the new table is not put in force."""
         return after if action else before
 
@@ -109,22 +109,22 @@ class Shedding:
         """Return a new table if one is required, else no action."""
         inputs = SheddingInputs(application(parameters, observation, "observation"), parameters, observation)
         if not observation["permitted"]:
-            lifted = _lifted(inputs, state)
-            return initial_state(), replace(lifted, expected=_expected(inputs, state, lifted))
+            lifted = _lift_shedding(inputs, state)
+            return initial_state(), replace(lifted, expected=_build_expectation(inputs, state, lifted))
         why = trigger(inputs, state)
         if why is None:
-            reason = no_action("rates, times, and bounds have not changed enough for a new table")
+            reason = format_no_action("rates, times, and bounds have not changed enough for a new table")
             return state, Decision(None, reason, work_shed(inputs, state["shed"]))
         try:
-            found, made = _within_budgets(inputs, *shed_tables(inputs))
+            found, made = _apply_budgets(inputs, *shed_tables(inputs))
         except InfeasibleError as error:
             terms = work_shed(inputs, state["shed"])
-            return state, Decision(None, no_action(str(error)), terms, limited_by="infeasible")
+            return state, Decision(None, format_no_action(str(error)), terms, limited_by="infeasible")
         except SolverError as error:
-            reason = no_action(f"the solver found no table ({error}), so the last one stays")
+            reason = format_no_action(f"the solver found no table ({error}), so the last one stays")
             return state, Decision(None, reason, work_shed(inputs, state["shed"]), limited_by="solver")
         decision = _decision(inputs, found, made, why)
-        decision = replace(decision, expected=_expected(inputs, state, decision))
+        decision = replace(decision, expected=_build_expectation(inputs, state, decision))
         shed = decision.action["shed"] if decision.action else {}
         return state_after(inputs, shed), decision
 
@@ -143,7 +143,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
     made = application.emissions(inputs.outside, admitted)
     found = []
     for operator in application.operators if named is None else [named]:
-        offered = inputs.offered_per_second(operator, made)
+        offered = inputs.compute_offered_per_second(operator, made)
         overload = Overload(
             application,
             inputs.arrivals,
@@ -156,7 +156,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
         )
         tables = solve(overload)
         if inputs.parameters["spare"] == "admit":
-            tables = filled(tables, overload.budget)
+            tables = restore_surplus(tables, overload.budget)
         sheds = any((table.admitted < table.offered).any() for table in tables)
         if sheds:
             _refuse_infeasible(inputs, operator)
@@ -167,7 +167,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
     return found, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
 
 
-def _within_budgets(
+def _apply_budgets(
     inputs: SheddingInputs, found: list[Bottleneck], made: dict[str, float]
 ) -> tuple[list[Bottleneck], dict[str, float]]:
     """Return the same tables if error budgets allow them, else what they allow."""
@@ -191,7 +191,7 @@ def _within_budgets(
     return limited, {symbol: float(emitted[application.index[symbol]]) for symbol in application.emitters}
 
 
-def filled(tables: Sequence[Table], budget: float) -> list[Table]:
+def restore_surplus(tables: Sequence[Table], budget: float) -> list[Table]:
     """Return the tables with surplus events admitted again, the same share of each type, within the budget.
 
     Windows lose less if there are more events to choose from (ERRATA E24).
@@ -208,7 +208,7 @@ def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
     if inputs.parameters["utilisation_budget"] is not None:
         return
     bound = inputs.parameters["latency_bound_seconds"]
-    takes = [pattern.seconds for pattern in inputs.application.at(operator) if pattern.seconds > 0]
+    takes = [pattern.seconds for pattern in inputs.application.get_patterns(operator) if pattern.seconds > 0]
     least = inputs.waiting.least_seconds(min(takes, default=0.0))
     if takes and bound < least:
         raise InfeasibleError(
@@ -217,17 +217,17 @@ def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
         )
 
 
-def _lifted(inputs: SheddingInputs, state: Json) -> Decision:
+def _lift_shedding(inputs: SheddingInputs, state: Json) -> Decision:
     """Return the decision that nothing is shed, which ends current shedding."""
     if not any(share for types in state["shed"].values() for share in types.values()):
-        reason = no_action("the remedy ladder has not enabled shedding")
+        reason = format_no_action("the remedy ladder has not enabled shedding")
         return Decision(None, reason, work_shed(inputs, {}))
     made = inputs.application.emissions(inputs.outside, {})
     emitted = {
         symbol: float(made[inputs.application.index[symbol]]) for symbol in inputs.application.emitters
     }
     action = {"shed": {}, "expected": {**emitted, ALL_SINKS: worth(inputs, emitted)}, "utilisation": 0.0}
-    reason = because("Stop shedding", "the remedy ladder no longer enables it")
+    reason = format_reason("Stop shedding", "the remedy ladder no longer enables it")
     return Decision(action, reason, work_shed(inputs, {}))
 
 
@@ -243,7 +243,7 @@ def _decision(
     over = [each for each in found if each.utilisation > each.budget * (1 + 1e-9)]
     limit = "error budget" if any(each.is_limited for each in found) else None
     remarks = [*_loads(found), *_budget_words(inputs, limit)]
-    reason = because(_what(found), why, remarks=remarks)
+    reason = format_reason(_describe_action(found), why, remarks=remarks)
     terms = {**_terms(inputs, found), **work_shed(inputs, shed)}
     return Decision(action, reason, terms, limit or ("never_shed" if over else None))
 
@@ -253,7 +253,7 @@ def _budget_words(inputs: SheddingInputs, limit: str | None) -> list[str]:
     return [] if limit is None else [f"the error budget allows {number(most or 0.0)} events/s to be shed"]
 
 
-def _expected(inputs: SheddingInputs, state: Json, decision: Decision) -> Expected | None:
+def _build_expectation(inputs: SheddingInputs, state: Json, decision: Decision) -> Expected | None:
     """Return the expected change of the shed share, or None if it is within the noise."""
     if decision.action is None:
         return None
@@ -269,7 +269,7 @@ def worth(inputs: SheddingInputs, emitted: Mapping[str, float]) -> float:
     return float(sum(weight * emitted[sink] for sink, weight in inputs.sinks.items()))
 
 
-def _what(found: Sequence[Bottleneck]) -> str:
+def _describe_action(found: Sequence[Bottleneck]) -> str:
     """Return the action in words: the share of its work that each operator sheds."""
     shares = {each.operator: 1 - each.utilisation / _work(each) for each in found if _sheds(each)}
     if not shares:
@@ -280,9 +280,9 @@ def _what(found: Sequence[Bottleneck]) -> str:
 def _loads(found: Sequence[Bottleneck]) -> list[str]:
     """Return the offered load and the budget of the operators that shed, in words."""
     loads = [
-        f"{each.operator}: offered load {percent(_work(each))} of its time, budget {percent(each.budget, 1)}"
-        for each in found
-        if _sheds(each)
+        f"{table.operator}: offered load {percent(_work(table))} of its time, budget {percent(table.budget, 1)}"
+        for table in found
+        if _sheds(table)
     ]
     return loads or ["every operator can process its offered load"]
 
@@ -298,18 +298,18 @@ def _work(bottleneck: Bottleneck) -> float:
 
 def _terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json]:
     """Return the offered load, budget, utilization, and expected time of each bottleneck."""
-    prices = {each.operator: _price(each) for each in found}
+    prices = {table.operator: _price(table) for table in found}
     return {
-        each.operator: {
-            "offered_per_second": round(each.offered_per_second, 6),
-            "work_offered": round(_work(each), 6),
-            "budget": round(each.budget, 6),
-            "utilisation": round(each.utilisation, 6),
-            "worth_per_utilisation": round(prices[each.operator], 6),
-            "time_seconds": _finite(inputs.waiting.time_seconds(each.utilisation, each.offered_per_second)),
-            "worth_per_second": round(prices[each.operator] * _budget_per_second(inputs, each), 6),
+        table.operator: {
+            "offered_per_second": round(table.offered_per_second, 6),
+            "work_offered": round(_work(table), 6),
+            "budget": round(table.budget, 6),
+            "utilisation": round(table.utilisation, 6),
+            "worth_per_utilisation": round(prices[table.operator], 6),
+            "time_seconds": _finite(inputs.waiting.time_seconds(table.utilisation, table.offered_per_second)),
+            "worth_per_second": round(prices[table.operator] * _budget_per_second(inputs, table), 6),
         }
-        for each in found
+        for table in found
     }
 
 

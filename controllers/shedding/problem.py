@@ -55,8 +55,8 @@ class SheddingProblem:
 
     def __init__(self, overload: Overload) -> None:
         self.overload, application = overload, overload.application
-        self.bottleneck = application.at(overload.operator)
-        affected = application.affected(overload.operator)
+        self.bottleneck = application.get_patterns(overload.operator)
+        affected = application.list_affected(overload.operator)
         local = overload.perspective == "local"
         self.patterns = self.bottleneck if local else affected
         self.varying = frozenset(pattern.emits for pattern in self.patterns)
@@ -72,7 +72,7 @@ class SheddingProblem:
         protected = application.mask(overload.protected)
         self.protected = {each.name: protected[application.places[each.name]] for each in self.bottleneck}
         spent = sum(
-            each.seconds * float(self.offered(each)[self.protected[each.name]].sum())
+            each.seconds * float(self.compute_offered(each)[self.protected[each.name]].sum())
             for each in self.bottleneck
         )
         # The rest after the protected types are processed; never below 0.
@@ -87,15 +87,15 @@ class SheddingProblem:
         protected = self.overload.protected
         return pattern.seconds * sum(n for symbol, n in part.counts.items() if symbol not in protected)
 
-    def offered(self, pattern: OperatorPattern) -> Floats:
+    def compute_offered(self, pattern: OperatorPattern) -> Floats:
         """Return the events/s of each type that the pattern takes, except what the variables change."""
-        return self.overload.application.offered(pattern, self.outside, self.untouched)
+        return self.overload.application.compute_offered(pattern, self.outside, self.untouched)
 
     def whole(self) -> list[Table]:
         """Return tables that admit everything."""
         application = self.overload.application
         made = application.emissions(self.outside, self.admitted)
-        offered = [application.offered(each, self.outside, made) for each in self.bottleneck]
+        offered = [application.compute_offered(pattern, self.outside, made) for pattern in self.bottleneck]
         return [Table(each, rates, rates) for each, rates in zip(self.bottleneck, offered, strict=True)]
 
     def tables(self, flows: Flows) -> list[Table]:
@@ -103,15 +103,15 @@ class SheddingProblem:
         application, made = self.overload.application, self.untouched.copy()
         tables = []
         for pattern in self.bottleneck:
-            offered = application.offered(pattern, self.outside, made)
-            admitted = np.minimum(_taken(pattern, flows[pattern.name]), offered)
+            offered = application.compute_offered(pattern, self.outside, made)
+            admitted = np.minimum(_compute_taken(pattern, flows[pattern.name]), offered)
             table = Table(pattern, offered, np.where(self.protected[pattern.name], offered, admitted))
             made[application.index[pattern.emits]] += pattern.emission(table.admitted)
             tables.append(table)
         return tables
 
 
-def _taken(pattern: OperatorPattern, flows: Sequence[float]) -> Floats:
+def _compute_taken(pattern: OperatorPattern, flows: Sequence[float]) -> Floats:
     """Return the events/s of each type that the matches take."""
     if pattern.is_plain:
         return pattern.counts * flows[0]

@@ -46,10 +46,10 @@ def solve(overload: Overload) -> list[Table]:
     if sum(table.load for table in whole) <= overload.budget:
         return whole
     flows = piecewise(problem)
-    return problem.tables(by_programs(problem) if flows is None else flows)
+    return problem.tables(solve_by_programs(problem) if flows is None else flows)
 
 
-def by_programs(problem: SheddingProblem) -> Flows:
+def solve_by_programs(problem: SheddingProblem) -> Flows:
     """Return the flows from linear programs: first the greatest value, then the least load that keeps it."""
     program = _Program(problem)
     best = program.minimise(-program.value)
@@ -83,7 +83,7 @@ class _Program:
             self.upper[at] = cap(self.problem, pattern, but=varying)
         elif pattern.limit is not None and pattern.gain > 0:
             self.upper[at] = pattern.limit / pattern.gain
-        offered = dict(zip(pattern.symbols, self.problem.offered(pattern).tolist(), strict=True))
+        offered = dict(zip(pattern.symbols, self.problem.compute_offered(pattern).tolist(), strict=True))
         for symbol in pattern.symbols if not pattern.is_plain else varying.intersection(pattern.symbols):
             row = {
                 place: float(part.counts[symbol])
@@ -113,7 +113,7 @@ class _Program:
                 scipy.sparse.vstack([takes, scipy.sparse.csr_array([-self.value])]),
                 np.append(limits, -keeping),
             )
-        found = scipy.optimize.linprog(
+        solution = scipy.optimize.linprog(
             cost,
             A_ub=takes,
             b_ub=limits,
@@ -123,9 +123,9 @@ class _Program:
             method="highs-ds",
             options=TOLERANCES,
         )
-        if not found.success:
-            raise SolverError(found.message)
-        return np.asarray(found.x)
+        if not solution.success:
+            raise SolverError(solution.message)
+        return np.asarray(solution.x)
 
     def flows(self, solution: Floats) -> Flows:
         """Return pattern → the flow of each of its conjunctions."""

@@ -76,7 +76,7 @@ def initial_state() -> dict[str, Json]:
 def state_after(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
     """Return the inputs of a table, the table, and the expected times under it."""
     solved = {"parameters": dict(inputs.parameters), "observation": dict(inputs.observation)}
-    times = {operator: min(time, ENDLESS) for operator, time, _ in _predicted(inputs, shed)}
+    times = {operator: min(time, ENDLESS) for operator, time, _ in _predict_operators(inputs, shed)}
     return {"solved": solved, "shed": shed, "times": times}
 
 
@@ -86,16 +86,16 @@ def trigger(inputs: SheddingInputs, state: Json) -> str | None:
     if solved is None:
         return "there is no table yet"
     then, now = solved["observation"], inputs.observation
-    if solved["parameters"] != inputs.parameters or _asked(then) != _asked(now):
+    if solved["parameters"] != inputs.parameters or _read_request(then) != _read_request(now):
         return "patterns, sinks, or parameters changed"
-    if _moved(_rates(then), _rates(now), inputs.parameters["deviation_rates"]):
+    if _has_moved(_rates(then), _rates(now), inputs.parameters["deviation_rates"]):
         return "the rates changed"
-    if _moved(_times(then), _times(now), inputs.parameters["deviation_processing"]):
+    if _has_moved(_times(then), _times(now), inputs.parameters["deviation_processing"]):
         return "the processing times changed"
-    return _off_budget(inputs, state) or _off_bound(inputs, state)
+    return _is_off_budget(inputs, state) or _is_off_bound(inputs, state)
 
 
-def _asked(observation: Values) -> Any:
+def _read_request(observation: Values) -> Any:
     patterns = [[row[key] for key in SAME_PATTERN] for row in observation["patterns"]]
     return patterns, observation["sinks"], observation["bottleneck"], observation["permitted"]
 
@@ -120,14 +120,14 @@ def _times(observation: Values) -> dict[str, float]:
     return {row["name"]: float(row["seconds"]) for row in observation["patterns"]}
 
 
-def _moved(then: Mapping[str, float], now: Mapping[str, float], deviation: float) -> bool:
+def _has_moved(then: Mapping[str, float], now: Mapping[str, float], deviation: float) -> bool:
     return any(
         abs(now.get(key, 0.0) - then.get(key, 0.0)) > deviation * then.get(key, 0.0)
         for key in then.keys() | now.keys()
     )
 
 
-def _off_budget(inputs: SheddingInputs, state: Json) -> str | None:
+def _is_off_budget(inputs: SheddingInputs, state: Json) -> str | None:
     """Return whether error budgets now allow less than the table in force sheds, or more than they did."""
     solved, deviation = state["solved"], inputs.parameters["deviation_rates"]
     then = most_shed_per_second(solved["parameters"], solved["observation"])
@@ -143,12 +143,14 @@ def _off_budget(inputs: SheddingInputs, state: Json) -> str | None:
     return None
 
 
-def _off_bound(inputs: SheddingInputs, state: Json) -> str | None:
+def _is_off_bound(inputs: SheddingInputs, state: Json) -> str | None:
     """Return whether the table in force makes an operator too busy, or sheds more than needed."""
     deviation, shed = inputs.parameters["deviation_processing"], state["shed"]
-    for operator, time, bound in _predicted(inputs, shed):
+    for operator, time, bound in _predict_operators(inputs, shed):
         then = state["times"].get(operator, bound)
-        sheds = any(any(shed.get(each.name, {}).values()) for each in inputs.application.at(operator))
+        sheds = any(
+            any(shed.get(pattern.name, {}).values()) for pattern in inputs.application.get_patterns(operator)
+        )
         if min(time, ENDLESS) > (1 + deviation) * max(bound, then):
             return f"{operator} would exceed its bound with the current table"
         if sheds and time < (1 - deviation) * min(bound, then):
@@ -156,7 +158,7 @@ def _off_bound(inputs: SheddingInputs, state: Json) -> str | None:
     return None
 
 
-def _predicted(
+def _predict_operators(
     inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
 ) -> Iterator[tuple[str, float, float]]:
     """Yield each operator, its mean time in s under a table, and its bound.
@@ -165,10 +167,12 @@ def _predicted(
     """
     application, given = inputs.application, inputs.parameters["utilisation_budget"]
     named = inputs.observation["bottleneck"]
-    made, processed = _under(inputs, shed)
+    made, processed = _compute_rates_under(inputs, shed)
     for operator in application.operators if named is None else [named]:
-        offered = inputs.offered_per_second(operator, made)
-        work = sum(pattern.seconds * processed[pattern.name] for pattern in application.at(operator))
+        offered = inputs.compute_offered_per_second(operator, made)
+        work = sum(
+            pattern.seconds * processed[pattern.name] for pattern in application.get_patterns(operator)
+        )
         if given is not None:
             yield operator, work, float(given)
         else:
@@ -180,13 +184,14 @@ def work_shed(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -
     """Return the seconds of work per second of all operators, and the share that a table saves."""
     seconds = {pattern.name: pattern.seconds for pattern in inputs.application.patterns}
     offered, processed = (
-        sum(seconds[name] * rate for name, rate in _under(inputs, table)[1].items()) for table in ({}, shed)
+        sum(seconds[name] * rate for name, rate in _compute_rates_under(inputs, table)[1].items())
+        for table in ({}, shed)
     )
     share = 1 - processed / offered if offered > 0 else 0.0
     return {"work_offered": round(offered, 6), "work_shed": round(max(0.0, share), 6)}
 
 
-def _under(
+def _compute_rates_under(
     inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
 ) -> tuple[Floats, dict[str, float]]:
     """Return the events/s of each emitted type, and those that each pattern processes, under a table."""

@@ -53,7 +53,7 @@ class ShippedBalance:
         self.names = [f"r{index + 1:03d}" for index in range(len(speeds))]
         self.law, self.shares = Balance(), np.full(len(speeds), 1.0 / len(speeds))
         models = dict(zip(self.names, (rate * BATCH_SECONDS / speeds).tolist(), strict=True))
-        self.parameters = {each.name: each.default for each in self.law.parameters}
+        self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters}
         # A share's effect, in seconds per unit of share; equal replicas need no table.
         alike = {"b": next(iter(models.values()))} if np.ptp(speeds) == 0 else {"b_of": models}
         self.parameters |= {
@@ -82,9 +82,9 @@ def speeds_of(settings: Mapping[str, Any]) -> Floats:
     return np.asarray(PER_REPLICA * spread / spread.mean())
 
 
-def arriving(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+def generate_arrivals(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
     """Return the events of each second; the same for all laws of a seed."""
-    shape = np.ones(SECONDS) if trace is None else arrivals.resampled(trace, SECONDS)
+    shape = np.ones(SECONDS) if trace is None else arrivals.resample(trace, SECONDS)
     rate = LOAD * PER_REPLICA * settings["replicas"]
     return arrivals.noisy(rate * shape, settings["noise"], generator(seed, "arrivals"))
 
@@ -131,7 +131,7 @@ def mean_delay_seconds(responses: Floats, events: Floats) -> float:
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for twenty minutes, with and without the hog."""
-    events = arriving(settings, seed, trace)
+    events = generate_arrivals(settings, seed, trace)
     responses, received = simulate(law, settings, events, capable(settings, seed))
     calm, _ = simulate(law, settings, events, capable({**settings, "hog": 0.0}, seed))
     delay, undisturbed = mean_delay_seconds(responses, events), mean_delay_seconds(calm, events)

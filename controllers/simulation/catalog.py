@@ -9,13 +9,13 @@ from controllers.simulation.model.scenario import Scenario
 
 def find_scenarios() -> dict[str, Scenario]:
     """Return name → scenario, sorted by name. Raise `ValueError` if two have the same name."""
-    found: dict[str, Scenario] = {}
+    scenarios: dict[str, Scenario] = {}
     for module in modules_of(simulation):
         if isinstance(scenario := getattr(module, "SCENARIO", None), Scenario):
-            if scenario.name in found:
+            if scenario.name in scenarios:
                 raise ValueError(f"two scenarios have the name {scenario.name}")
-            found[scenario.name] = scenario
-    return dict(sorted(found.items()))
+            scenarios[scenario.name] = scenario
+    return dict(sorted(scenarios.items()))
 
 
 SCENARIOS: Mapping[str, Scenario] = find_scenarios()

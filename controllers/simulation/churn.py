@@ -28,7 +28,7 @@ import numpy as np
 
 from controllers.framework.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove
-from controllers.rebalancing.node_scaling import restoring_moves
+from controllers.rebalancing.node_scaling import find_restoring_moves
 from controllers.rivals.greedy_band import GreedyBand
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import (
@@ -39,7 +39,15 @@ from controllers.simulation.model.scenario import (
     SimulationSize,
     generator,
 )
-from controllers.simulation.queues import BUSY, MEASUREMENTS, TOOBUSY, Balancer, OurLaws, shares, with_idle
+from controllers.simulation.queues import (
+    BUSY,
+    MEASUREMENTS,
+    TOOBUSY,
+    Balancer,
+    OurLaws,
+    mark_idle_nodes,
+    shares,
+)
 from queues.points import TOTAL
 
 DECISION_MINUTES, DAY_MINUTES, HOUR_MINUTES = 5, 24 * 60, 60
@@ -72,7 +80,7 @@ class ComingAndGoing:
     away_since: Floats
 
     @classmethod
-    def of(cls, nodes: int) -> "ComingAndGoing":
+    def start_with(cls, nodes: int) -> "ComingAndGoing":
         """Return the state in which all nodes are present."""
         return cls(np.full(nodes, np.inf), np.full(nodes, -np.inf), np.full(nodes, np.inf))
 
@@ -92,13 +100,13 @@ class ComingAndGoing:
         self.away_until[who] = minute + ABSENT_MINUTES
         self.away_since[who] = minute
 
-    def seen(self, plant: Allocation, minute: int) -> Allocation:
+    def apply_absences(self, plant: Allocation, minute: int) -> Allocation:
         """Return the plant at an instant, with its drained and unreachable nodes."""
-        return with_idle(
+        return mark_idle_nodes(
             replace(plant, drained=np.isfinite(self.drains_until), offline=self.away_until > minute)
         )
 
-    def given_up(self, minute: int) -> frozenset[int]:
+    def list_abandoned_nodes(self, minute: int) -> frozenset[int]:
         """Return the nodes that have been unreachable for too long."""
         return frozenset(np.flatnonzero(minute - self.away_since >= LOST_MINUTES).tolist())
 
@@ -117,7 +125,7 @@ class _Tally:
     used: list[int] = field(default_factory=list)
 
 
-def at_first(settings: Mapping[str, Any], seed: int) -> Allocation:
+def place_initially(settings: Mapping[str, Any], seed: int) -> Allocation:
     """Return each queue in two halves on two random nodes, at its peak rate."""
     nodes, queues = int(settings["nodes"]), int(settings["containers"]) // HOLDERS
     chance = generator(seed, "start")
@@ -142,37 +150,37 @@ def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
     """Return the load per minute as a share of the peak, which is in the middle."""
     minutes = int(settings["hours"]) * HOUR_MINUTES
     if trace is not None:
-        return arrivals.resampled(trace, minutes)
+        return arrivals.resample(trace, minutes)
     from_peak = (np.arange(minutes) - minutes / 2) / DAY_MINUTES
     return np.asarray(settings["valley"] + (1 - settings["valley"]) * (1 + np.cos(2 * np.pi * from_peak)) / 2)
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law. Membership and arrivals are the same for all laws of a seed."""
-    plant = at_first(settings, seed)
+    plant = place_initially(settings, seed)
     shape = profile(settings, trace)[:, None] * plant.rate[None, :]
     rates = arrivals.noisy(shape, settings["noise"], generator(seed, "noise"))
     who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
-    there, tally = ComingAndGoing.of(len(plant.nodes)), _Tally()
+    there, tally = ComingAndGoing.start_with(len(plant.nodes)), _Tally()
     members, chance = generator(seed, "members"), generator(seed, law)
     for minute in range(0, len(rates), DECISION_MINUTES):
         mean = rates[max(0, minute - MEASUREMENTS) : max(1, minute)].mean(axis=0)
-        plant = there.seen(replace(plant, rate=mean), minute)
-        plant = _restored(plant, there.given_up(minute), tally)
-        plant = with_idle(plant.after(_decided(who, plant, chance, tally)))
+        plant = there.apply_absences(replace(plant, rate=mean), minute)
+        plant = _restore_points(plant, there.list_abandoned_nodes(minute), tally)
+        plant = mark_idle_nodes(plant.apply(_decide_moves(who, plant, chance, tally)))
         there.step(minute, settings, members)
-        _count(there.seen(plant, minute), rates[minute : minute + DECISION_MINUTES], tally)
+        _count(there.apply_absences(plant, minute), rates[minute : minute + DECISION_MINUTES], tally)
     return _outcome(tally, settings)
 
 
-def _restored(plant: Allocation, gone: frozenset[int], tally: _Tally) -> Allocation:
+def _restore_points(plant: Allocation, gone: frozenset[int], tally: _Tally) -> Allocation:
     """Restore the points of lost nodes elsewhere, independent of the law."""
-    moves = restoring_moves(plant, gone) if gone else []
+    moves = find_restoring_moves(plant, gone) if gone else []
     tally.restored += sum(move.points for move in moves)
-    return with_idle(plant.after(moves))
+    return mark_idle_nodes(plant.apply(moves))
 
 
-def _decided(
+def _decide_moves(
     who: Balancer, plant: Allocation, chance: np.random.Generator, tally: _Tally
 ) -> list[IndexedMove]:
     began = time.process_time()

@@ -61,21 +61,21 @@ class ClosedNetwork:
     @property
     def capacity_per_second(self) -> float:
         """Return the passes per second of the bottleneck."""
-        return min(each.servers / each.demand_seconds for each in self.stations)
+        return min(station.servers / station.demand_seconds for station in self.stations)
 
-    def at(self, threads: int) -> float:
+    def evaluate(self, threads: int) -> float:
         """Return the passes per second with this number of threads."""
         return float(self.curve[min(threads, MOST_THREADS) - 1])
 
     @property
     def idle_seconds(self) -> float:
         """Return the time of a pass in an idle system."""
-        return self.delay_seconds + sum(each.demand_seconds for each in self.stations)
+        return self.delay_seconds + sum(station.demand_seconds for station in self.stations)
 
     @property
     def least_seconds(self) -> float:
         """Return the minimum time of a pass."""
-        return self.delay_seconds + LEAST_OF_MEAN * sum(each.demand_seconds for each in self.stations)
+        return self.delay_seconds + LEAST_OF_MEAN * sum(station.demand_seconds for station in self.stations)
 
 
 @lru_cache(maxsize=64)
@@ -99,7 +99,7 @@ def row(p: float) -> tuple[float, float, float]:
     """Return p, q, and w of a row of Table 1. Raise `BadInput` if there is none."""
     share = round(p / 100 if p > 1 else p, 4)
     if share not in TABLE_1:
-        rows = ", ".join(f"{each:g}" for each in TABLE_1)
+        rows = ", ".join(f"{value:g}" for value in TABLE_1)
         raise BadInput("--set p", f"takes a row of Table 1 ({rows}), not {p:g}")
     return share, *TABLE_1[share]
 
@@ -119,7 +119,7 @@ class Explored:
 def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
     """Run a law of Weir on a curve until it has been steady twice."""
     law, (share, q, w) = Concurrency(), row(p)
-    parameters = {each.name: each.default for each in law.parameters} | {
+    parameters = {parameter.name: parameter.default for parameter in law.parameters} | {
         "method": method,
         "p": share,
         "q": q,
@@ -151,7 +151,7 @@ def follow(rival: str, network: ClosedNetwork) -> Explored:
         path.append(threads)
         if len(path) > SETTLED and len(set(path[-SETTLED:])) == 1:
             break
-        rate = network.at(threads)
+        rate = network.evaluate(threads)
         limit = RIVALS[rival](
             limit, LimitStep(threads, rate, threads / rate, network.least_seconds, network.idle_seconds)
         )
@@ -159,12 +159,12 @@ def follow(rival: str, network: ClosedNetwork) -> Explored:
     return Explored(round(float(np.median(path[-SETTLED:]))), steps, None, np.asarray(path, dtype=float))
 
 
-def contended_share(method: str, network: ClosedNetwork, p: float, others: int) -> float:
+def compute_contended_share(method: str, network: ClosedNetwork, p: float, others: int) -> float:
     """Return the share of a saturated station that a law takes next to permanent threads."""
     capacity = network.capacity_per_second
 
     def yields(threads: int) -> float:
-        return min(network.at(threads), capacity * threads / (threads + others))
+        return min(network.evaluate(threads), capacity * threads / (threads + others))
 
     threads = explore(method, yields, p).threads
     return yields(threads) / capacity
@@ -177,13 +177,13 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     network, p = model(settings), float(settings["p"])
     row(p)  # Baselines don't use it, but it has to be valid for them, too.
     ours = law in ("tcc", "explorer")
-    found = explore(law, network.at, p) if ours else follow(law, network)
+    found = explore(law, network.evaluate, p) if ours else follow(law, network)
     metrics = {
         "threads": found.threads,
-        "utilisation": round(network.at(found.threads) / network.capacity_per_second, 5),
+        "utilisation": round(network.evaluate(found.threads) / network.capacity_per_second, 5),
         "steps": found.steps,
         "warm_steps": found.warm_steps,
-        "share": round(contended_share(law, network, p, found.threads), 5) if ours else None,
+        "share": round(compute_contended_share(law, network, p, found.threads), 5) if ours else None,
     }
     return ScenarioOutcome(metrics, {"threads": found.series}, 1.0)
 

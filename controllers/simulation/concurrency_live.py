@@ -80,7 +80,7 @@ class Ours:
 
     def __post_init__(self) -> None:
         self.law = Concurrency()
-        self.parameters = {each.name: each.default for each in self.law.parameters} | {
+        self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters} | {
             "method": self.method,
             "steady_seconds": STEADY_SECONDS,
             **self.more,
@@ -164,8 +164,8 @@ def _plant(settings: Mapping[str, Any], chance: np.random.Generator) -> Simulate
     pools = [EnginePool(EngineStation(cpus, own)) for _ in range(servers)]
     shared = {
         "cpu": [EngineStation(2, 0.0015 if servers > 1 else 0.0013)],
-        "memory": [EngineStation(8, 0.001, crowd=_swapping)],
-        "disk": [EngineStation(1, 0.004, stretch=_seeking)],
+        "memory": [EngineStation(8, 0.001, crowd=_compute_swap_factor)],
+        "disk": [EngineStation(1, 0.004, stretch=_compute_seek_factor)],
         "network": [EngineStation(1, 0.00095), EngineStation(2, 0.001)],
     }[kind]
     bottleneck = pools[0].own if kind == "memory" else shared[0]
@@ -175,12 +175,12 @@ def _plant(settings: Mapping[str, Any], chance: np.random.Generator) -> Simulate
     )
 
 
-def _swapping(threads: int) -> float:
+def _compute_swap_factor(threads: int) -> float:
     """Return the factor of the service time: beyond 48 threads memory is full, and pages come from disk."""
     return 1.0 if threads <= 48 else 40.0 * (threads - 48)
 
 
-def _seeking(there: int) -> float:
+def _compute_seek_factor(there: int) -> float:
     """Return the factor of the service time: a disk's head moves further with more requests."""
     return 1 + 0.03 * (there - 1)
 
@@ -207,7 +207,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     if trace is not None:
         raise BadInput("--trace", "is not supported: this scenario always has work")
     if settings["drift"]:
-        return _drifting(law, seed)
+        return _run_with_drift(law, seed)
     plant = _plant(settings, generator(seed, "engine"))
     hands = [_hand(law, plant, START.get(settings["bottleneck"], 1)) for _ in plant.engine.pools]
     tally, last = _Tally(), [0.0] * len(hands)
@@ -286,7 +286,7 @@ def box(threads: int, coherence: float) -> float:
     return 100 * threads / (1 + 0.02 * (threads - 1) + coherence * threads * (threads - 1))
 
 
-def _drifting(law: str, seed: int) -> ScenarioOutcome:
+def _run_with_drift(law: str, seed: int) -> ScenarioOutcome:
     chance, half = generator(seed, "box"), DRIFT_WINDOWS // 2
     aims = {"aim": "peak", "initial_samples": WINDOW_SAMPLES, "probe_error": 0.1, "steady_seconds": 1e6}
     hand: Hand = Ours(law, aims) if law in ("tcc", "explorer") else Theirs(law, 0.01, 0.006)
@@ -307,12 +307,12 @@ def _drifting(law: str, seed: int) -> ScenarioOutcome:
         "share": None,
         "peak_fraction_before": round(float(np.mean(fractions[half // 2 : half])), 4),
         "peak_fraction_after": round(float(np.mean(after[half // 2 :])), 4),
-        "windows_to_recover": int(_kept_from(after >= 0.95)),
+        "windows_to_recover": int(_find_first_stable_window(after >= 0.95)),
     }
     return ScenarioOutcome(metrics, {"threads": np.asarray(threads), "fraction": np.asarray(fractions)}, 1.0)
 
 
-def _kept_from(good: Any) -> int:
+def _find_first_stable_window(good: Any) -> int:
     """Return the first window from which on nine of ten are good."""
     for at in range(len(good)):
         if good[at] and np.mean(good[at : at + 20]) >= 0.9:

@@ -25,7 +25,7 @@ from controllers.rebalancing.allocation import Allocation
 from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
-from controllers.simulation.queues import indexed, observed
+from controllers.simulation.queues import index_moves, observe_plant
 from queues.points import share
 from queues.publishing.splitter import Splitter
 
@@ -89,7 +89,7 @@ def arrivals_per_second(trace: Floats | None) -> Floats:
     total = sum(RATES.values())
     if trace is None:
         return np.full(SECONDS, total)
-    return total * arrivals.resampled(trace, SECONDS)
+    return total * arrivals.resample(trace, SECONDS)
 
 
 class _Publisher:
@@ -106,7 +106,7 @@ class _Publisher:
         """Route by new points; excluded nodes stay excluded."""
         points = [{str(node): amount for node, amount in held.items()} for held in plant.points]
         if not self.splitters:
-            self.splitters = [Splitter(each) for each in points]
+            self.splitters = [Splitter(point) for point in points]
         for splitter, each in zip(self.splitters, points, strict=True):
             splitter.set_points(each)
 
@@ -159,10 +159,10 @@ def _ours(
         sent[second] = _publish(publisher, plant, rates[second], second, is_down)
         offline = np.zeros(NODES, dtype=bool)
         offline[dead] = is_down
-        seen = {**observed(replace(plant, offline=offline)), "forecast": 1.0}
+        seen = {**observe_plant(replace(plant, offline=offline)), "forecast": 1.0}
         state, decision = law.decide(parameters, state, seen)
         if decision.action is not None and decision.action["restore"]:
-            plant = plant.after(indexed(plant, {"moves": decision.action["restore"]}))
+            plant = plant.apply(index_moves(plant, {"moves": decision.action["restore"]}))
             publisher.follow(plant)
     return _outcome(publisher, start, plant, down, sent)
 

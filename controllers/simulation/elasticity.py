@@ -59,10 +59,10 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     """Run one law for a week."""
     fresh = _fresh(settings, seed, trace)
     course = Course(settings, fresh, DAY_SECONDS / settings["compression"], seed)
-    return _outcome(steered(LAWS[law](course, steered), course))
+    return _outcome(run_with_law(LAWS[law](course, run_with_law), course))
 
 
-def steered(law: Law, course: Course) -> Chain:
+def run_with_law(law: Law, course: Course) -> Chain:
     """Return the plant after all events arrived."""
     chain = Chain(course.fresh.size, _first(course.fresh), course.seed)
     interval, pause = int(course.settings["interval_seconds"]), int(course.settings["pause_seconds"])
@@ -74,7 +74,7 @@ def steered(law: Law, course: Course) -> Chain:
             chain.measure()
         if waited >= interval:
             failed = float(chain.failed[max(0, chain.second - TIMEOUT_SECONDS) : chain.second].mean())
-            seen = SeenPath(chain.measured(), float(chain.second), MINIMUM, MAXIMUM, failed)
+            seen = SeenPath(chain.measure(), float(chain.second), MINIMUM, MAXIMUM, failed)
             waited = 0
             chain.rescale(law(seen, course.fresh[: chain.second]), pause)
     return chain
@@ -93,7 +93,7 @@ def _fresh(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floa
     chance = generator(seed, "elasticity")
     day = DAY_SECONDS / settings["compression"]
     seconds = round(settings["days"] * day)
-    shape = _week(seconds, day, chance) if trace is None else arrivals.averaged(trace, seconds)
+    shape = _week(seconds, day, chance) if trace is None else arrivals.resample_by_mean(trace, seconds)
     peak = shape.max() if trace is None else np.quantile(shape, settings["common_share"]) or shape.max()
     return np.asarray(chance.poisson(PEAK_PER_SECOND * shape / peak), dtype=float)
 
@@ -104,10 +104,10 @@ def _week(seconds: int, day: float, chance: np.random.Generator) -> Floats:
     shape = shape * np.where(at % 7 >= 5, 1 - WEEKEND, 1.0)
     for begins in chance.uniform(0, seconds / day, BURSTS):
         shape = shape * (1 + BURST * ((at >= begins) & (at < begins + BURST_DAYS)))
-    return np.asarray(shape * np.exp(_wandering(seconds, NOISE_DAYS * day, chance)))
+    return np.asarray(shape * np.exp(_generate_noise(seconds, NOISE_DAYS * day, chance)))
 
 
-def _wandering(seconds: int, lasting_seconds: float, chance: np.random.Generator) -> Floats:
+def _generate_noise(seconds: int, lasting_seconds: float, chance: np.random.Generator) -> Floats:
     """Return noise with a limited memory: a new value after each period, with straight lines between them."""
     knots = chance.standard_normal(int(seconds / lasting_seconds) + 2) * NOISE
     return np.asarray(np.interp(np.arange(seconds) / lasting_seconds, np.arange(knots.size), knots))

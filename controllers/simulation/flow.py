@@ -94,7 +94,7 @@ class ShippedFlow:
         gains = placement.place(Model(A, -KB_PER_EVENT, delay), POLES[delay])
         given = {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, "form": form, "tuning": tuning}
         self.law = Flow()
-        self.parameters = {each.name: each.default for each in self.law.parameters} | given
+        self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters} | given
         self.parameters |= {"a": A, "b": -KB_PER_EVENT, "delay": delay, "maximum": 10 * SERVED_PER_SAMPLE}
         self.state: Any = self.law.initial_state(self.parameters)
 
@@ -116,7 +116,7 @@ class SparksLaw:
         if seen.served > 0:
             per_event_seconds = seen.busy_seconds / seen.served
             late_seconds = max(0.0, seen.waiting * per_event_seconds - SAMPLE_SECONDS)
-            self.pid = self.pid.after(seen.served, seen.busy_seconds, late_seconds)
+            self.pid = self.pid.update(seen.served, seen.busy_seconds, late_seconds)
         rate = self.pid.rate_per_second
         return seen.available if rate is None else rate * SAMPLE_SECONDS
 
@@ -153,7 +153,7 @@ class _Course:
 def course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> _Course:
     """Return the disturbances; the same for all laws of a seed."""
     at = np.arange(SAMPLES)
-    shape = np.ones(SAMPLES) if trace is None else arrivals.resampled(trace, SAMPLES)
+    shape = np.ones(SAMPLES) if trace is None else arrivals.resample(trace, SAMPLES)
     offered = OFFERED_SHARE * SERVED_PER_SAMPLE * shape
     hogged = (at >= HOG_FROM) & (at < HOG_UNTIL)
     capable = SERVED_PER_SAMPLE / np.where(hogged, 1 + settings["hog"], 1.0)
@@ -177,7 +177,7 @@ class _Tally:
 def simulate(who: FlowRegulator, of: _Course, delay: int) -> _Tally:
     """Decide every sample on the free space at its start; the plant is at rest before the first."""
     tally = _Tally(*(np.zeros(SAMPLES) for _ in range(4)))
-    held, source, late = CAPACITY_KB - FIRST_REFERENCE_KB, 0.0, _at_rest()
+    held, source, late = CAPACITY_KB - FIRST_REFERENCE_KB, 0.0, _compute_rest_point()
     served, busy_seconds, applied = SERVED_PER_SAMPLE, SAMPLE_SECONDS, late
     for k in range(SAMPLES):
         source += of.offered[k]
@@ -195,7 +195,7 @@ def simulate(who: FlowRegulator, of: _Course, delay: int) -> _Tally:
     return tally
 
 
-def _at_rest() -> float:
+def _compute_rest_point() -> float:
     """Return the admission that keeps the first setpoint at rest: what is served, and what leaks."""
     return SERVED_PER_SAMPLE + (1 - A) * (CAPACITY_KB - FIRST_REFERENCE_KB) / KB_PER_EVENT
 
@@ -214,7 +214,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     tally = simulate(regulator(law, delay), of, delay)
     free_mb, reference_mb = tally.free_kb / 1000, of.setpoint_kb / 1000
     metrics = {
-        "settling_samples": settling(free_mb, reference_mb, settings["hog"] > 0),
+        "settling_samples": count_settling_samples(free_mb, reference_mb, settings["hog"] > 0),
         "overshoot": round(overshoot(free_mb), 4),
         "minimum_free_mb": round(float(free_mb.min()), 2),
         "drops": round(float(tally.dropped.sum()), 3),
@@ -231,7 +231,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     return ScenarioOutcome(metrics, series, SAMPLE_SECONDS)
 
 
-def settling(free_mb: Floats, reference_mb: Floats, hog: bool) -> int | None:
+def count_settling_samples(free_mb: Floats, reference_mb: Floats, hog: bool) -> int | None:
     """Return the samples until the free space stays near its reference; None: never."""
     begin, end = (HOG_FROM, HOG_UNTIL) if hog else (STEP_AT, GAIN_AT)
     apart = np.abs(free_mb - reference_mb)[begin:end] > SETTLED_WITHIN * REFERENCE_KB / 1000

@@ -56,7 +56,7 @@ class SimulatedLadder:
         """Return the capacity in events/s."""
         return BASE * self.placed * (self.workers + NODE_ADDS * self.nodes)
 
-    def saturated(self, held_back: float) -> dict[str, bool]:
+    def list_exhausted_levels(self, held_back: float) -> dict[str, bool]:
         """Return the exhausted levels."""
         return {
             "rebalance": self.placed >= 1.0,
@@ -93,7 +93,7 @@ class QueueLane:
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for an hour; the arrivals are the same for all laws, without randomness."""
-    offered = _offered(settings, trace)
+    offered = _generate_offered(settings, trace)
     lanes = {"events": QueueLane(str(settings["cap"])), "orders": QueueLane("throttle")}
     plant, tally = SimulatedLadder(), _Tally()
     for second, demand in enumerate(offered.tolist()):
@@ -111,10 +111,10 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     return _outcome(lanes, tally, offered)
 
 
-def _offered(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
+def _generate_offered(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
     height = BASE * settings["overload_percent"] / 100
     if trace is not None:
-        return np.asarray(height * arrivals.resampled(trace, SECONDS))
+        return np.asarray(height * arrivals.resample(trace, SECONDS))
     at = np.arange(SECONDS)
     over = (at >= START_SECONDS) & (at < START_SECONDS + OVERLOAD_SECONDS)
     return np.where(over, height, BASE * QUIET)
@@ -128,13 +128,13 @@ def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, sh
         lane.level = len(LEVELS) if demand > capacity and lane.cap == "shed" else 0
         return
     ladder = Ladder()
-    parameters = {each.name: each.default for each in ladder.parameters} | {"cap": lane.cap}
+    parameters = {parameter.name: parameter.default for parameter in ladder.parameters} | {"cap": lane.cap}
     state = ladder.initial_state(parameters) if lane.state is None else lane.state
     seen = {
         "demand_per_second": demand,
         "capacity_per_second": capacity,
         "backlog_seconds": lane.waiting / capacity,
-        "saturated": plant.saturated(lane.held_back / share),
+        "saturated": plant.list_exhausted_levels(lane.held_back / share),
         "budgets": [],
     }
     lane.state, _ = ladder.decide(parameters, state, seen)
@@ -176,7 +176,7 @@ class _Tally:
         self.shed[-1] += dropped
         if dropped > 0:
             self.last_shed_second = self.seconds
-            saturated = plant.saturated(HELD_EVENTS if lanes[name].held_back > 0 else 0.0)
+            saturated = plant.list_exhausted_levels(HELD_EVENTS if lanes[name].held_back > 0 else 0.0)
             lower = [saturated[level] for level in LEVELS[:-1] if level != "throttle"]
             self.early += dropped if not all(lower) else 0.0
 

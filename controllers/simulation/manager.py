@@ -74,7 +74,7 @@ class ShippedManager:
 
     def __init__(self, settings: Mapping[str, Any], interval_seconds: int, more: Mapping[str, Any]) -> None:
         self.law, self.interval_seconds = WorkerRate(), interval_seconds
-        self.parameters = {each.name: each.default for each in self.law.parameters} | {
+        self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters} | {
             "events_per_worker": int(settings["events_per_worker"]),
             "upper_limit": settings["upper_limit"],
             "interval_seconds": float(interval_seconds),
@@ -107,7 +107,7 @@ class StaticWorkers:
         return count
 
 
-def managed(law: str, settings: Mapping[str, Any]) -> Managed:
+def build_manager(law: str, settings: Mapping[str, Any]) -> Managed:
     """Return the manager by the law's name."""
     if law == "static":
         return StaticWorkers(settings)
@@ -121,7 +121,7 @@ def events_per_second(settings: Mapping[str, Any], seed: int, trace: Floats | No
     if trace is None:
         shape = (1 - np.cos(2 * np.pi * settings["cycles"] * np.arange(SECONDS) / SECONDS)) / 2
     else:
-        shape = arrivals.resampled(trace, SECONDS)
+        shape = arrivals.resample(trace, SECONDS)
     rates = settings["max_rate"] * shape
     if settings["poisson"]:
         return np.asarray(generator(seed, "arrivals").poisson(rates), dtype=float)
@@ -157,7 +157,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     """Run one law for 12,000 s."""
     inflow = events_per_second(settings, seed, trace)
     size = int(settings["events_per_worker"])
-    tally = simulate(managed(law, settings), inflow, size)
+    tally = simulate(build_manager(law, settings), inflow, size)
     metrics = {
         "waiting_5s_post": round(float(tally.waiting[SAMPLE_SECONDS - 1 :: SAMPLE_SECONDS].sum())),
         "waiting_1s_post": round(float(tally.waiting.sum())),

@@ -92,7 +92,7 @@ class OurLaws:
         load = float(plant.loads.sum())
         forecast = 1.0 if not self.load_before or not load else max(1.0, 2 - self.load_before / load)
         self.load_before = load
-        seen = {**observed(plant), "forecast": forecast}
+        seen = {**observe_plant(plant), "forecast": forecast}
         self.scaling_state, scaling = self.scaling.decide(self.scaling_parameters, self.scaling_state, seen)
         action = scaling.action or {"use": [], "release": []}
         names = {name: index for index, name in enumerate(plant.nodes)}
@@ -107,23 +107,25 @@ class OurLaws:
         return self._balance(replace(plant, idle=wanted)), []
 
     def _balance(self, plant: Allocation) -> list[IndexedMove]:
-        self.state, decision = self.rebalancing.decide(self.balance_parameters, self.state, observed(plant))
-        return indexed(plant, decision.action)
+        self.state, decision = self.rebalancing.decide(
+            self.balance_parameters, self.state, observe_plant(plant)
+        )
+        return index_moves(plant, decision.action)
 
     def _release(self, plant: Allocation, nodes: Sequence[int]) -> list[IndexedMove] | None:
         """Return the moves that empty the nodes, or None if the others would become BUSY."""
         drained = plant.drained.copy()
         drained[nodes] = True
         state, decision = self.rebalancing.decide(
-            self.balance_parameters, self.state, observed(replace(plant, drained=drained))
+            self.balance_parameters, self.state, observe_plant(replace(plant, drained=drained))
         )
         if decision.limited_by is not None:
             return None
         self.state = state
-        return indexed(plant, decision.action)
+        return index_moves(plant, decision.action)
 
 
-def observed(plant: Allocation) -> dict[str, Any]:
+def observe_plant(plant: Allocation) -> dict[str, Any]:
     """Return the plant as the laws' observation."""
     return {
         "nodes": [
@@ -147,7 +149,7 @@ def observed(plant: Allocation) -> dict[str, Any]:
     }
 
 
-def indexed(plant: Allocation, action: Mapping[str, Any] | None) -> list[IndexedMove]:
+def index_moves(plant: Allocation, action: Mapping[str, Any] | None) -> list[IndexedMove]:
     """Return the moves of an action by index."""
     nodes = {name: index for index, name in enumerate(plant.nodes)}
     queues = {name: index for index, name in enumerate(plant.queues)}
@@ -170,7 +172,7 @@ def start(configuration: int, chance: np.random.Generator) -> Allocation:
         {int(node): half for node in chance.choice(count, MINIMUM_CONTAINERS, replace=False)} for _ in rates
     )
     none = np.zeros(count, dtype=bool)
-    return with_idle(
+    return mark_idle_nodes(
         Allocation(
             nodes=tuple(f"n{index + 1}" for index in range(count)),
             capacity=np.ones(count),
@@ -185,7 +187,7 @@ def start(configuration: int, chance: np.random.Generator) -> Allocation:
     )
 
 
-def with_idle(plant: Allocation) -> Allocation:
+def mark_idle_nodes(plant: Allocation) -> Allocation:
     """Return the same plant, with its empty nodes IDLE."""
     return replace(plant, idle=np.array([not held for held in plant.at_node]))
 
@@ -193,7 +195,7 @@ def with_idle(plant: Allocation) -> Allocation:
 def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
     """Return the arrivals per minute of the day as a share of the maximum rate."""
     if trace is not None:
-        return arrivals.resampled(trace, MINUTES)
+        return arrivals.resample(trace, MINUTES)
     if settings["step"]:
         return arrivals.jump(MINUTES, JUMP_MINUTE, settings["step"])
     return arrivals.day_sine(MINUTES)
@@ -226,17 +228,17 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     containers, used = np.zeros(MINUTES), np.zeros(MINUTES)
     for minute in range(0, MINUTES, DECISION_MINUTES):
         until = minute + DECISION_MINUTES
-        plant = replace(plant, rate=measured(rates, minute))
+        plant = replace(plant, rate=average_measurements(rates, minute))
         balance, scaling = who.decide(plant, chance)
         tally.add(balance, scaling)
-        plant = with_idle(plant.after([*balance, *scaling]))
+        plant = mark_idle_nodes(plant.apply([*balance, *scaling]))
         loads[minute:until] = rates[minute:until] @ shares(plant)
         containers[minute:until] = sum(len(held) for held in plant.points)
         used[minute:until] = (~plant.idle).sum()
     return ScenarioOutcome(_metrics(tally, loads, containers, used), _series(rates, loads, containers, used))
 
 
-def measured(rates: Floats, minute: int) -> Floats:
+def average_measurements(rates: Floats, minute: int) -> Floats:
     """Return the input of a decision: the mean of the last four measurements, at the start the first."""
     before = rates[max(0, minute - MEASUREMENTS) : minute]
     return np.asarray(before.mean(axis=0) if len(before) else rates[0])

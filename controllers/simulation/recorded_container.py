@@ -49,7 +49,7 @@ def cost(values: Values, stretches: Sequence[Floats]) -> float:
 
 
 def _cost(values: Mapping[str, Any], inflow: Floats) -> float:
-    done = worked(values, inflow)
+    done = replay(values, inflow)
     fewest = math.ceil(inflow.sum() / int(values["events_per_worker"]))
     missed = (done.over_limit_seconds + done.late_seconds) / len(inflow)
     return float((done.runs - fewest) / max(1, fewest) + PRICE * missed)
@@ -68,7 +68,7 @@ class WorkedStretch:
     over_limit_seconds: float
 
 
-def worked(
+def replay(
     values: Mapping[str, Any], inflow: Floats, who: str = OURS, hold_seconds: Seconds | None = None
 ) -> WorkedStretch:
     """Return the result of a load with the law and all of its parameters, or with one of RIVALS.
@@ -114,7 +114,7 @@ class _Interrupted:
         return self._manager.start(length, removed, ran)
 
 
-def _with(at: Floats, more_at: Floats, total: Floats, more: Floats) -> tuple[Floats, Floats]:
+def _add_steps(at: Floats, more_at: Floats, total: Floats, more: Floats) -> tuple[Floats, Floats]:
     """Return times and totals with some more, in order of time."""
     order = np.argsort(at_all := np.concatenate([at, more_at]), kind="stable")
     return at_all[order], np.concatenate([total, more])[order]
@@ -132,6 +132,6 @@ def arrivals(at_seconds: Sequence[float], lengths: Sequence[float], removed: Seq
     came = np.maximum(0.0, np.diff(lengths) + np.asarray(removed[1:], dtype=float))
     at, total = np.asarray(at_seconds, dtype=float), np.concatenate([[0.0], np.cumsum(came)])
     rested = (np.asarray(lengths[:-1]) == 0) & (np.diff(at) > AFTER_REST_SECONDS)
-    at, total = _with(at, at[1:][rested] - AFTER_REST_SECONDS, total, total[:-1][rested])
+    at, total = _add_steps(at, at[1:][rested] - AFTER_REST_SECONDS, total, total[:-1][rested])
     seconds = np.arange(math.floor(at[0]), math.floor(at[-1]) + 1, dtype=float)
     return np.diff(np.interp(seconds, at, total))

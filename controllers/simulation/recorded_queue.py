@@ -59,7 +59,7 @@ def _cost(values: Values, recorded: Floats) -> float:
     if model is None:
         return 0.0
     setpoint = max(1.0, float(values["setpoint"]))
-    free, waiting = replayed(values, recorded, *model)
+    free, waiting = replay(values, recorded, *model)
     wrong = np.where((free < setpoint) | (waiting > 0.5), setpoint - free, 0.0) / setpoint
     rate = max(1.0, float(recorded[:, 1].mean()))
     return (
@@ -75,18 +75,18 @@ def _model(values: Values, recorded: Floats) -> tuple[float, float, int] | None:
     delay = given.delay if given else 0
     try:
         # u(k) of a record was admitted before y(k): it is the model's u(k-1).
-        found = identify(recorded[1:, 1], recorded[:-1, 0], delay)
+        model = identify(recorded[1:, 1], recorded[:-1, 0], delay)
     except BadInput:
-        found = None
-    if found is not None and found.b < 0 and 0 < found.a <= 1:
-        return found.a, found.b, delay
+        model = None
+    if model is not None and model.b < 0 and 0 < model.a <= 1:
+        return model.a, model.b, delay
     return (given.a, given.b, delay) if given else None
 
 
-def replayed(values: Values, recorded: Floats, a: float, b: float, delay: int) -> tuple[Floats, Floats]:
+def replay(values: Values, recorded: Floats, a: float, b: float, delay: int) -> tuple[Floats, Floats]:
     """Return, sample by sample, the free bytes and the events that wait to be admitted."""
     y, came, most = recorded[:, 0], recorded[:, 1], float(recorded[:, 0].max())
-    left = _unexplained(y, came, a, b, delay)
+    left = _compute_residuals(y, came, a, b, delay)
     free, waiting, admitted = y.copy(), np.zeros(len(y)), came.copy()
     state, queue = LAW.initial_state(values), 0.0
     for k in range(delay, len(y) - 1):
@@ -100,7 +100,7 @@ def replayed(values: Values, recorded: Floats, a: float, b: float, delay: int) -
     return free, waiting
 
 
-def _unexplained(y: Floats, came: Floats, a: float, b: float, delay: int) -> Floats:
+def _compute_residuals(y: Floats, came: Floats, a: float, b: float, delay: int) -> Floats:
     left = np.zeros(len(y))
     left[delay:-1] = y[delay + 1 :] - a * y[delay:-1] - b * came[1 : len(y) - delay]
     return left

@@ -50,7 +50,7 @@ from controllers.simulation.model.shed_stream import (
     Stream,
     departures,
     generate,
-    joined,
+    join_events,
 )
 
 SMOOTHING_SECONDS, VIOLATION_SECONDS = 60.0, 10.0
@@ -112,7 +112,7 @@ class Controlled:
 
     def __init__(self, law: str, settings: Mapping[str, Any]) -> None:
         self.name, self.law, self.settings = law, Shedding(), settings
-        self.parameters = {each.name: each.default for each in PARAMETERS} | {
+        self.parameters = {declared.name: declared.default for declared in PARAMETERS} | {
             "perspective": law if law in ("global", "local") else "global",
             "latency_bound_seconds": settings["latency_bound_seconds"],
             "spare": "admit",
@@ -121,14 +121,14 @@ class Controlled:
         self.seen = Smoothed(settings["interval_seconds"])
         self.expected = math.nan  # nothing is promised before the first table
         self.promised: list[float] = []
-        self.table: Table = SHEDDERS["none"](self._measured())
+        self.table: Table = SHEDDERS["none"](self._measure())
 
     def decide(self) -> Table:
         """Return the shares to drop in the next interval."""
         if not self.seen.weight:
             return self.table
         if self.name in SHEDDERS:
-            self.table = SHEDDERS[self.name](self._measured())
+            self.table = SHEDDERS[self.name](self._measure())
             return self.table
         self.state, decision = self.law.decide(self.parameters, self.state, self._observation())
         if decision.action is not None:
@@ -151,7 +151,7 @@ class Controlled:
         square = self.seen.ratio("service²", "events", 0.0)
         return max(0.0, square / mean**2 - 1) if mean > 0 else 1.0
 
-    def _beside(self) -> float:
+    def _estimate_sampling_error(self) -> float:
         """Return the factor by which events seem more expensive, because shed events are read, too."""
         rates = [self.rate(str(kind)) for kind in range(len(RATES))]
         whole = utilisation_budget(self.settings["latency_bound_seconds"], sum(rates), self.service_cv2())
@@ -160,7 +160,7 @@ class Controlled:
 
     def _observation(self) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
-        beside = self._beside()
+        beside = self._estimate_sampling_error()
         for row in PATTERNS:
             name = row["name"]
             correction = min(1.0, self.seen.ratio(f"out {name}", f"could {name}", 1.0))
@@ -191,7 +191,7 @@ class Controlled:
             "budgets": [],
         }
 
-    def _measured(self) -> MeasuredStream:
+    def _measure(self) -> MeasuredStream:
         rates = {str(kind): self.rate(str(kind)) for kind in range(len(RATES))}
         takes = {name: [str(kind) for kind in kinds] for name, kinds in TAKES.items()}
         return MeasuredStream(
@@ -235,8 +235,8 @@ class MatchingOperator:
             if self.aware and not self._worth(pattern, kind, now, 1 - float(dropped[kind])):
                 admitted[at] = False
             elif matcher.take(kind, now):
-                found.append(now)
-        return admitted, np.asarray(found)
+                matches.append(now)
+        return admitted, np.asarray(matches)
 
     def _worth(self, pattern: str, kind: int, now: float, share: float) -> bool:
         """Return whether to spend the type's share on this event; events that help come first."""
@@ -268,7 +268,7 @@ def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | 
         seen = {f"in {kind}": float(count) for kind, count in enumerate(_counts(stream.types[part]))}
         seen["read"] = 0.0
         for name in TAKES:
-            dropped = _dropped(table, name)
+            dropped = _compute_dropped_shares(table, name)
             admitted, matches = operator.run(
                 name, stream.types[part], stream.times[part], dropped, stream.chance[name][part]
             )
@@ -284,7 +284,7 @@ def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | 
                 f"could {name}": _could(name, stream.types[part][admitted]),
             }
         if who:
-            seen |= joins.measured(stream, number * every, every, {n: f[-1] for n, f in found.items()})
+            seen |= joins.measure_rates(stream, number * every, every, {n: f[-1] for n, f in found.items()})
             seen |= {"events": float(end - start), "service": float(service[part].sum())}
             who.seen.add(seen | {"service²": float((service[part] ** 2).sum())})
     return Passed(service, {name: np.concatenate(parts) for name, parts in found.items()})
@@ -296,7 +296,7 @@ class Joins:
     def __init__(self, window_seconds: float) -> None:
         self.matchers = {name: SetMatcher((0, 1), window_seconds) for name in ("P3", "P4")}
 
-    def measured(
+    def measure_rates(
         self, stream: Stream, start: float, every: float, matches: Mapping[str, Floats]
     ) -> dict[str, float]:
         """Return the rates of Q11 and Q12, and the joins' matches and possible matches."""
@@ -316,7 +316,7 @@ def _counts(types: Any) -> Any:
     return np.bincount(types, minlength=len(RATES))
 
 
-def _dropped(table: Table | None, pattern: str) -> Floats:
+def _compute_dropped_shares(table: Table | None, pattern: str) -> Floats:
     dropped = np.zeros(len(RATES))
     for kind, share in (table or {}).get(pattern, {}).items():
         dropped[int(kind)] = share
@@ -331,19 +331,21 @@ def _could(pattern: str, types: Any) -> float:
 
 def sinks(stream: Stream, matches: Mapping[str, Floats], window_seconds: float, after: float) -> int:
     """Return the matches of both sinks from an instant on."""
-    s1 = joined(stream.outside["Q11"], matches["P21"], window_seconds)
-    s2 = joined(stream.outside["Q12"], matches["P22"], window_seconds)
+    s1 = join_events(stream.outside["Q11"], matches["P21"], window_seconds)
+    s2 = join_events(stream.outside["Q12"], matches["P22"], window_seconds)
     return int((s1 >= after).sum() + (s2 >= after).sum())
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law on the stream, and the same stream without shedding for the recall."""
-    stream, possible = _unshed(tuple(settings.items()), seed, None if trace is None else tuple(trace))
+    stream, possible = _build_unshed_stream(
+        tuple(settings.items()), seed, None if trace is None else tuple(trace)
+    )
     who = Controlled(law, settings)
     passed = pass_through(stream, settings, who)
     left = departures(stream.times, passed.service)
     window = float(settings["window_seconds"])
-    got = sinks(stream, _by_the_end(stream, passed, left), window, WARM_UP_SECONDS)
+    got = sinks(stream, _count_until_end(stream, passed, left), window, WARM_UP_SECONDS)
     latency = left - stream.times
     counted = stream.times >= WARM_UP_SECONDS
     by_window = _window_means(stream.times, latency, stream.seconds)
@@ -354,14 +356,14 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "latency_mean_seconds": round(float(latency[counted].mean()), 5) if counted.any() else None,
         "bound_violations": _share(by_window > settings["latency_bound_seconds"]),
         "utilisation": round(float(passed.service[counted].sum()) / seconds, 4),
-        "realised_share": _realised(got, promised, seconds),
+        "realised_share": _compute_achieved_ratio(got, promised, seconds),
         "matches": got,
     }
     series = {"latency_seconds": by_window}
     return ScenarioOutcome(metrics, series, VIOLATION_SECONDS)
 
 
-def _realised(got: int, promised: Sequence[float], seconds: float) -> float | None:
+def _compute_achieved_ratio(got: int, promised: Sequence[float], seconds: float) -> float | None:
     """Return the matches as a share of the promise; None without one."""
     known = np.asarray([rate for rate in promised if not math.isnan(rate)])
     whole = float(known.mean()) * seconds if known.size else 0.0
@@ -369,18 +371,18 @@ def _realised(got: int, promised: Sequence[float], seconds: float) -> float | No
 
 
 @lru_cache(maxsize=1)
-def _unshed(
+def _build_unshed_stream(
     settings: tuple[tuple[str, Any], ...], seed: int, trace: tuple[float, ...] | None
 ) -> tuple[Stream, int]:
     """Return the stream, the same for all laws, and the matches of its sinks without shedding."""
     given = dict(settings)
-    profile = None if trace is None else arrivals.resampled(np.asarray(trace), int(given["seconds"]))
+    profile = None if trace is None else arrivals.resample(np.asarray(trace), int(given["seconds"]))
     stream = generate(given, seed, profile)
     everything = pass_through(stream, given, None)
     return stream, sinks(stream, everything.matches, float(given["window_seconds"]), WARM_UP_SECONDS)
 
 
-def _by_the_end(stream: Stream, passed: Passed, left: Floats) -> dict[str, Floats]:
+def _count_until_end(stream: Stream, passed: Passed, left: Floats) -> dict[str, Floats]:
     """Return the matches before the end: an overloaded operator never gets to the rest."""
     late = stream.times[left > stream.seconds]
     end = late[0] if len(late) else np.inf

@@ -49,7 +49,7 @@ class ArrivalRate:
     deviation: float = 0.0
     recent: tuple[float, ...] = ()
 
-    def after(self, arrived: float, trend_gain: float) -> "ArrivalRate":
+    def update(self, arrived: float, trend_gain: float) -> "ArrivalRate":
         """Return the estimate after one more interval with this number of arrivals."""
         error = arrived - (self.level + self.trend)
         bias = self.bias + GAIN * (error - self.bias)
@@ -63,26 +63,26 @@ class ArrivalRate:
     def ahead(self, intervals: float, caution: float = 0.0) -> float:
         """Return the arrivals expected within the next intervals, at least 0."""
         whole = math.floor(intervals)
-        events = self._within(whole) + (intervals - whole) * self._at(whole + 1)
+        events = self._sum_future(whole) + (intervals - whole) * self._predict(whole + 1)
         expected = max(0.0, events - caution * self.deviation * min(1.0, intervals))
         if len(self.recent) < 2:
             return expected
         return min(expected, intervals * MOST_RISE * min(self.recent))
 
-    def _within(self, whole: int) -> float:
+    def _sum_future(self, whole: int) -> float:
         """Return the arrivals of the next intervals.
 
         Few intervals are added one by one, many by the formula of the series, in which a falling trend ends
         at 0.
         """
         if whole <= ONE_BY_ONE:
-            return sum(self._at(k) for k in range(1, whole + 1))
+            return sum(self._predict(k) for k in range(1, whole + 1))
         last = (
             whole if self.trend >= 0 else min(whole, math.floor(min(self.level / -self.trend, float(whole))))
         )
         return max(0.0, last * self.level + self.trend * last * (last + 1) / 2)
 
-    def _at(self, interval: int) -> float:
+    def _predict(self, interval: int) -> float:
         return max(0.0, self.level + interval * self.trend)
 
     def to_json(self) -> dict[str, Json]:

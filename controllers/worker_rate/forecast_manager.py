@@ -57,17 +57,17 @@ import math
 from dataclasses import dataclass, replace
 
 from controllers.framework.law import Values
-from controllers.framework.reason import because, counted, no_action, number
+from controllers.framework.reason import format_count, format_no_action, format_reason, number
 from controllers.worker_rate.arrival_rate import ArrivalRate
 from controllers.worker_rate.shared import (
     ROUNDING,
     Manager,
     Start,
-    arrived,
-    overloaded,
+    count_arrivals,
+    describe_start,
+    explain_overload,
     pool_behind,
     queue_remark,
-    starting,
     whole_part,
 )
 from queues.nodes.node_state import TOOBUSY
@@ -99,7 +99,7 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
     """Run one evaluation: learn from the observation, then start the workers that are needed and can run."""
     manager = _learn(parameters, before, observation)
     need = _need(parameters, manager, observation)
-    manager, start = _limited(parameters, manager, observation, need)
+    manager, start = _limit_start(parameters, manager, observation, need)
     manager = _remember(parameters, manager, observation, start.count)
     terms = _terms(parameters, before, manager, observation, need)
     ahead = _ahead(parameters, observation, need, start.count)
@@ -116,7 +116,7 @@ def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
         arrivals=_arrivals(parameters, before, observation),
         # Adapt quickly to a faster pool and slowly to a slower one: an interval may have no start.
         executed=max(started, (before.executed + started) / 2),
-        pledged=_pledged(parameters, before, observation),
+        pledged=_count_pledged_events(parameters, before, observation),
         cap=cap,
         borne=borne,
         is_toobusy=is_toobusy,
@@ -127,15 +127,15 @@ def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
 
 
 def _arrivals(parameters: Values, before: Manager, observation: Values) -> ArrivalRate | None:
-    count = arrived(before, observation)
+    count = count_arrivals(before, observation)
     if count is None:
         return before.arrivals
     if before.arrivals is None:
         return ArrivalRate(count, recent=(count,))
-    return before.arrivals.after(count, parameters["trend_gain"])
+    return before.arrivals.update(count, parameters["trend_gain"])
 
 
-def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
+def _count_pledged_events(parameters: Values, before: Manager, observation: Values) -> float:
     """Return the events that workers under way will take.
 
     If running workers aren't counted, they are assumed to be done.
@@ -176,7 +176,7 @@ def _toobusy_cap(
 def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
     size, length = parameters["events_per_worker"], observation["queue_length"]
     free = max(0.0, length - manager.pledged)
-    found = free + _coming(parameters, manager)
+    found = free + _forecast_arrivals(parameters, manager)
     full = _full(parameters, manager, free, found)
     there = max(0.0, free - full * size)
     age = _age_seconds(parameters, manager, observation, there)
@@ -215,7 +215,7 @@ def _low(parameters: Values, manager: Manager) -> float:
     return float(max(parameters["lower_share"] * parameters["upper_limit"], WRONG * patient * wrong_by))
 
 
-def _coming(parameters: Values, manager: Manager) -> float:
+def _forecast_arrivals(parameters: Values, manager: Manager) -> float:
     if manager.arrivals is None:
         return 0.0
     intervals = parameters["lead_seconds"] / parameters["interval_seconds"]
@@ -249,7 +249,7 @@ def _late(
     until_next = parameters["interval_seconds"] + parameters["lead_seconds"]
     if rest <= 0 or age + until_next <= patience:
         return None
-    return f"{counted(rest, 'event')} would exceed the {number(patience)} s wait limit before the next check"
+    return f"{format_count(rest, 'event')} would exceed the {number(patience)} s wait limit before the next check"
 
 
 def _slow(parameters: Values, observation: Values, free: float) -> str | None:
@@ -278,30 +278,34 @@ def _reinforcement(parameters: Values, observation: Values) -> int:
     return int(max(1, (observation.get("running") or 0) * (parameters["raise_factor"] - 1)))
 
 
-def _limited(parameters: Values, manager: Manager, observation: Values, need: _Need) -> tuple[Manager, Start]:
+def _limit_start(
+    parameters: Values, manager: Manager, observation: Values, need: _Need
+) -> tuple[Manager, Start]:
     """Return as many of the needed workers as may start now."""
-    if (full := overloaded(parameters, observation)) is not None:
-        return manager, Start(0, no_action(full), "maximum_waiting_to_run", {})
-    if (behind := _behind(parameters, manager, observation)) is not None:
-        return manager, Start(0, no_action(behind), "executed workers", {})
+    if (full := explain_overload(parameters, observation)) is not None:
+        return manager, Start(0, format_no_action(full), "maximum_waiting_to_run", {})
+    if (behind := _explain_backlog(parameters, manager, observation)) is not None:
+        return manager, Start(0, format_no_action(behind), "executed workers", {})
     if observation["queue_length"] == 0 and parameters["start_when"] == "waiting":
-        idle = Start(0, no_action("queue is empty"), None, {})
-        return replace(manager, carry=0.0, cap=_lifted(manager, observation, 0)), idle
+        idle = Start(0, format_no_action("queue is empty"), None, {})
+        return replace(manager, carry=0.0, cap=_raise_cap(manager, observation, 0)), idle
     remarks = _remarks(parameters, manager, observation)
     count, cause, limited_by = need.count, _cause(parameters, manager, observation, need), None
     if count < need.full:
-        limited_by, cause = "waiting events", f"the waiting events fill only {counted(count, 'worker')}"
+        limited_by, cause = "waiting events", f"the waiting events fill only {format_count(count, 'worker')}"
     if count > parameters["maximum_rate"]:
         count, limited_by = math.floor(parameters["maximum_rate"]), "maximum_rate"
-        cause = f"at most {counted(count, 'worker')} may start per interval, {need.count:,} are needed"
+        cause = f"at most {format_count(count, 'worker')} may start per interval, {need.count:,} are needed"
     if (room := _room(parameters, manager, observation)) is not None and count > room:
         count, limited_by = room, "maximum_waiting_to_run"
-        waiting = counted(observation["waiting_to_run"], "worker")
+        waiting = format_count(observation["waiting_to_run"], "worker")
         cause = f"{waiting} wait to run, so only {room:,} more of {need.count:,} may be submitted"
-    relieved, fewer, node = _relieved(manager, observation, count)
+    relieved, fewer, node = _release_workers(manager, observation, count)
     if node is not None:
         count, cause, limited_by = fewer, node, "node_state"
-    return relieved, Start(count, because(starting(count), cause, remarks=remarks), limited_by, {})
+    return relieved, Start(
+        count, format_reason(describe_start(count), cause, remarks=remarks), limited_by, {}
+    )
 
 
 def _room(parameters: Values, manager: Manager, observation: Values) -> int | None:
@@ -313,7 +317,7 @@ def _room(parameters: Values, manager: Manager, observation: Values) -> int | No
     return int(max(0, most - waiting))
 
 
-def _behind(parameters: Values, manager: Manager, observation: Values) -> str | None:
+def _explain_backlog(parameters: Values, manager: Manager, observation: Values) -> str | None:
     """Return why no worker may start: the pool runs far fewer than are submitted; None if it keeps up."""
     waiting, runs = observation["waiting_to_run"], manager.executed
     if waiting < parameters["pool_allowance"] or waiting <= parameters["pool_patience"] * runs:
@@ -321,21 +325,21 @@ def _behind(parameters: Values, manager: Manager, observation: Values) -> str | 
     return pool_behind(waiting, runs)
 
 
-def _relieved(manager: Manager, observation: Values, count: int) -> tuple[Manager, int, str | None]:
+def _release_workers(manager: Manager, observation: Values, count: int) -> tuple[Manager, int, str | None]:
     """Return the workers of a TOOBUSY or recovering node; fractions of its cap add up."""
     if manager.cap is None:
         return manager, count, None
     whole, carry = whole_part(manager.carry + manager.cap)
     if count <= whole:
         # The carry does not accumulate: capacity that isn't used now is not owed later.
-        return replace(manager, carry=0.0, cap=_lifted(manager, observation, count)), count, None
+        return replace(manager, carry=0.0, cap=_raise_cap(manager, observation, count)), count, None
     state = TOOBUSY if observation.get("node_state") == TOOBUSY else "recovering from TOOBUSY"
     limit = number(round(manager.cap, 1))
     why = f"the node is {state}, limit {limit} workers per interval; {count:,} are needed"
     return replace(manager, carry=carry), whole, why
 
 
-def _lifted(manager: Manager, observation: Values, count: int) -> float | None:
+def _raise_cap(manager: Manager, observation: Values, count: int) -> float | None:
     """Return the cap; None once the node has recovered and no more would start without the cap."""
     if manager.cap is None or observation.get("node_state") == TOOBUSY:
         return manager.cap
@@ -348,12 +352,12 @@ def _cause(parameters: Values, manager: Manager, observation: Values, need: _Nee
     if need.late is not None and need.count:
         return need.late
     if need.full:
-        return f"{counted(round(need.found, 1), 'event')} fill {counted(need.full, 'worker')} of {size}"
+        return f"{format_count(round(need.found, 1), 'event')} fill {format_count(need.full, 'worker')} of {size}"
     if manager.pledged >= length:
-        return f"workers under way will take the {counted(length, 'event')}"
+        return f"workers under way will take the {format_count(length, 'event')}"
     if need.rest <= 0:
-        return f"{counted(round(need.found, 1), 'event')} do not fill a worker of {size}"
-    rest, limit = counted(need.rest, "event"), number(need.patience_seconds)
+        return f"{format_count(round(need.found, 1), 'event')} do not fill a worker of {size}"
+    rest, limit = format_count(need.rest, "event"), number(need.patience_seconds)
     return f"{rest} do not fill a worker of {size}, and can wait within the limit of {limit} s"
 
 
@@ -387,7 +391,7 @@ def _terms(
         "method": "forecast",
         "rate": after.rate,
         "rate_per_second": after.rate / interval,
-        "arrived": arrived(before, observation),
+        "arrived": count_arrivals(before, observation),
         "arrivals_per_second": None if arrivals is None else arrivals.level / interval,
         "trend_per_second": None if arrivals is None else arrivals.trend / interval**2,
         "deviation_per_second": None if arrivals is None else arrivals.deviation / interval,

@@ -23,7 +23,7 @@ from controllers.framework.parameter import Parameter
 from controllers.worker_rate import forecast_manager, permanent_pool, thesis_manager
 from controllers.worker_rate.arrival_rate import ARRIVALS, ArrivalRate
 from controllers.worker_rate.permanent_pool import PERMANENT, SHORT
-from controllers.worker_rate.shared import Manager, Start, bounded
+from controllers.worker_rate.shared import Manager, Start, clip_rate
 from queues.errors import BadInput
 from queues.nodes.node_state import STATES
 
@@ -324,17 +324,17 @@ class WorkerRate:
 
     def initial_state(self, parameters: Values) -> Json:
         """Return the initial rate within its limits, without carry and history."""
-        return Manager(bounded(parameters, parameters["initial_rate"]), 0.0, ()).to_json()
+        return Manager(clip_rate(parameters, parameters["initial_rate"]), 0.0, ()).to_json()
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Accept any state: rates and lengths of any size are consistent."""
 
-    def in_force(self, parameters: Values, observation: Values) -> float | None:
+    def read_value_in_force(self, parameters: Values, observation: Values) -> float | None:
         """Return the number of running workers of a pool; None for short workers, which end on their own."""
         running = observation.get("running") if parameters["workers"] == PERMANENT else None
         return None if running is None else float(running)
 
-    def resumed(self, parameters: Values, state: Json) -> Json:
+    def resume_state(self, parameters: Values, state: Json) -> Json:
         """Return the state without queue lengths: the growth during a hold is not one interval's arrivals."""
         return {**state, "history": []}
 
@@ -368,11 +368,11 @@ def _arrival_rate(arrivals: dict[str, Json]) -> ArrivalRate:
 
 def _decision(parameters: Values, start: Start, length: float) -> Decision:
     action = {"start": start.count} if start.count else None
-    expected = _expected(parameters, start, length)
+    expected = _build_expectation(parameters, start, length)
     return Decision(action, start.reason, start.terms, start.limited_by, float(start.count), expected)
 
 
-def _expected(parameters: Values, start: Start, length: float) -> Expected | None:
+def _build_expectation(parameters: Values, start: Start, length: float) -> Expected | None:
     """Return the events that the workers are expected to remove: those waiting, or as many as they take.
 
     The effect is expected an interval after the pool ran them all, at its recent pace, and at least

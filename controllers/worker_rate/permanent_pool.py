@@ -21,7 +21,14 @@ from dataclasses import replace
 
 from controllers.framework.decision import Decision, Expected
 from controllers.framework.law import Values
-from controllers.framework.reason import because, cause_of, counted, measure, no_action, number
+from controllers.framework.reason import (
+    cause_of,
+    format_count,
+    format_no_action,
+    format_reason,
+    measure,
+    number,
+)
 from controllers.worker_rate.shared import ROUNDING, Manager, Start, queue_remark
 
 SHORT, PERMANENT = "short", "permanent"
@@ -38,7 +45,9 @@ def decide(
     """Run one evaluation by a method; the action's `start` is the number of workers."""
     seconds, length = observation.get("service_seconds"), observation["queue_length"]
     if not seconds and (length or observation["removed"]):
-        reason = no_action("the processing time of an event is not measured", remarks=[queue_remark(length)])
+        reason = format_no_action(
+            "the processing time of an event is not measured", remarks=[queue_remark(length)]
+        )
         return before, Decision(None, reason, {}, UNMEASURED)
     life = max(float(parameters["life_seconds"]), float(seconds or 0.0))
     size = parameters["target_utilisation"] * life / seconds if seconds else parameters["events_per_worker"]
@@ -48,7 +57,9 @@ def decide(
     manager, start = evaluate(asked, before, seen)
     if parameters["method"] == "forecast" and manager.arrivals is None:
         # A single queue length says nothing about arrivals: the pool would seem to have no work.
-        reason = no_action("arrivals are not known before the next check", remarks=[queue_remark(length)])
+        reason = format_no_action(
+            "arrivals are not known before the next check", remarks=[queue_remark(length)]
+        )
         return manager, Decision(None, reason, {}, UNMEASURED)
     return replace(manager, pledged=0.0), _decision(asked, manager, start, observation, life)
 
@@ -68,10 +79,10 @@ def _decision(
     is_measured = bool(observation.get("service_seconds"))
     cause, remarks = _cause(parameters, start, life_seconds, is_measured), _remarks(observation, count)
     if count == present:
-        return Decision(None, no_action(cause, remarks=remarks), terms, start.limited_by, float(count))
+        return Decision(None, format_no_action(cause, remarks=remarks), terms, start.limited_by, float(count))
     change = "" if present is None else f" ({count - round(present):+,})"
-    reason = because(f"Set {counted(count, 'worker')}{change}", cause, remarks=remarks)
-    expected = _expected(observation, count, life_seconds)
+    reason = format_reason(f"Set {format_count(count, 'worker')}{change}", cause, remarks=remarks)
+    expected = _build_expectation(observation, count, life_seconds)
     return Decision({"start": count}, reason, terms, start.limited_by, float(count), expected)
 
 
@@ -101,10 +112,10 @@ def _cause(parameters: Values, start: Start, life_seconds: float, is_measured: b
 def _remarks(observation: Values, count: int) -> list[str]:
     seconds = observation.get("service_seconds")
     takes = [f"an event takes {measure(seconds)} s"] if seconds else []
-    return [*takes, f"{counted(count, 'worker')} in all"]
+    return [*takes, f"{format_count(count, 'worker')} in all"]
 
 
-def _expected(observation: Values, count: int, life_seconds: float) -> Expected | None:
+def _build_expectation(observation: Values, count: int, life_seconds: float) -> Expected | None:
     """Return the expected effect: more workers clear the backlog within a life; fewer are so many less."""
     present, length = observation.get("running"), float(observation["queue_length"])
     if present is not None and count < present:

@@ -7,7 +7,7 @@ from typing import Any
 
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
-from controllers.framework.reason import NO_ACTION, counted, number
+from controllers.framework.reason import NO_ACTION, format_count, number
 from controllers.worker_rate.arrival_rate import ArrivalRate
 
 # Rounding may leave a carry slightly below a whole number: 0.1 added ten times is 0.9999999999999999.
@@ -63,7 +63,7 @@ class Start:
     terms: Mapping[str, Any]
 
 
-def bounded(parameters: Values, rate: float) -> float:
+def clip_rate(parameters: Values, rate: float) -> float:
     """Return a rate within minimum_rate and maximum_rate."""
     return float(min(max(rate, parameters["minimum_rate"]), parameters["maximum_rate"]))
 
@@ -74,14 +74,14 @@ def whole_part(due: float) -> tuple[int, float]:
     return whole, max(0.0, due - whole)
 
 
-def arrived(manager: Manager, observation: Values) -> float | None:
+def count_arrivals(manager: Manager, observation: Values) -> float | None:
     """Return the events inserted since the last observation: the growth of the queue plus those removed."""
     if not manager.history:
         return None
     return max(0.0, float(observation["queue_length"] - manager.history[-1] + observation["removed"]))
 
 
-def overloaded(parameters: Values, observation: Values) -> str | None:
+def explain_overload(parameters: Values, observation: Values) -> str | None:
     """Return why no worker may start: too many wait to run (4.2.1.2); None if they don't."""
     waiting, limit = observation["waiting_to_run"], parameters["maximum_waiting_to_run"]
     if waiting <= limit:
@@ -97,14 +97,14 @@ def pool_behind(waiting: float, per_interval: float) -> str:
 
 
 def _wait_to_run(workers: float) -> str:
-    return f"{counted(workers, 'worker')} wait{'s' if workers == 1 else ''} to run"
+    return f"{format_count(workers, 'worker')} wait{'s' if workers == 1 else ''} to run"
 
 
-def starting(count: int) -> str:
+def describe_start(count: int) -> str:
     """Return the action in words."""
-    return f"Start {counted(count, 'worker')}" if count else NO_ACTION
+    return f"Start {format_count(count, 'worker')}" if count else NO_ACTION
 
 
 def queue_remark(length: float) -> str:
     """Return the queue length as a remark."""
-    return f"queue: {counted(length, 'event')}"
+    return f"queue: {format_count(length, 'event')}"

@@ -29,15 +29,15 @@ import math
 from dataclasses import dataclass, replace
 
 from controllers.framework.law import Values
-from controllers.framework.reason import because, counted, no_action, number
+from controllers.framework.reason import format_count, format_no_action, format_reason, number
 from controllers.worker_rate.shared import (
     Manager,
     Start,
-    arrived,
-    bounded,
-    overloaded,
+    clip_rate,
+    count_arrivals,
+    describe_start,
+    explain_overload,
     queue_remark,
-    starting,
     whole_part,
 )
 
@@ -47,8 +47,8 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
     length = observation["queue_length"]
     history = (*before.history, length)[-int(parameters["history"]) :]
     manager = replace(before, history=history)
-    if (full := overloaded(parameters, observation)) is not None:
-        start = Start(0, no_action(full), "maximum_waiting_to_run", {})
+    if (full := explain_overload(parameters, observation)) is not None:
+        start = Start(0, format_no_action(full), "maximum_waiting_to_run", {})
     else:
         manager, start = _evaluate(parameters, manager, length)
     return manager, replace(start, terms=_terms(parameters, before, manager, observation))
@@ -60,7 +60,7 @@ def _evaluate(parameters: Values, manager: Manager, length: float) -> tuple[Mana
     if length == 0 and parameters["start_when"] == "waiting":
         # Nothing adds up while the queue is empty; otherwise the first event after a quiet hour would start
         # hundreds.
-        return replace(manager, carry=0.0), Start(0, no_action("queue is empty"), None, {})
+        return replace(manager, carry=0.0), Start(0, format_no_action("queue is empty"), None, {})
     whole, carry = whole_part(manager.carry + rate)
     return replace(manager, carry=carry), _start(parameters, whole, length, cause, limited_by)
 
@@ -68,28 +68,28 @@ def _evaluate(parameters: Values, manager: Manager, length: float) -> tuple[Mana
 def _new_rate(parameters: Values, manager: Manager, length: float) -> tuple[float, str, str | None]:
     """Return the rate after this evaluation, why, and the bound that it reached."""
     limit, low_limit = parameters["upper_limit"], parameters["upper_limit"] * parameters["lower_share"]
-    low, events = sum(past < low_limit for past in manager.history), counted(length, "event")
+    low, events = sum(past < low_limit for past in manager.history), format_count(length, "event")
     if low > parameters["low_count"]:
-        rate = bounded(parameters, manager.rate * parameters["lower_factor"])
+        rate = clip_rate(parameters, manager.rate * parameters["lower_factor"])
         checks = f"{low} of the last {len(manager.history)} checks"
         why, bound = f"the queue was under {number(low_limit)} events in {checks}", None
     elif length > limit:
-        rate = bounded(parameters, manager.rate * parameters["raise_factor"])
+        rate = clip_rate(parameters, manager.rate * parameters["raise_factor"])
         why, bound = f"the queue of {events} is over the limit of {number(limit)}", "maximum_rate"
     else:
         why = f"the queue of {events} is within the limit of {number(limit)}"
-        return manager.rate, f"{why}, so the rate stays {_per_interval(manager.rate)}", None
+        return manager.rate, f"{why}, so the rate stays {_scale_to_interval(manager.rate)}", None
     if rate == manager.rate:
         # The rate is at a bound: name the bound only if it keeps the rate from rising.
         return (
             rate,
-            f"{why}; the rate is at its {'maximum' if bound else 'minimum'}, {_per_interval(rate)}",
+            f"{why}; the rate is at its {'maximum' if bound else 'minimum'}, {_scale_to_interval(rate)}",
             bound,
         )
-    return rate, f"{why}, so the rate goes {manager.rate:.2f} → {_per_interval(rate)}", None
+    return rate, f"{why}, so the rate goes {manager.rate:.2f} → {_scale_to_interval(rate)}", None
 
 
-def _per_interval(rate: float) -> str:
+def _scale_to_interval(rate: float) -> str:
     return f"{rate:.2f} workers per interval"
 
 
@@ -100,7 +100,7 @@ def _start(parameters: Values, whole: int, length: float, cause: str, limited_by
         fill = math.ceil(length / parameters["events_per_worker"])
         if count > fill:
             count, limited_by = fill, limited_by or "waiting events"
-            causes.append(f"the waiting events fill only {counted(fill, 'worker')}")
+            causes.append(f"the waiting events fill only {format_count(fill, 'worker')}")
         elif count < 1:
             count = 1
             causes.append("waiting events get at least one worker per interval")
@@ -110,7 +110,7 @@ def _start(parameters: Values, whole: int, length: float, cause: str, limited_by
         causes.append(f"{extra} extra for the backlog")
     if count + extra == 0:
         causes.append("the rate has not added up to a whole worker yet")
-    reason = because(starting(count + extra), *causes, remarks=[queue_remark(length)])
+    reason = format_reason(describe_start(count + extra), *causes, remarks=[queue_remark(length)])
     return Start(count + extra, reason, limited_by, {})
 
 
@@ -126,7 +126,7 @@ def _terms(parameters: Values, before: Manager, after: Manager, observation: Val
         "lower_limit": low_limit,
         "low_lengths": sum(past < low_limit for past in after.history),
         "backlog": observation["queue_length"] > parameters["backlog_factor"] * parameters["upper_limit"],
-        "arrived": arrived(before, observation),
+        "arrived": count_arrivals(before, observation),
         "removed": observation["removed"],
         "started": observation["started"],
         "waiting_to_run": observation["waiting_to_run"],

@@ -32,4 +32,4 @@ def test_parameters_guard_and_actuator_of_a_law_can_be_set_and_nothing_else(name
 
 
 def test_laws_of_which_one_acts_on_a_target_are_in_their_order():
-    assert set(catalog.ranked()) <= set(catalog.LAWS)
+    assert set(catalog.list_ranked_laws()) <= set(catalog.LAWS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from controllers import catalog, flow
 from controllers.framework import guard
 from controllers.framework.discovery import modules_of
-from controllers.framework.law import continued, corrected
+from controllers.framework.law import correct_state, decide_next
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 from tests.controllers.rebalancing.plants import observations
@@ -227,9 +227,9 @@ def test_a_law_whose_proposals_are_not_carried_out_goes_on_from_a_state_of_its_o
     parameters, observations = data.draw(runs_of(law))
     state = law.initial_state(parameters)
     for observation in observations:
-        after, decision = continued(law, parameters, state, observation)
+        after, decision = decide_next(law, parameters, state, observation)
         if decision.action is not None and data.draw(st.booleans()):
-            after = corrected(law, parameters, state, after, None)
+            after = correct_state(law, parameters, state, after, None)
         state = catalog.read_state(law, parameters, through_json(after))
 
 

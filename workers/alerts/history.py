@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Case, Count, Q, QuerySet, When
 from django.utils import timezone
 
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Plan
 
@@ -160,7 +160,7 @@ def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
 
 def _words(count: int, before: int, verdicts: Counter[str]) -> str:
     if not count:
-        earlier = f"; {counted(before, 'action')} in the 5 minutes before" if before else ""
+        earlier = f"; {format_count(before, 'action')} in the 5 minutes before" if before else ""
         return f"No loop has acted since it began{earlier}."
     rest = [
         f"{verdicts[name]} {said}"

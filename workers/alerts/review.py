@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Prefetch, Q
 
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from workers.alerts import history
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.inhibition import GRAVITY
@@ -181,10 +181,12 @@ def duration_words(seconds: float) -> str:
 def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
     if not incidents:
         return (
-            f"{counted(alerts, 'alert')} fired, explained by what had ended before." if alerts else NONE_FIRED
+            f"{format_count(alerts, 'alert')} fired, explained by what had ended before."
+            if alerts
+            else NONE_FIRED
         )
     worst = max(incidents, key=lambda row: (GRAVITY[row.alert.shown_severity], row.seconds))
-    count = counted(len(incidents), "incident")
-    count += f" with {counted(alerts, 'alert')}" if alerts > len(incidents) else ""
+    count = format_count(len(incidents), "incident")
+    count += f" with {format_count(alerts, 'alert')}" if alerts > len(incidents) else ""
     rest = f"{still} {'is' if still == 1 else 'are'} still open" if still else "all are resolved"
     return f"{count}; {rest}. The worst: {worst.alert.title}, {duration_words(worst.seconds)}."

@@ -15,7 +15,7 @@ from typing import Any
 from controllers import catalog, request
 from controllers.framework import guard
 from controllers.framework.guard import Guarded
-from controllers.framework.law import Lapsing, Law, Supposing, resumed
+from controllers.framework.law import Lapsing, Law, Supposing, resume_state
 from controllers.framework.sensed import Sensed
 from queues.errors import BadInput
 from workers.control.ledger import ledger
@@ -58,7 +58,7 @@ def merge_memory(
 ) -> tuple[State, State]:
     """Return the memory of law and guard when the law decides again, without expired values."""
     value = law.lapsed if isinstance(law, Lapsing) else guard_state["value"]
-    return resumed(law, parameters, law_state), {**guard_state, "value": value}
+    return resume_state(law, parameters, law_state), {**guard_state, "value": value}
 
 
 def _law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any) -> State:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from controllers import catalog
-from controllers.framework.reason import ADVICE_ONLY, not_applied
+from controllers.framework.reason import ADVICE_ONLY, format_not_applied
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Override
 from workers.steering import overrides, stopped
@@ -34,11 +34,11 @@ class TickSetting:
         if self.conflict:
             decided = f"{decided} The overrides contradict each other and are left out: {self.conflict}."
         if self.mode == Mode.ADVISE:
-            return not_applied(decided, ADVICE_ONLY)
+            return format_not_applied(decided, ADVICE_ONLY)
         if self.stopped:
-            return not_applied(decided, f"on hold, {self.stopped}")
+            return format_not_applied(decided, f"on hold, {self.stopped}")
         if self.mode == Mode.HOLD:
-            return not_applied(decided, f"on hold{_describe_revert(in_force, now)}")
+            return format_not_applied(decided, f"on hold{_describe_revert(in_force, now)}")
         return decided
 
 

@@ -88,7 +88,7 @@ def learn(
         return [rehearsal.cost({**in_force, **values}, day.stretches) for day in of]
 
     begin = {name: in_force[name] for name in rehearsal.tuned}
-    ranges = [SearchRange.around(_find_declared(law, name), value) for name, value in begin.items()]
+    ranges = [SearchRange.build_around(_find_declared(law, name), value) for name, value in begin.items()]
     values = design.search(lambda tried: sum(costs(tried, searched)), ranges, begin, loop.pk, evaluations)
     changed = {name: value for name, value in values.items() if value != in_force[name]}
     if not changed:

@@ -111,7 +111,7 @@ class LoadForecasts:
         self._documents = forecasts
 
     def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> LoadForecast:
-        stretches = PastStretches.of(past.at_seconds, past.rates_per_second)
+        stretches = PastStretches.build(past.at_seconds, past.rates_per_second)
         if stretches.at_seconds.size < LEAST_STRETCHES:
             known = stretches.at_seconds.size
             why = f"there are {known} of the {LEAST_STRETCHES} minutes that a forecast takes"

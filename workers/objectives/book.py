@@ -23,7 +23,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from django.db import DatabaseError
 
-from controllers.design.error_budget import PAIRS, MinuteCounts, allowed, left_share, pair_rate, window_budget
+from controllers.design.error_budget import (
+    PAIRS,
+    MinuteCounts,
+    compute_allowed,
+    compute_left_share,
+    pair_rate,
+    window_budget,
+)
 from queues.errors import BadInput
 from workers.documents.objectives import ObjectiveStatus, RunningMinute
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
@@ -69,7 +76,7 @@ class ObjectiveTally:
         A minute in the future, as the clock was set back, would move the window and is skipped.
         """
         is_ours = running.revision == self.objective.revision and running.minute <= self.minute
-        bad, total = self.counts.of(running.minute)
+        bad, total = self.counts.get(running.minute)
         is_written = (bad, total) != (0.0, 0.0) and total >= running.total
         if not is_ours or is_written:
             return
@@ -107,7 +114,7 @@ class ObjectiveTally:
     def status(self) -> ObjectiveStatus:
         """Return the status as the snapshot has it."""
         row, whole = self.objective, self.counts.whole()
-        share = left_share(whole, row.target)
+        share = compute_left_share(whole, row.target)
         return ObjectiveStatus(
             target=row.target,
             window_days=row.window_days,
@@ -117,7 +124,7 @@ class ObjectiveTally:
             pays_for=row.pays_for,
             bad=round(whole.bad, DIGITS),
             total=round(whole.total, DIGITS),
-            left=round(allowed(whole, row.target) - whole.bad, DIGITS),
+            left=round(compute_allowed(whole, row.target) - whole.bad, DIGITS),
             left_share=None if share is None else round(share, 6),
             window_budget=_round_rate(window_budget(whole, row.target, self.counts.minutes)),
             bad_per_second=None if self.now is None else round(self.now[0], DIGITS),
@@ -130,7 +137,7 @@ class ObjectiveTally:
         if not self.unwritten and not self.carried:
             return None
         minute = max(self.unwritten, default=self.minute)
-        bad, total = self.counts.of(minute)
+        bad, total = self.counts.get(minute)
         return RunningMinute(
             revision=self.objective.revision, minute=minute, bad=bad, total=total, carried=self.carried
         )
@@ -139,7 +146,7 @@ class ObjectiveTally:
         """Return the minutes before this one that are not written."""
         rows = []
         for minute, burnt in self.unwritten.items():
-            bad, total = self.counts.of(minute)
+            bad, total = self.counts.get(minute)
             if minute < before and (total > 0 or bad > 0):
                 most = sorted(burnt.items(), key=lambda rate_row: -rate_row[1])[:MOST_SUBJECTS]
                 kept = {name: round(value, DIGITS) for name, value in most}

@@ -27,7 +27,7 @@ from django.db import transaction
 
 from controllers.framework.guard import STALE_SECONDS
 from controllers.rebalancing.allocation import from_observation
-from controllers.rebalancing.node_scaling import restoring_moves
+from controllers.rebalancing.node_scaling import find_restoring_moves
 from queues import projection
 from queues.models import Node, TopologyRevision
 from queues.nodes.node_state import NORMAL, OFFLINE, SILENT
@@ -191,7 +191,7 @@ def plan_restoring(
         minimum_containers=1,
     )
     gone = [place for place, name in enumerate(allocation.nodes) if name in lost]
-    return moves.read(allocation.named(restoring_moves(allocation, gone)))
+    return moves.read(allocation.name_moves(find_restoring_moves(allocation, gone)))
 
 
 def _law_node(spec: NodeSpec, is_live: bool) -> dict[str, Any]:

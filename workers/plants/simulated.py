@@ -45,7 +45,7 @@ class SimulatedPlant:
         if window == 0:
             raise PlantSilent(f"{self._name} has measured nothing since the last observation.")
         then, self._since = self._since, chain.second
-        measured = chain.measured()
+        measured = chain.measure()
         chain.measure()
         arrived, failed = chain.arrived[then : chain.second].sum(), chain.failed[then : chain.second].sum()
         left = chain.left[then : chain.second].sum()

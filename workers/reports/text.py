@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from django.conf import settings
 
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from workers.alerts.delivery.channels.plain_text import one_line
 from workers.alerts.review import Row, duration_words
 from workers.reports.week import WeekReport
@@ -66,7 +66,7 @@ def _loops(report: WeekReport) -> Iterator[str]:
         advice = f"; {row.advice} only advised" if row.advice else ""
         said = f"{row.effective} had an effect, {row.ineffective} none, {row.harmful} made it worse"
         said += f", {row.unjudged} not judged" if row.unjudged else ""
-        yield f"- {row.name}: {counted(row.actions, 'action')}, {said}{advice}."
+        yield f"- {row.name}: {format_count(row.actions, 'action')}, {said}{advice}."
 
 
 def _overrides(report: WeekReport) -> Iterator[str]:

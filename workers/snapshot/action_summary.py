@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from controllers.framework.reason import capitalised, counted
+from controllers.framework.reason import capitalize, format_count
 from queues.nodes.node_state import OVERLOADED
 from queues.stored_document import replace_fields
 from workers.alerts.evaluation.impact import falls_behind
@@ -36,7 +36,7 @@ def add_action_summary(snapshot: Snapshot) -> PlantHealth:
         parts += _trend(snapshot.totals)
     if not parts:
         return health
-    return replace_fields(health, doing=f"{capitalised('; '.join(parts[:MOST_PARTS]))}.")
+    return replace_fields(health, doing=f"{capitalize('; '.join(parts[:MOST_PARTS]))}.")
 
 
 def _describe_engaged(snapshot: Snapshot) -> Iterator[str]:
@@ -62,10 +62,10 @@ def _loops_could_act(snapshot: Snapshot) -> bool:
 def _plans(snapshot: Snapshot) -> Iterator[str]:
     for plan in snapshot.plans:
         if plan.state == Plan.State.PROPOSED:
-            yield f"plan {plan.id} ({counted(plan.points, 'point')}) waits for approval"
+            yield f"plan {plan.id} ({format_count(plan.points, 'point')}) waits for approval"
         elif plan.state in BEING_EXECUTED:
             done = f"{100 * plan.progress_share:.0f} % done"
-            yield f"plan {plan.id} moves {counted(plan.points, 'point')}, {done}"
+            yield f"plan {plan.id} moves {format_count(plan.points, 'point')}, {done}"
 
 
 def _recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:

@@ -5,7 +5,7 @@ a list.
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from controllers.framework.reason import are, counted, listed, percent
+from controllers.framework.reason import are, format_count, format_names, percent
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, STATES
 from workers.alerts.evaluation.impact import first_step
 from workers.documents.alerts import AlertStatus
@@ -47,7 +47,7 @@ def health(snapshot: Snapshot) -> PlantHealth:
     )
     names = list(unready(snapshot.parts))
     if names and not any(_is_of_no_start(finding, names) for finding in findings):
-        said = f"The plant is starting: {listed(names)} {are(names)} not ready yet."
+        said = f"The plant is starting: {format_names(names)} {are(names)} not ready yet."
         return PlantHealth(BUSY, said, severity="notice", findings=findings, word=WORDS["notice"])
     if not findings:
         return PlantHealth(NORMAL, _describe_all_well(snapshot), word=WORDS["well"])
@@ -159,7 +159,7 @@ def _together(loops: list[SubjectState]) -> SubjectFinding:
         subject="",
         severity=loops[0].severity,
         sign=loops[0].sign,
-        sentence=f"{counted(len(loops), 'loop')} {words}.",
+        sentence=f"{format_count(len(loops), 'loop')} {words}.",
         step=loops[0].step,
         since=min((loop.since for loop in loops if loop.since is not None), default=None),
     )
@@ -168,7 +168,7 @@ def _together(loops: list[SubjectState]) -> SubjectFinding:
 def _describe_all_well(snapshot: Snapshot) -> str:
     unknown = [state.name for state in snapshot.states.values() if state.severity == "unknown"]
     if unknown:
-        return f"Nothing is wrong; not known yet: {listed(unknown)}."
+        return f"Nothing is wrong; not known yet: {format_names(unknown)}."
     count = len(snapshot.nodes)
     nodes = "The only node is" if count == 1 else f"All {count} nodes"
     share = snapshot.totals.shed_share

@@ -95,7 +95,7 @@ def _aggregate(found: MeasuredOperator, measure: str, operation: str, times: flo
 
 
 def _group_by_task(found: MeasuredOperator, measure: str, times: float = 1.0) -> dict[str, float | None]:
-    return {task: _times(value, times) for task, value in found.by_task(measure).items()}
+    return {task: _times(value, times) for task, value in found.group_by_task(measure).items()}
 
 
 def _times(value: float | None, times: float) -> float | None:

@@ -16,7 +16,7 @@ from console.incidents.changes import IncidentChange
 from console.input.form_values import iso
 from console.models import AuditEntry, Mark
 from console.pages.alerts.quick_actions import MINUTES, QuickAction, RelatedPage
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from controllers.shedding.ladder import LAW as LADDER
 from queues.models import Node, Queue
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
@@ -76,7 +76,7 @@ def record_words(change: IncidentChange) -> str:
     """Return how often changes of its kind preceded incidents of this condition, in words."""
     if not change.incidents:
         return "no earlier incident of this kind to compare with"
-    earlier = counted(change.incidents, "earlier incident")
+    earlier = format_count(change.incidents, "earlier incident")
     return f"such a change came before {change.before} of {earlier} of this kind"
 
 

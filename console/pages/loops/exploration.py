@@ -18,7 +18,7 @@ from controllers.concurrency.throughput_prediction import (
     Saturation,
     bottleneck,
     curve_through,
-    predicted_throughput,
+    predict_throughput,
 )
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import cause_of
@@ -300,9 +300,9 @@ def _cycle(rows: list[MeasuredThreads]) -> ExplorationCycle:
 def _predictions(curve: Curve, numbers: Numbers) -> list[ThroughputRow]:
     present = max(1, numbers.threads or numbers.rest or 1)
     around = {max(1, ceil(present * share - 1e-9)) for share in WHAT_IF}
-    now = predicted_throughput(curve, present)
+    now = predict_throughput(curve, present)
     wanted = sorted({*around, *numbers.drop_unknown(), present})
-    return [_row(predicted_throughput(curve, number), now, numbers) for number in wanted]
+    return [_row(predict_throughput(curve, number), now, numbers) for number in wanted]
 
 
 def _row(each: PredictedThroughput, now: PredictedThroughput, numbers: Numbers) -> ThroughputRow:
@@ -349,4 +349,4 @@ def _whole(right: float) -> list[int]:
 
 def _line(curve: Curve, right: float) -> list[tuple[float, float]]:
     numbers = [right * at / DRAWN for at in range(1, DRAWN + 1)]
-    return [(0.0, 0.0), *((number, min(curve.at(number), 1e12)) for number in numbers)]
+    return [(0.0, 0.0), *((number, min(curve.evaluate(number), 1e12)) for number in numbers)]

@@ -189,7 +189,7 @@ def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetim
     joint = _joint_of(loop)
     newest = ledger.last_entry(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
-    steered = inputs.steered(topology) if topology else []
+    steered = inputs.list_steered_operators(topology) if topology else []
     # As they are in force, not as the newest decision found them: the form must never offer expired tasks.
     hands = list_manual_tasks(joint, now) if joint else {}
     return ShownParallelism(

@@ -22,7 +22,7 @@ from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.past import past_of
 from console.pages.pipeline.pipeline_declaration import versions_at_work
 from controllers.flow import admission, balance
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from controllers.shedding import law as shedding
 from queues import keys
 from queues.errors import BadInput
@@ -299,7 +299,7 @@ def tasks(request: HttpRequest, name: str, operator: str) -> Done:
     minutes = number_of(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
     pipelines.set_tasks(actor_of(request), name, operator, int(wanted), reason, control(), minutes)
     return Done(
-        f"{operator} has {counted(int(wanted), 'task')} within two batches; loops hold for {minutes:g} min.",
+        f"{operator} has {format_count(int(wanted), 'task')} within two batches; loops hold for {minutes:g} min.",
         reverse("pipeline-operator", args=[name, operator]),
     )
 

@@ -17,7 +17,7 @@ from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.wrong_line import line_in, wrong_line
-from controllers.framework.reason import capitalised, counted
+from controllers.framework.reason import capitalize, format_count
 from queues.errors import BadInput
 from workers.documents.pipeline import ApplicationAtWork
 from workers.models import PipelineVersion
@@ -130,10 +130,10 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     line = None
     try:
         wanted = pipelines.parse_application_for(actor_of(request), text)
-        what = f"reads {' and '.join(wanted.queues)}, {counted(len(wanted.graph.operators), 'operator')}"
+        what = f"reads {' and '.join(wanted.queues)}, {format_count(len(wanted.graph.operators), 'operator')}"
         said = f"It is valid: {wanted.name} {what}. {_changes(differs)}"
     except BadInput as error:
-        said, line = f"{capitalised(error.field)}: {error.message}", line_in(error.message)
+        said, line = f"{capitalize(error.field)}: {error.message}", line_in(error.message)
     lines = differs.lines if differs else ()
     shown = [{"sign": each.sign, "text": each.text} for each in lines]
     return JsonResponse({"sentence": said, "rows": [], "line": line, "difference": shown})
@@ -145,7 +145,7 @@ def _changes(differs: TextDifference | None) -> str:
     if differs.too_long:
         return TOO_LONG
     return (
-        f"{counted(differs.count, 'line')} differ from what is at work."
+        f"{format_count(differs.count, 'line')} differ from what is at work."
         if differs.count
         else "Nothing differs."
     )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from console.display.dumbbell import Dumbbell
-from controllers.framework.reason import applied
+from controllers.framework.reason import format_applied
 from queues.nodes.node_state import OVERLOADED
 from queues.stored_document import copy_shared_values, replace_fields
 from workers.documents.nodes import NodeStatus
@@ -99,7 +99,7 @@ def build_view(plan: PlanDocument, snapshot: Snapshot) -> ShownPlan:
     """Build the page's view of a plan."""
     rows = [_move(move, snapshot, bool(plan.empties)) for move in plan.moves]
     return ShownPlan(
-        **copy_shared_values(replace_fields(plan, reason=applied(plan.reason)), PlanDocument),
+        **copy_shared_values(replace_fields(plan, reason=format_applied(plan.reason)), PlanDocument),
         headline=headline(plan),
         state_words=STATES[plan.state],
         dumbbells=dumbbells(plan, snapshot),

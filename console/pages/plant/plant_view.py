@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from console.display.first_report import ShownReport, report_of
-from controllers.framework.reason import counted, listed
+from controllers.framework.reason import format_count, format_names
 from controllers.parallelism.inputs import rate_per_second, service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
@@ -142,8 +142,8 @@ def _wrong(name: str, row: PlantStatus) -> list[str]:
         return [f"{explain_unseen(name, row).rstrip('.')}."]
     missed, queues = len(row.missed_workers), list(row.unserved_queues)
     found = [f"{unreached}." for unreached in [explain_unreached(row)] if unreached]
-    found += [f"{counted(missed, 'worker')} stopped answering."] if missed else []
-    return found + ([f"Nobody takes from {listed(queues[:NAMED])}."] if queues else [])
+    found += [f"{format_count(missed, 'worker')} stopped answering."] if missed else []
+    return found + ([f"Nobody takes from {format_names(queues[:NAMED])}."] if queues else [])
 
 
 def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:

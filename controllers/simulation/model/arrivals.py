@@ -16,7 +16,7 @@ def jump(steps: int, at: int, size: float) -> Floats:
     return np.where(np.arange(steps) < at, 1.0 - size, 1.0)
 
 
-def resampled(trace: Floats, steps: int) -> Floats:
+def resample(trace: Floats, steps: int) -> Floats:
     """Return a real trace, interpolated linearly to the number of steps and scaled to a maximum of 1.
 
     Raise `BadInput` if no value is above 0, or if any is negative or not finite.
@@ -25,17 +25,17 @@ def resampled(trace: Floats, steps: int) -> Floats:
     at = np.linspace(0, trace.size - 1, steps)
     shape = np.interp(at, np.arange(trace.size), trace / trace.max())
     # All arrivals may lie between the steps.
-    return np.asarray(shape / shape.max()) if shape.max() > 0 else averaged(trace, steps)
+    return np.asarray(shape / shape.max()) if shape.max() > 0 else resample_by_mean(trace, steps)
 
 
-def averaged(trace: Floats, steps: int) -> Floats:
+def resample_by_mean(trace: Floats, steps: int) -> Floats:
     """Return a real trace as `resampled`, but with the mean of each step if it has more values than steps.
 
     Raise `BadInput` as that function does.
     """
     _check(trace)
     if trace.size <= steps:
-        return resampled(trace, steps)
+        return resample(trace, steps)
     edges = np.linspace(0, trace.size, steps + 1).astype(int)
     means = np.add.reduceat(trace / trace.max(), edges[:-1]) / np.diff(edges)
     return np.asarray(means / means.max())

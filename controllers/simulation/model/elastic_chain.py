@@ -128,7 +128,7 @@ class Chain:
             self.tasks, self.paused_seconds = wanted, pause_seconds
             self.rescales += 1
 
-    def measured(self) -> list[MeasuredInterval]:
+    def measure(self) -> list[MeasuredInterval]:
         """Return the measurements of each operator since the start of the measurement."""
         window, seconds = self._window, max(1, self._window.seconds)
         noise = 1 + MEASURED_NOISE * self._chance.standard_normal(len(KINDS))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from controllers import catalog
-from controllers.design.forecast import Forecaster, averages, is_rejected, missed_events
+from controllers.design.forecast import Forecaster, averages, compute_missed_events, is_rejected
 from controllers.framework.decision import Decision, Json
 from controllers.parallelism.forecast_law import ParallelismForecast
 from controllers.parallelism.joint_law import ParallelismJoint
@@ -61,14 +61,14 @@ def _rg(course: Course, steered: Steered) -> Law:
     records: dict[str, list[Record]] = {kind.name: [] for kind in KINDS}
     window = float(course.settings["interval_seconds"])
 
-    def recorded(seen: SeenPath, past: Floats) -> Tasks:
-        for each in seen.operators:
-            records[each.name].append(
-                Record(seen.at_seconds, each.tasks, each.executed_events, each.emitted_events)
+    def record(seen: SeenPath, past: Floats) -> Tasks:
+        for operator in seen.operators:
+            records[operator.name].append(
+                Record(seen.at_seconds, operator.tasks, operator.executed_events, operator.emitted_events)
             )
         return wt(seen, course.settings["bound_seconds"])
 
-    steered(recorded, replace(course, seed=course.seed + 1))
+    steered(record, replace(course, seed=course.seed + 1))
     trained = ThesisRegression(records, window)
     return lambda seen, past: trained.decide(seen)
 
@@ -100,7 +100,7 @@ def _static_peak(course: Course, steered: Steered) -> Law:
     return decide
 
 
-def _queueing(course: Course, steered: Steered) -> Law:
+def _decide_queueing(course: Course, steered: Steered) -> Law:
     law = ParallelismQueueing()
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
@@ -114,13 +114,13 @@ def _queueing(course: Course, steered: Steered) -> Law:
             },
         )
         rows = {
-            each.name: {
-                "tasks": each.tasks,
-                "arrival_interval_seconds": _interval_seconds(each, course),
-                "service_seconds": each.service_seconds,
-                "latency_seconds": each.service_seconds,
+            operator.name: {
+                "tasks": operator.tasks,
+                "arrival_interval_seconds": _interval_seconds(operator, course),
+                "service_seconds": operator.service_seconds,
+                "latency_seconds": operator.service_seconds,
             }
-            for each in seen.operators
+            for operator in seen.operators
         }
         observation = {"paths": [list(rows)], "operators": rows}
         _, decision = law.decide(parameters, {}, catalog.read_observation(law, observation))
@@ -146,13 +146,13 @@ def _forecast(course: Course, steered: Steered) -> Law:
         mean, deviation = foresee.windows(past)
         if is_rejected(mean, deviation, MOST_DEVIATION):
             return ds2(seen)
-        return {each.name: one(seen, each, mean, deviation) for each in seen.operators}
+        return {operator.name: one(seen, operator, mean, deviation) for operator in seen.operators}
 
     def one(seen: SeenPath, of: MeasuredInterval, mean: Floats, deviation: Floats) -> int:
         share = SHARE_OF[of.name]
         counts = np.arange(seen.minimum, seen.maximum + 1, dtype=float)
         rate = TARGET_UTILISATION / of.service_seconds
-        missed = missed_events(mean * share, deviation * share, counts, rate, foresee.window_seconds)
+        missed = compute_missed_events(mean * share, deviation * share, counts, rate, foresee.window_seconds)
         parameters = catalog.read_parameters(
             law,
             {
@@ -183,13 +183,13 @@ def _joint(course: Course, steered: Steered) -> Law:
         nonlocal state
         mean, deviation = foresee.steps(past)
         limits = {"minimum": seen.minimum, "maximum": seen.maximum}
-        state, tasks = asked_jointly(law, {**given, **limits}, state, seen, mean, deviation)
+        state, tasks = decide_jointly(law, {**given, **limits}, state, seen, mean, deviation)
         return tasks
 
     return decide
 
 
-def asked_jointly(
+def decide_jointly(
     law: ParallelismJoint,
     law_parameters: Mapping[str, float],
     state: Json,
@@ -199,14 +199,14 @@ def asked_jointly(
 ) -> tuple[Json, Tasks]:
     """Return the law's next state and the tasks it sets, for the forecast or for the current load."""
     rows = {
-        each.name: {
-            "tasks": each.tasks,
-            "rate_per_second": each.rate_per_second,
-            "service_seconds": each.service_seconds,
-            "backlog_events": each.backlog_events,
-            "latency_seconds": each.service_seconds,
+        operator.name: {
+            "tasks": operator.tasks,
+            "rate_per_second": operator.rate_per_second,
+            "service_seconds": operator.service_seconds,
+            "backlog_events": operator.backlog_events,
+            "latency_seconds": operator.service_seconds,
         }
-        for each in seen.operators
+        for operator in seen.operators
     }
     observation = {
         "at_seconds": seen.at_seconds,
@@ -243,18 +243,18 @@ class _Forecasts:
         mean, deviation = self.steps(past)
         rows = mean.reshape(-1, INSTANTS), deviation.reshape(-1, INSTANTS)
         greatest = (rows[0] + rows[1]).argmax(axis=1)[:, None]
-        picked = [np.take_along_axis(each, greatest, axis=1)[:, 0] for each in rows]
+        picked = [np.take_along_axis(row, greatest, axis=1)[:, 0] for row in rows]
         return picked[0], picked[1]
 
 
 def _tasks_of(seen: SeenPath, decision: Decision) -> Tasks:
-    now = {each.name: each.tasks for each in seen.operators}
+    now = {operator.name: operator.tasks for operator in seen.operators}
     return now if decision.action is None else {**now, **decision.action["tasks"]}
 
 
 LAWS: Mapping[str, Callable[[Course, Steered], Law]] = {
     "joint": _joint,
-    "queueing": _queueing,
+    "queueing": _decide_queueing,
     "forecast": _forecast,
     "wt": _wt,
     "rg": _rg,

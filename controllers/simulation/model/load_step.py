@@ -19,7 +19,7 @@ import numpy as np
 from controllers.parallelism.joint_law import ParallelismJoint
 from controllers.parallelism.scaling_curve import ScalingCurve
 from controllers.rivals.parallelism_rules import TARGET, Hpa, MeasuredInterval, SeenPath, Tasks, dhalion, ds2
-from controllers.simulation.model.elastic_laws import asked_jointly
+from controllers.simulation.model.elastic_laws import decide_jointly
 from controllers.simulation.model.scenario import generator
 
 STEP_SECONDS, BEFORE, AFTER, TIMES = 60.0, 10, 20, 3.0
@@ -59,7 +59,7 @@ def fewest_tasks(load_per_second: float) -> dict[str, int]:
     return {name: int(curve(alone).tasks_for(load_per_second, TARGET)) for name, alone in ALONE.items()}
 
 
-def taken(law: str, seed: int) -> Taken:
+def run_step(law: str, seed: int) -> Taken:
     """Run the step under one law."""
     chance, decide = generator(seed, "load step"), LAWS[law]()
     tasks, backlog = fewest_tasks(LOAD_PER_SECOND), dict.fromkeys(ALONE, 0.0)
@@ -70,13 +70,13 @@ def taken(law: str, seed: int) -> Taken:
         violated += any(each < load for each in capacity.values())
         piled = {name: backlog[name] + (load - capacity[name]) * STEP_SECONDS for name in ALONE}
         backlog = {name: max(0.0, each) for name, each in piled.items()}
-        seen = _seen(step, load, tasks, backlog, chance)
+        seen = _observe(step, load, tasks, backlog, chance)
         tasks = dict(decide(seen))
         history.append(tasks)
-    return _taken(history, violated)
+    return _summarize(history, violated)
 
 
-def _seen(
+def _observe(
     step: int, load: float, tasks: Tasks, backlog: Mapping[str, float], chance: np.random.Generator
 ) -> SeenPath:
     rows = []
@@ -98,7 +98,7 @@ def _seen(
     return SeenPath(rows, (step + 1) * STEP_SECONDS, 1, MAXIMUM)
 
 
-def _taken(history: list[dict[str, int]], violated: int) -> Taken:
+def _summarize(history: list[dict[str, int]], violated: int) -> Taken:
     since, reversals = history[BEFORE:], 0
     for name in ALONE:
         moves = np.sign(np.diff([each[name] for each in since]))
@@ -115,7 +115,7 @@ def _joint() -> Callable[[SeenPath], Tasks]:
 
     def decide(seen: SeenPath) -> Tasks:
         nonlocal state
-        state, tasks = asked_jointly(law, SETTINGS, state, seen, None, None)
+        state, tasks = decide_jointly(law, SETTINGS, state, seen, None, None)
         return tasks
 
     return decide

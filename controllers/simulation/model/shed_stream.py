@@ -130,7 +130,7 @@ def _expire(waiting: deque[float], before: float) -> None:
         waiting.popleft()
 
 
-def joined(left: Floats, right: Floats, window_seconds: float) -> Floats:
+def join_events(left: Floats, right: Floats, window_seconds: float) -> Floats:
     """Return the times at which AND(left, right) matches: the oldest unexpired of each, by time."""
     matcher = SetMatcher((0, 1), window_seconds)
     times = np.concatenate([left, right])

@@ -139,9 +139,9 @@ class ThreadEngine:
         if stage - 1 < len(self.shared):
             self._enter(thread, stage + 1)
         else:
-            self._completed(thread)
+            self._complete_pass(thread)
 
-    def _completed(self, thread: int) -> None:
+    def _complete_pass(self, thread: int) -> None:
         pool = self.pools[self.of_thread[thread]]
         pool.completions.append(self.now)
         pool.completed += 1

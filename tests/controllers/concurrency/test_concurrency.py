@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.concurrency.explorer import CurveSearch, explored_again
+from controllers.concurrency.explorer import CurveSearch, explore_again
 from controllers.concurrency.law import Concurrency
-from controllers.concurrency.tcc import Cycle, needed_samples
+from controllers.concurrency.tcc import Cycle, count_needed_samples
 from controllers.concurrency.throughput import (
     LEAST_SECONDS,
     Measurement,
@@ -28,7 +28,7 @@ from controllers.concurrency.throughput_curve import (
     station_throughput,
 )
 from controllers.design import friendliness
-from controllers.design.friendliness import TABLE_1, least_q, least_w, scaled_q, share
+from controllers.design.friendliness import TABLE_1, least_q, least_w, scale_q, share
 from controllers.framework import guard
 from controllers.framework.guard import Measured
 from controllers.simulation.concurrency import SCENARIO, explore
@@ -96,8 +96,8 @@ def test_a_step_that_has_to_bring_more_than_its_share_is_refused_by_name(q):
 @given(st.floats(0.01, 2), st.floats(1.001, 1.5), st.floats(0.01, 3))
 def test_a_step_of_another_size_has_to_bring_what_keeps_condition_1(p, above, step):
     q = above * least_q(p)
-    assert scaled_q(p, q, step) > least_q(step)
-    assert scaled_q(p, q, p) == pytest.approx(q)
+    assert scale_q(p, q, step) > least_q(step)
+    assert scale_q(p, q, p) == pytest.approx(q)
 
 
 def test_parameters_that_break_a_condition_are_refused_with_the_nearest_that_do_not():
@@ -129,11 +129,11 @@ def test_the_sample_sizes_are_those_of_the_errata():
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=400), st.integers(1, 399))
 def test_samples_taken_in_parts_are_the_same_without_their_largest_percent(gaps, cut):
-    whole = ThroughputSample().with_more(gaps)
-    parts = ThroughputSample().with_more(gaps[:cut]).with_more(gaps[cut:])
+    whole = ThroughputSample().add_samples(gaps)
+    parts = ThroughputSample().add_samples(gaps[:cut]).add_samples(gaps[cut:])
     kept = sorted(gaps)[: len(gaps) - len(gaps) // 100]
     for sample in (whole, parts):
-        found = sample.measured(1)
+        found = sample.measure(1)
         if math.fsum(kept) < LEAST_SECONDS * len(kept):
             assert found is None, "nothing that runs is so fast"
         elif math.fsum(kept) > 1e-9:  # else rounding decides
@@ -144,14 +144,16 @@ def test_samples_taken_in_parts_are_the_same_without_their_largest_percent(gaps,
 def test_where_the_range_leaves_one_number_of_threads_it_is_explored_again():
     parameters = catalog.read_parameters(LAW, {"method": "explorer", "minimum": 4, "maximum": 4})
     points = tuple(Point(threads, float(threads)) for threads in (2, 4, 8))
-    again = explored_again(parameters, CurveSearch("steady", 4, points, steady_per_second=4.0), False)
+    again = explore_again(parameters, CurveSearch("steady", 4, points, steady_per_second=4.0), False)
     assert (again.phase, again.threads, again.pending) == ("probe", 4, ())
 
 
 def test_a_step_that_a_changed_range_has_undone_needs_no_second_sample():
     parameters = catalog.read_parameters(LAW, {})
     same = Measurement(8, 1.0, 0.0, 30)
-    assert needed_samples(parameters, Cycle("add", 8, before=same), same) == parameters["initial_samples"]
+    assert (
+        count_needed_samples(parameters, Cycle("add", 8, before=same), same) == parameters["initial_samples"]
+    )
 
 
 def test_a_decline_is_taken_back_at_once():
@@ -368,7 +370,7 @@ def test_what_was_measured_before_a_hold_is_no_part_of_what_is_measured_after_it
     parameters = read()
     state, _ = look(parameters, LAW.initial_state(parameters), 1, [0.9, 1.1] * 20)
     assert state["sample"]["count"] == 40
-    after = LAW.resumed(parameters, state)
+    after = LAW.resume_state(parameters, state)
     assert after["sample"]["count"] == 0 and after["machine"] == state["machine"]
 
 

@@ -15,7 +15,7 @@ from controllers.concurrency.throughput_curve import (
     StationCurve,
     station_throughput,
 )
-from controllers.concurrency.throughput_prediction import bottleneck, curve_through, predicted_throughput
+from controllers.concurrency.throughput_prediction import bottleneck, curve_through, predict_throughput
 
 # Four servers of 20 ms behind 60 ms elsewhere: at most 200 a second.
 STATION = StationCurve(capacity_per_second=200.0, servers=4, empty_seconds=0.08, error=0.0)
@@ -26,17 +26,17 @@ def test_two_points_are_no_curve():
 
 
 def test_a_curve_through_measured_points_meets_them():
-    points = [Point(n, predicted_throughput(STATION, n).per_second) for n in (1, 4, 8, 16, 32, 64)]
+    points = [Point(n, predict_throughput(STATION, n).per_second) for n in (1, 4, 8, 16, 32, 64)]
     curve = curve_through(points)
     assert curve is not None and curve.error < 0.02
     for point in points:
-        assert predicted_throughput(curve, point.threads).per_second == pytest.approx(
+        assert predict_throughput(curve, point.threads).per_second == pytest.approx(
             point.per_second, rel=0.05
         )
 
 
 def test_one_thread_never_waits_and_many_saturate_the_station():
-    alone, many = predicted_throughput(STATION, 1), predicted_throughput(STATION, 200)
+    alone, many = predict_throughput(STATION, 1), predict_throughput(STATION, 200)
     assert alone.per_second == pytest.approx(1 / 0.08) and alone.wait_seconds == pytest.approx(0, abs=1e-9)
     assert many.per_second == pytest.approx(200, rel=0.01) and many.utilisation == pytest.approx(1, abs=0.01)
     assert many.wait_seconds == pytest.approx(200 / 200 - 0.08, rel=0.02)
@@ -72,9 +72,9 @@ def test_of_the_scalability_law_the_peak_is_known_and_beyond_it_threads_do_harm(
     curve = ScalabilityCurve(rate_per_second=10.0, contention=0.02, coherence=0.001, error=0.0)
     found = bottleneck(curve)
     assert found.peak_threads == pytest.approx((0.98 / 0.001) ** 0.5)
-    at_peak = predicted_throughput(curve, round(found.peak_threads))
+    at_peak = predict_throughput(curve, round(found.peak_threads))
     assert at_peak.utilisation == pytest.approx(1, abs=0.001) and at_peak.wait_seconds is None
-    assert predicted_throughput(curve, 200).per_second < at_peak.per_second
+    assert predict_throughput(curve, 200).per_second < at_peak.per_second
 
 
 @pytest.mark.parametrize(("contention", "most"), [(0.05, 200.0), (0.0, float("inf"))])

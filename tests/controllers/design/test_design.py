@@ -36,8 +36,8 @@ def test_the_papers_poles_need_an_integral_gain_below_zero():
 
 def test_the_papers_model_gains_8933_and_settles_in_264_samples():
     assert PAPER.b / (1 - PAPER.a) == pytest.approx(-8933, rel=1e-4)
-    assert placement.settling_samples(0.985) == pytest.approx(264.7, abs=0.1)
-    assert placement.settling_samples(0.449) == pytest.approx(5, abs=0.01)
+    assert placement.compute_settling_samples(0.985) == pytest.approx(264.7, abs=0.1)
+    assert placement.compute_settling_samples(0.449) == pytest.approx(5, abs=0.01)
 
 
 def test_a_sample_of_delay_that_was_left_out_makes_the_loop_unstable():

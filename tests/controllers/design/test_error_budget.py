@@ -8,9 +8,9 @@ from controllers.design.error_budget import (
     PAIRS,
     Counted,
     MinuteCounts,
-    allowed,
     burn_rate,
-    left_share,
+    compute_allowed,
+    compute_left_share,
     pair_rate,
     window_budget,
 )
@@ -75,7 +75,7 @@ def test_what_is_left_of_a_budget_equals_a_count_over_every_row(history, target)
     bad, total = sum(each[0] for each in inside), sum(each[1] for each in inside)
     whole = counts.whole()
     assert (whole.bad, whole.total, whole.minutes) == (pytest.approx(bad), pytest.approx(total), len(inside))
-    assert allowed(whole, target) - whole.bad == pytest.approx((1 - target) * total - bad, abs=1e-6)
+    assert compute_allowed(whole, target) - whole.bad == pytest.approx((1 - target) * total - bad, abs=1e-6)
 
 
 def test_a_gap_counts_neither_way():
@@ -84,22 +84,22 @@ def test_a_gap_counts_neither_way():
         watched.add(minute, 0.6, 60.0)
         if not 100 <= minute < 300:
             unwatched.add(minute, 0.6, 60.0)
-    rates = [burn_rate(each.over(400), 0.99) for each in (watched, unwatched)]
+    rates = [burn_rate(each.sum_newest(400), 0.99) for each in (watched, unwatched)]
     assert rates == [pytest.approx(1.0)] * 2
-    assert unwatched.over(400).minutes == 200
+    assert unwatched.sum_newest(400).minutes == 200
 
 
 def test_minutes_leave_the_window_and_come_back_with_no_clock():
     counts = MinuteCounts(60, 100)
     counts.add(100, 5.0, 60.0)
     counts.advance(159)
-    assert counts.over(60).bad == 5.0
+    assert counts.sum_newest(60).bad == 5.0
     counts.advance(160)
-    assert counts.over(60).bad == 0.0
+    assert counts.sum_newest(60).bad == 0.0
     counts.add(150, 1.0, 60.0)  # a clock that was set back
-    assert counts.of(150) == (1.0, 60.0) and counts.over(60).bad == 1.0
+    assert counts.get(150) == (1.0, 60.0) and counts.sum_newest(60).bad == 1.0
     counts.add(99, 9.0, 60.0)  # long gone
-    assert counts.over(60).bad == 1.0
+    assert counts.sum_newest(60).bad == 1.0
 
 
 def test_a_single_bad_minute_after_a_start_is_no_burning_hour():
@@ -116,7 +116,7 @@ def test_a_burn_that_is_over_is_seen_in_the_short_window_first():
     counts = MinuteCounts(WINDOW, 0)
     for minute in range(60):
         counts.add(minute, 60.0 if minute < 50 else 0.0, 60.0)
-    assert burn_rate(counts.over(60), 0.999) == pytest.approx(50 / 60 * 1_000)
+    assert burn_rate(counts.sum_newest(60), 0.999) == pytest.approx(50 / 60 * 1_000)
     assert pair_rate(counts, PAIRS[0], 0.999) == 0.0
 
 
@@ -128,7 +128,7 @@ def test_the_budget_of_a_window_is_that_of_what_was_counted_for_all_its_minutes(
     whole = counts.whole()
     assert window_budget(whole, 0.99, counts.minutes) == pytest.approx(0.01 * total * WINDOW)
     if minutes == WINDOW:
-        assert window_budget(whole, 0.99, counts.minutes) == pytest.approx(allowed(whole, 0.99))
+        assert window_budget(whole, 0.99, counts.minutes) == pytest.approx(compute_allowed(whole, 0.99))
 
 
 def test_a_bad_quarter_of_a_minute_after_a_start_uses_up_no_month():
@@ -136,15 +136,15 @@ def test_a_bad_quarter_of_a_minute_after_a_start_uses_up_no_month():
     for minute in range(5):
         counts.add(minute, 20.0 if minute == 3 else 0.0, 60.0)
     whole = counts.whole()
-    assert left_share(whole, 0.99) < 0
+    assert compute_left_share(whole, 0.99) < 0
     assert whole.bad / window_budget(whole, 0.99, counts.minutes) < 0.001
 
 
 def test_nothing_counted_is_no_budget_and_no_rate():
     assert burn_rate(Counted(0.0, 0.0, 0), 0.99) is None
-    assert left_share(Counted(0.0, 0.0, 0), 0.99) is None
+    assert compute_left_share(Counted(0.0, 0.0, 0), 0.99) is None
     assert window_budget(Counted(0.0, 0.0, 0), 0.99, WINDOW) is None
-    assert left_share(Counted(2.0, 100.0, 5), 0.99) == pytest.approx(-1.0)
+    assert compute_left_share(Counted(2.0, 100.0, 5), 0.99) == pytest.approx(-1.0)
 
 
 def test_the_rates_that_alert_use_up_the_shares_of_a_month_that_the_docs_name():

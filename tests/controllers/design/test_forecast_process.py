@@ -11,9 +11,9 @@ from controllers.design.forecast import (
     Kernel,
     PointProcess,
     averages,
+    compute_missed_events,
     is_rejected,
     likeliest,
-    missed_events,
 )
 from queues.errors import BadInput
 
@@ -54,7 +54,7 @@ def test_climbing_makes_the_data_likelier():
     start = Kernel(day=2.0, now=0.01, noise=1.0)
     assert (
         likeliest(at, values, start).log_likelihood
-        > PointProcess.through(start, at, values).log_likelihood + 10
+        > PointProcess.fit_variance(start, at, values).log_likelihood + 10
     )
 
 
@@ -86,7 +86,7 @@ def test_missed_events_are_those_that_chance_puts_above_the_capacity():
     mean, deviation, counts = np.asarray([100.0, 80.0]), np.asarray([10.0, 1e-9]), np.asarray([4.0, 5.0])
     drawn = np.random.default_rng(2).normal(100, 10, 400_000)
     expected = [np.maximum(0, drawn - 4 * 20).mean() * 60, np.maximum(0, drawn - 5 * 20).mean() * 60]
-    missed = missed_events(mean, deviation, counts, 20.0, 60.0)
+    missed = compute_missed_events(mean, deviation, counts, 20.0, 60.0)
     assert missed[0] == pytest.approx(expected, rel=0.02)
     assert missed[1] == pytest.approx([0.0, 0.0], abs=1e-6)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controllers.concurrency.throughput_curve import station_throughput
 from controllers.design.network import answer
-from controllers.design.queueing_models import Station, closed, erlang_c, open_network, throughput
+from controllers.design.queueing_models import Station, erlang_c, open_network, solve_closed, throughput
 from queues.errors import BadInput
 from tests.shared_data import DATA
 
@@ -120,7 +120,7 @@ some_stations = st.lists(
 @given(some_stations, st.integers(1, 60), st.floats(0, 20))
 def test_customers_are_somewhere_and_no_server_is_used_more_than_wholly(rows, customers, think):
     stations = [Station(str(at), *row) for at, row in enumerate(rows)]
-    found = closed(stations, customers, think)
+    found = solve_closed(stations, customers, think)
     there = sum(each.queue_length for each in found.stations.values())
     thinking = found.throughput_per_second * think
     assert there + thinking == pytest.approx(customers, rel=1e-8)
@@ -133,11 +133,13 @@ def test_customers_are_somewhere_and_no_server_is_used_more_than_wholly(rows, cu
 def test_many_customers_at_many_servers_do_not_drift():
     # A station of 8 servers with a delay is the machine repairman, whose balance equations are exact.
     for customers in (50, 200, 1000):
-        network = closed([Station("a", 8, 1.0)], customers, 10.0)
+        network = solve_closed([Station("a", 8, 1.0)], customers, 10.0)
         assert network.throughput_per_second == pytest.approx(
             station_throughput(customers, 8, 8.0, 11.0), rel=1e-9
         )
-    assert closed([Station("a", 8, 1.0)], 1000, 10.0).throughput_per_second == pytest.approx(8.0, rel=1e-9)
+    assert solve_closed([Station("a", 8, 1.0)], 1000, 10.0).throughput_per_second == pytest.approx(
+        8.0, rel=1e-9
+    )
 
 
 def test_an_open_station_with_one_server_is_the_closed_formula():

@@ -14,7 +14,7 @@ COUNT = Parameter("count", "events", "A count.", 10, 1, 1_000, "integer")
 @given(st.floats(0.01, 1.0), st.integers(1, 1_000), st.floats(0.0, 1.0), st.floats(0.0, 1_200.0))
 def test_what_is_found_is_in_its_ranges_and_never_worse_than_what_is_in_force(share, count, best, most):
     begin = {"share": share, "count": count}
-    ranges = [SearchRange.around(SHARE, share), SearchRange.around(COUNT, count)]
+    ranges = [SearchRange.build_around(SHARE, share), SearchRange.build_around(COUNT, count)]
 
     def cost(values):
         return (values["share"] - best) ** 2 + ((values["count"] - most) / 1_000) ** 2
@@ -29,10 +29,10 @@ def test_what_is_found_is_in_its_ranges_and_never_worse_than_what_is_in_force(sh
 
 
 def test_a_range_is_four_times_around_what_is_in_force_and_within_what_is_declared():
-    assert SearchRange.around(SHARE, 0.1) == SearchRange("share", 0.025, 0.4)
-    assert SearchRange.around(SHARE, 0.5) == SearchRange("share", 0.125, 1.0)
-    assert SearchRange.around(SHARE, 0.0) == SearchRange("share", 0.0, 1.0)
-    assert SearchRange.around(COUNT, 2) == SearchRange("count", 1, 8, is_whole=True)
+    assert SearchRange.build_around(SHARE, 0.1) == SearchRange("share", 0.025, 0.4)
+    assert SearchRange.build_around(SHARE, 0.5) == SearchRange("share", 0.125, 1.0)
+    assert SearchRange.build_around(SHARE, 0.0) == SearchRange("share", 0.0, 1.0)
+    assert SearchRange.build_around(COUNT, 2) == SearchRange("count", 1, 8, is_whole=True)
 
 
 def test_the_least_of_a_bowl_is_found_and_by_the_same_seed_again():

@@ -11,7 +11,7 @@ from controllers.diagnosis.changes import (
     KindRecord,
     PlantChange,
     chance_of,
-    ranked,
+    rank_changes,
 )
 from controllers.diagnosis.influence import distances
 
@@ -32,7 +32,7 @@ def change(kind: str = "deploy", ago: float = 60.0, *of: str) -> PlantChange:
 
 
 def order(*of: PlantChange, **records: KindRecord) -> list[int]:
-    return [each.place for each in ranked(of, ONSET, STEPS, records)]
+    return [each.place for each in rank_changes(of, ONSET, STEPS, records)]
 
 
 def test_steps_go_upstream_alone():
@@ -55,7 +55,7 @@ def test_the_later_of_two_comes_first():
 def test_what_had_ended_before_the_onset_comes_behind_what_lasts():
     over = PlantChange("override", ONSET - 60, frozenset({"queue/alert"}), is_over=True)
     lasts = PlantChange("override", ONSET - 200, frozenset({"queue/alert"}))
-    assert [each.place for each in ranked([over, lasts], ONSET, {"queue/alert": 0}, {})] == [1, 0]
+    assert [each.place for each in rank_changes([over, lasts], ONSET, {"queue/alert": 0}, {})] == [1, 0]
 
 
 def test_what_happens_all_the_time_is_no_news():
@@ -78,7 +78,7 @@ def test_what_came_after_the_onset_is_no_cause_but_for_the_slack_of_clocks():
 
 @given(st.lists(changes, max_size=12))
 def test_each_that_came_before_is_ranked_once_by_falling_weight(of):
-    rows = ranked(of, ONSET, STEPS, {})
+    rows = rank_changes(of, ONSET, STEPS, {})
     before = {at for at, each in enumerate(of) if each.at <= ONSET + SLACK_SECONDS}
     assert {row.place for row in rows} == before and len(rows) == len(before)
     weights = [row.weight for row in rows]
@@ -88,8 +88,8 @@ def test_each_that_came_before_is_ranked_once_by_falling_weight(of):
 @given(st.lists(changes, min_size=2, max_size=8), st.permutations(range(8)))
 def test_the_order_does_not_depend_on_the_order_of_what_is_given(of, places):
     shuffled = [of[place] for place in places if place < len(of)]
-    weights = [row.weight for row in ranked(of, ONSET, STEPS, {})]
-    assert weights == [row.weight for row in ranked(shuffled, ONSET, STEPS, {})]
+    weights = [row.weight for row in rank_changes(of, ONSET, STEPS, {})]
+    assert weights == [row.weight for row in rank_changes(shuffled, ONSET, STEPS, {})]
 
 
 def test_a_rate_that_rose_a_hundredfold_comes_before_a_deploy_of_minutes_ago_and_one_that_doubled_does_not():
@@ -98,7 +98,7 @@ def test_a_rate_that_rose_a_hundredfold_comes_before_a_deploy_of_minutes_ago_and
     deploy = PlantChange("deploy", 800.0, frozenset({"queue/q"}))
     for times, first in ((1.0, 0), (50.0, 1)):
         rose = PlantChange("producer rose", 990.0, frozenset({"producer/p"}), times)
-        assert ranked([deploy, rose], 1_000.0, steps, records)[0].place == first
+        assert rank_changes([deploy, rose], 1_000.0, steps, records)[0].place == first
 
 
 def test_few_incidents_say_little():

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from controllers.diagnosis.differences import (
     RATE,
-    beyond_chance,
     differences,
     mean_test,
+    select_significant,
     share_tests,
 )
 
@@ -92,12 +92,12 @@ def test_without_bursts_it_is_the_g_test():
 
 @given(st.lists(st.floats(0, 1), max_size=40))
 def test_what_is_kept_is_what_benjamini_and_hochberg_keep(probabilities):
-    kept = beyond_chance(probabilities, 0.05)
+    kept = select_significant(probabilities, 0.05)
     if probabilities:
         adjusted = scipy.stats.false_discovery_control(probabilities, method="bh")
         near = np.isclose(adjusted, 0.05)
         assert all(keep == (p <= 0.05) or close for keep, p, close in zip(kept, adjusted, near, strict=True))
-    assert beyond_chance([], 0.05) == []
+    assert select_significant([], 0.05) == []
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def test_shares_keep_their_sum_and_their_minimum_whatever_the_response_times(dat
 @given(st.lists(st.floats(-3, 3), min_size=2, max_size=8), st.floats(0, 0.1))
 def test_the_shares_within_limits_are_the_nearest_ones(wanted, minimum):
     wanted = np.array(wanted)
-    found = balance.within(wanted, minimum, 1.0)
+    found = balance.project_shares(wanted, minimum, 1.0)
     assert found.sum() == pytest.approx(1.0) and found.min() >= minimum - 1e-12
     # Nearest: those above the minimum are all shifted alike, the others would have been shifted below it.
     shift = (wanted - found)[found > minimum + 1e-9]

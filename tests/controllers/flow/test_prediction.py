@@ -9,7 +9,7 @@ from controllers import catalog
 from controllers.design import placement
 from controllers.design.placement import Model
 from controllers.flow import balance
-from controllers.flow.prediction import of_balance, of_flow
+from controllers.flow.prediction import predict_balance, predict_flow
 
 MODEL = Model(0.985, -134.0, 1)
 GAINS = placement.place(MODEL, [0.55, 0.45, 0.3])
@@ -33,7 +33,7 @@ def balanced(**changed):
 
 
 def test_flow_promises_what_design_check_reports_and_draws_its_way_to_the_setpoint():
-    found, report = of_flow(flow()), placement.report(MODEL, GAINS)
+    found, report = predict_flow(flow()), placement.report(MODEL, GAINS)
     assert (found.spectral_radius, found.gain_margin) == (report.spectral_radius, report.gain_margin)
     assert found.settling_samples == report.settling_samples
     assert found.rests_at == 1.0 and found.response[0] == 0.0
@@ -41,19 +41,19 @@ def test_flow_promises_what_design_check_reports_and_draws_its_way_to_the_setpoi
 
 
 def test_unstable_gains_have_poles_and_no_response():
-    found = of_flow(flow(kp=-0.006141, ki=-0.007986, kd=0.0))
+    found = predict_flow(flow(kp=-0.006141, ki=-0.007986, kd=0.0))
     assert not found.stable and found.response == () and found.settling_samples is None
     assert max(map(abs, found.poles)) == pytest.approx(found.spectral_radius)
 
 
 def test_without_a_model_nothing_is_promised():
-    assert of_flow(flow(a=None, b=None)) is None
+    assert predict_flow(flow(a=None, b=None)) is None
 
 
 @settings(max_examples=40)
 @given(a=st.floats(0, 1), b=st.floats(0.1, 10), r=st.floats(0.1, 50))
 def test_a_difference_comes_to_nothing_as_the_law_itself_moves_shares(a, b, r):
-    found = of_balance(balanced(a=a, b=b, r=r))
+    found = predict_balance(balanced(a=a, b=b, r=r))
     gains = balance.design(np.full(2, a), np.full(2, b), q=1.0, integral=0.25, r=r)
     x, shares, before = np.array([0.5, -0.5]), np.zeros(2), np.array([0.5, -0.5])
     for value in found.response[:50]:
@@ -65,5 +65,5 @@ def test_a_difference_comes_to_nothing_as_the_law_itself_moves_shares(a, b, r):
 
 
 def test_replicas_with_models_of_their_own_are_predicted_by_their_mean():
-    of = of_balance(balanced(b_of={"r1": 1.0, "r2": 3.0}))
-    assert of.response == of_balance(balanced(b=2.0)).response
+    of = predict_balance(balanced(b_of={"r1": 1.0, "r2": 3.0}))
+    assert of.response == predict_balance(balanced(b=2.0)).response

@@ -76,16 +76,16 @@ def test_in_no_hour_more_than_the_cap_is_spent(wanted, seconds, cap):
     ids=["now", "set back", "set back and an hour on", "an hour on"],
 )
 def test_what_was_spent_counts_for_an_hour_also_where_the_clock_was_set_back(at_seconds, left):
-    spent, slot = cost_cap.spent_until({"spent": [0.0] * 12 + [4.0], "spent_slot": 33}, 10_000.0)
-    kept, _ = cost_cap.spent_until({"spent": spent, "spent_slot": slot}, at_seconds)
+    spent, slot = cost_cap.roll_forward({"spent": [0.0] * 12 + [4.0], "spent_slot": 33}, 10_000.0)
+    kept, _ = cost_cap.roll_forward({"spent": spent, "spent_slot": slot}, at_seconds)
     assert cost_cap.most(10.0, 1.0, kept) == left
 
 
 def test_a_clock_that_was_ahead_for_once_makes_no_cap_of_a_day_out_of_that_of_an_hour():
-    ahead, slot = cost_cap.spent_until({"spent": [0.0] * 12 + [4.0], "spent_slot": 33}, 10_000.0 + 86_400.0)
-    kept, slot = cost_cap.spent_until({"spent": ahead, "spent_slot": slot}, 10_010.0)
-    kept = cost_cap.with_spent(kept, 9.0)
-    later, _ = cost_cap.spent_until({"spent": kept, "spent_slot": slot}, 10_010.0 + 3_900.0)
+    ahead, slot = cost_cap.roll_forward({"spent": [0.0] * 12 + [4.0], "spent_slot": 33}, 10_000.0 + 86_400.0)
+    kept, slot = cost_cap.roll_forward({"spent": ahead, "spent_slot": slot}, 10_010.0)
+    kept = cost_cap.add_spent(kept, 9.0)
+    later, _ = cost_cap.roll_forward({"spent": kept, "spent_slot": slot}, 10_010.0 + 3_900.0)
     assert cost_cap.most(10.0, 1.0, kept) == 1.0 and cost_cap.most(10.0, 1.0, later) == 10.0
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from controllers.framework import code
-from controllers.framework.reason import are, counted, listed, percent
-from controllers.framework.sensed import since
+from controllers.framework.reason import are, format_count, format_names, percent
+from controllers.framework.sensed import count_growth
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from controllers.framework.sensed import since
     ],
 )
 def test_a_counter_grows_by_what_is_new_also_after_a_reset(before, now, growth):
-    assert since(before, {"n": now}, "n") == growth
+    assert count_growth(before, {"n": now}, "n") == growth
 
 
 def test_the_code_that_decides_has_a_short_name_that_stays():
@@ -28,7 +28,7 @@ def test_the_code_that_decides_has_a_short_name_that_stays():
 
 
 def test_reasons_count_and_list_in_plain_words():
-    assert counted(1, "worker") == "1 worker" and counted(1_200, "worker") == "1,200 workers"
+    assert format_count(1, "worker") == "1 worker" and format_count(1_200, "worker") == "1,200 workers"
     assert percent(0.925) == "92 %" and percent(0.925, 1) == "92.5 %"
-    assert listed(["n1", "n2"]) == "n1, n2" and are(["n1"]) == "is" and are(["n1", "n2"]) == "are"
-    assert listed([f"n{at}" for at in range(9)]) == "n0, n1, n2, n3, n4 and 4 more"
+    assert format_names(["n1", "n2"]) == "n1, n2" and are(["n1"]) == "is" and are(["n1", "n2"]) == "are"
+    assert format_names([f"n{at}" for at in range(9)]) == "n0, n1, n2, n3, n4 and 4 more"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controllers import catalog
-from controllers.parallelism.inputs import joint, queueing, source_per_second, steered_paths
+from controllers.parallelism.inputs import joint, list_steered_paths, observe_queueing, source_per_second
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 
 
@@ -36,7 +36,7 @@ def topology():
 
 def test_only_ways_between_what_can_be_set_are_seen_and_each_once(topology):
     assert len(topology.paths) == 2
-    assert steered_paths(topology) == [["hosts", "sites"]]
+    assert list_steered_paths(topology) == [["hosts", "sites"]]
 
 
 def test_rates_are_of_all_tasks_and_service_times_of_an_event(topology):
@@ -82,7 +82,9 @@ def test_what_failed_at_the_sources_is_a_rate_and_not_known_where_no_source_coun
     assert joint(counted)["failed_per_second"] == 25.0
 
 
-@pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
+@pytest.mark.parametrize(
+    ("law", "see"), [("parallelism_queueing", observe_queueing), ("parallelism_joint", joint)]
+)
 def test_the_laws_take_what_is_seen_and_decide_on_it(topology, law, see):
     made = catalog.law(law)
     parameters = catalog.read_parameters(made, {"bound_seconds": 5.0})
@@ -93,7 +95,9 @@ def test_the_laws_take_what_is_seen_and_decide_on_it(topology, law, see):
     assert decision.action is None or set(decision.action["tasks"]) == {"hosts", "sites"}
 
 
-@pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
+@pytest.mark.parametrize(
+    ("law", "see"), [("parallelism_queueing", observe_queueing), ("parallelism_joint", joint)]
+)
 @pytest.mark.parametrize(("arrivals", "wanted"), [(10, 2), (30_000, 6)])
 def test_no_law_wants_what_its_plant_refuses(topology, law, see, arrivals, wanted):
     """It would be refused at each tick, and the tasks would stay as they are for ever."""
@@ -109,7 +113,9 @@ def test_no_law_wants_what_its_plant_refuses(topology, law, see, arrivals, wante
     assert decision.action["tasks"]["sites"] == wanted
 
 
-@pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
+@pytest.mark.parametrize(
+    ("law", "see"), [("parallelism_queueing", observe_queueing), ("parallelism_joint", joint)]
+)
 def test_an_operator_to_which_nothing_came_needs_the_fewest_tasks(topology, law, see):
     tasks = (task(0, None), task(0, None), task(0, None))
     idle = {**topology.operators, "sites": MeasuredOperator("sites", "operator", 3, tasks=tasks)}
@@ -124,7 +130,9 @@ def test_an_operator_to_which_nothing_came_needs_the_fewest_tasks(topology, law,
         assert decision.action["tasks"]["sites"] == 1
 
 
-@pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
+@pytest.mark.parametrize(
+    ("law", "see"), [("parallelism_queueing", observe_queueing), ("parallelism_joint", joint)]
+)
 def test_an_operator_that_was_not_measured_lets_the_law_hold(topology, law, see):
     idle = {**topology.operators, "sites": MeasuredOperator("sites", "operator", 1)}
     unmeasured = MeasuredTopology("main", 100.0, 10.0, idle, topology.links)

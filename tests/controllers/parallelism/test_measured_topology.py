@@ -69,7 +69,7 @@ def test_counts_of_an_operator_are_summed_and_the_rest_is_the_mean_of_what_is_kn
     assert operator.measure("executions") == 40.0
     assert operator.measure("latency_seconds") == pytest.approx(0.3)
     assert [operator.aggregate("executions", how) for how in ("MIN", "MAX", "AVG")] == [0.0, 30.0, 40 / 3]
-    assert operator.by_task("latency_seconds") == {"parse_1": 0.2, "parse_2": 0.4, "parse_3": None}
+    assert operator.group_by_task("latency_seconds") == {"parse_1": 0.2, "parse_2": 0.4, "parse_3": None}
     assert operator.measure("utilisation") is None
 
 

@@ -14,7 +14,7 @@ from controllers.framework.solver import minimise
 from controllers.parallelism.forecast_law import ParallelismForecast, cheapest
 from controllers.parallelism.queueing_law import ParallelismQueueing
 from controllers.parallelism.queueing_topology import QueueingOperator
-from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
+from controllers.parallelism.task_allocation import Path, fewest_tasks, find_lacking_path
 from queues.errors import BadInput
 
 QUEUEING, FORECAST = ParallelismQueueing(), ParallelismForecast()
@@ -288,9 +288,9 @@ def test_windows_without_sense_are_refused_by_name(seen, field):
 def test_nothing_lacks_where_the_most_tasks_keep_every_path():
     found = operators(np.random.default_rng(1), ["a", "b"], 30)
     path = Path(("a", "b"), budget(found, ["a", "b"], 30, 1.2))
-    assert lacking(found, [path]) is None
+    assert find_lacking_path(found, [path]) is None
     tight = Path(("a", "b"), budget(found, ["a", "b"], 30, 0.9))
-    assert lacking(found, [path, tight]) == (tight, pytest.approx(tight.budget_seconds / 0.9))
+    assert find_lacking_path(found, [path, tight]) == (tight, pytest.approx(tight.budget_seconds / 0.9))
 
 
 def test_a_path_without_any_time_to_wait_is_decided_where_nothing_waits():

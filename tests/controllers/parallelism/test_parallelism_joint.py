@@ -50,7 +50,7 @@ def test_two_points_far_apart_say_what_any_number_of_tasks_passes(service, conte
     def true(tasks):
         return service * (1 + contention * (tasks - 1))
 
-    curve = ScalingCurve.through({few: true(few), many: true(many)}, many)
+    curve = ScalingCurve.fit({few: true(few), many: true(many)}, many)
     # The slope is drawn a little towards 0, the closer the points are the more.
     drawn = 1 / (1 + 1 / ((many - few) ** 2 / 2))
     assert curve.service_seconds(many) == pytest.approx(true(many))

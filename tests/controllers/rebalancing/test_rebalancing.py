@@ -136,8 +136,8 @@ def test_moves_that_were_not_made_bar_no_return():
     """A cool-down dropped them, or nobody approved the advice."""
     before = {"recent": [{"queue": "q", "from": "n1", "to": "n2", "age": 1}]}
     after = {"recent": [{**before["recent"][0], "age": 2}, {**before["recent"][0], "to": "n3"}]}
-    assert LAW.corrected({}, before, after, None) == {"recent": after["recent"][:1]}
-    assert LAW.corrected({}, before, after, {"moves": []}) == after
+    assert LAW.correct_state({}, before, after, None) == {"recent": after["recent"][:1]}
+    assert LAW.correct_state({}, before, after, {"moves": []}) == after
 
 
 def test_idle_nodes_are_taken_in_no_more_than_are_needed():

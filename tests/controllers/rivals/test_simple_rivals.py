@@ -24,12 +24,12 @@ def test_the_shortest_queues_are_filled_to_one_level_and_no_event_is_lost(length
 
 def test_spark_s_estimator_begins_with_the_first_batch_and_follows_its_formula():
     estimator = SparkPid(batch_seconds=2.0)
-    assert estimator.after(0, 1.0, 0.0) is estimator and estimator.after(10, 0.0, 0.0) is estimator
-    first = estimator.after(1_000, 0.5, 0.0)
+    assert estimator.update(0, 1.0, 0.0) is estimator and estimator.update(10, 0.0, 0.0) is estimator
+    first = estimator.update(1_000, 0.5, 0.0)
     assert first.rate_per_second == 2_000
-    second = first.after(1_000, 1.0, 3.0)  # 2,000 - 1.0 · (2,000 - 1,000) - 0.2 · 3.0 · 1,000 / 2.0
+    second = first.update(1_000, 1.0, 3.0)  # 2,000 - 1.0 · (2,000 - 1,000) - 0.2 · 3.0 · 1,000 / 2.0
     assert second.rate_per_second == pytest.approx(700)
-    assert second.after(1_000, 1.0, 1e6).rate_per_second == 100, "never below its minimum"
+    assert second.update(1_000, 1.0, 1e6).rate_per_second == 100, "never below its minimum"
 
 
 STREAM = MeasuredStream(

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.design.error_budget import MinuteCounts, allowed, left_share
+from controllers.design.error_budget import MinuteCounts, compute_allowed, compute_left_share
 from controllers.shedding.budget_cut import cut, shed_per_second
-from controllers.shedding.budgets import LEAST_TO_KEEP, allowed_per_second, used_up
+from controllers.shedding.budgets import LEAST_TO_KEEP, compute_allowed_per_second, find_exhausted_objective
 from controllers.shedding.inputs import SheddingInputs, application
 from controllers.shedding.ladder import LEVELS, SHED, THROTTLE, Ladder
 from controllers.shedding.law import Shedding
@@ -171,7 +171,9 @@ class Run:
 
     def rows(self) -> list[dict[str, Any]]:
         whole = self.counts.whole()
-        return [budget(allowed(whole, self.target) - whole.bad, left_share(whole, self.target))]
+        return [
+            budget(compute_allowed(whole, self.target) - whole.bad, compute_left_share(whole, self.target))
+        ]
 
     def step(self, rate: float, capacity: float, seconds: int) -> None:
         rows = self.rows()
@@ -196,7 +198,7 @@ class Run:
             self.shed += bad
             if bad:
                 whole = self.counts.whole()
-                self.beyond = max(self.beyond, whole.bad - allowed(whole, self.target))
+                self.beyond = max(self.beyond, whole.bad - compute_allowed(whole, self.target))
 
 
 @pytest.mark.sweep(3)
@@ -215,8 +217,8 @@ def test_ladder_and_law_never_shed_past_the_budget_in_random_runs(seed):
 
 def test_the_smallest_budget_decides_and_one_for_another_level_does_not():
     rows = [budget(100.0, 0.5), budget(50.0, 0.4), budget(1.0, 0.0, "throttle")]
-    assert allowed_per_second(rows, "shed", 10.0) == 5.0
-    assert allowed_per_second([budget(-5.0, -0.1)], "shed", 10.0) == 0.0
-    assert allowed_per_second(rows[:2], "throttle", 10.0) is None
-    assert used_up(rows, "shed", is_enabled=False) is None
-    assert used_up(rows, "throttle", is_enabled=True) == "loss"
+    assert compute_allowed_per_second(rows, "shed", 10.0) == 5.0
+    assert compute_allowed_per_second([budget(-5.0, -0.1)], "shed", 10.0) == 0.0
+    assert compute_allowed_per_second(rows[:2], "throttle", 10.0) is None
+    assert find_exhausted_objective(rows, "shed", is_enabled=False) is None
+    assert find_exhausted_objective(rows, "throttle", is_enabled=True) == "loss"

@@ -15,7 +15,7 @@ from controllers.shedding.knapsack import piecewise
 from controllers.shedding.latency_bound import time_in_operator_seconds, utilisation_budget
 from controllers.shedding.law import Shedding, shed_tables
 from controllers.shedding.problem import Overload, SheddingProblem
-from controllers.shedding.program import by_programs, solve
+from controllers.shedding.program import solve, solve_by_programs
 from queues.errors import BadInput
 from tests.controllers.shedding.applications import observation
 
@@ -146,7 +146,7 @@ def overloads(count: int):
 
 def value_at_the_affected_sinks(inputs: SheddingInputs, overload: Overload) -> float:
     _, made = shed_tables(inputs)
-    affected = {pattern.emits for pattern in inputs.application.affected("B")}
+    affected = {pattern.emits for pattern in inputs.application.list_affected("B")}
     return sum(weight * made[sink] for sink, weight in overload.weights.items() if sink in affected)
 
 
@@ -175,7 +175,8 @@ def test_piece_by_piece_and_by_programs_the_same_load_buys_the_same_value():
         if flows is not None and sum(table.load for table in problem.whole()) > overload.budget:
             compared += 1
             loads = [
-                sum(table.load for table in problem.tables(each)) for each in (flows, by_programs(problem))
+                sum(table.load for table in problem.tables(each))
+                for each in (flows, solve_by_programs(problem))
             ]
             assert loads[0] == pytest.approx(loads[1], abs=1e-8)
     assert compared > 4

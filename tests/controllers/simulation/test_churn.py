@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from controllers.rebalancing.allocation import Allocation
-from controllers.simulation.churn import SCENARIO, ComingAndGoing, at_first, profile
+from controllers.simulation.churn import SCENARIO, ComingAndGoing, place_initially, profile
 from queues.points import TOTAL
 
 SMALL = {"nodes": 60, "containers": 300, "hours": 3}
@@ -39,21 +39,21 @@ def test_a_run_is_the_same_again_from_the_same_seed_but_for_what_its_decisions_t
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_node_is_drained_before_it_goes_and_somebody_new_comes_in_its_place(seed):
-    there, chance = ComingAndGoing.of(50), np.random.default_rng(seed)
-    plant = at_first(SCENARIO.read_settings({"nodes": 50, "containers": 200}), seed)
+    there, chance = ComingAndGoing.start_with(50), np.random.default_rng(seed)
+    plant = place_initially(SCENARIO.read_settings({"nodes": 50, "containers": 200}), seed)
     settings, absent = {"leaving": 0.5, "failing": 0.1}, 0
     for minute in range(5, 600, 5):
         there.step(minute, settings, chance)
-        now = there.seen(plant, minute)
+        now = there.apply_absences(plant, minute)
         assert not (now.drained & now.offline).any()
         absent += int(now.offline.sum())
     there.step(700, {"leaving": 0.0, "failing": 0.0}, chance)
     there.step(800, {"leaving": 0.0, "failing": 0.0}, chance)
-    assert absent and not there.seen(plant, 800).offline.any()
+    assert absent and not there.apply_absences(plant, 800).offline.any()
 
 
 def test_at_first_each_queue_has_two_halves_and_none_is_too_great_for_its_nodes():
-    plant: Allocation = at_first(SCENARIO.read_settings({"nodes": 100, "containers": 500}), 3)
+    plant: Allocation = place_initially(SCENARIO.read_settings({"nodes": 100, "containers": 500}), 3)
     assert len(plant.queues) == 250
     assert all(list(held.values()) == [TOTAL // 2] * 2 for held in plant.points)
     assert plant.rate.max() <= 2 * 350 * 0.7 and plant.rate.sum() <= 100 * 350 * 0.8

@@ -15,7 +15,7 @@ from controllers.simulation.elasticity import SCENARIO
 from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.model.elastic_laws import LAWS as LAWS_OF_THE_LAB
 from controllers.simulation.model.elastic_laws import SHARE_OF, Course
-from controllers.simulation.model.load_step import LAWS, taken
+from controllers.simulation.model.load_step import LAWS, run_step
 from tests.shared_data import DATA
 
 # Real traces: file, column, days.
@@ -139,7 +139,7 @@ def test_over_five_seeds_it_keeps_a_tenth_of_the_latency_with_a_fifth_fewer_task
 
 @pytest.mark.thorough
 def test_a_load_that_trebles_is_taken_in_two_changes_without_turning_back():
-    runs = [taken("joint", seed) for seed in range(12)]
+    runs = [run_step("joint", seed) for seed in range(12)]
     assert max(each.changes for each in runs) <= 2
     assert np.mean([each.violated_steps for each in runs]) <= 1.2
     assert 0.97 <= np.mean([each.instances for each in runs]) <= 1.05
@@ -148,7 +148,7 @@ def test_a_load_that_trebles_is_taken_in_two_changes_without_turning_back():
 
 def test_other_rules_end_further_from_the_best_or_take_more_changes():
     for law in LAWS.keys() - {"joint"}:
-        runs = [taken(law, seed) for seed in range(6)]
+        runs = [run_step(law, seed) for seed in range(6)]
         too_few = np.mean([each.instances for each in runs]) < 0.9
         assert too_few or np.mean([each.changes for each in runs]) > 2
 
@@ -261,7 +261,7 @@ def assert_only_knowledge_of_it_wins(trace, **given_):
     """RG fails less than the joint law with about as many tasks; trained on what came so far, it does not."""
     course = course_of(trace, **given_)
     ours, trained_on_it, causal = (
-        elasticity._outcome(elasticity.steered(make(course, elasticity.steered), course)).metrics
+        elasticity._outcome(elasticity.run_with_law(make(course, elasticity.run_with_law), course)).metrics
         for make in (LAWS_OF_THE_LAB["joint"], LAWS_OF_THE_LAB["rg"], rg_of_what_came)
     )
     lost = trained_on_it["error_rate"] < ours["error_rate"]
@@ -292,7 +292,7 @@ def test_where_rg_wins_on_a_real_trace_it_knew_what_comes(file, days, compressio
 def decisions_behind(trace, **given_):
     """The longest row of decisions with more waiting than the tasks that are in force work off in time."""
     course = course_of(trace, **given_)
-    law, behind, longest = LAWS_OF_THE_LAB["joint"](course, elasticity.steered), 0, 0
+    law, behind, longest = LAWS_OF_THE_LAB["joint"](course, elasticity.run_with_law), 0, 0
 
     def watched(seen, past):
         nonlocal behind, longest
@@ -302,7 +302,7 @@ def decisions_behind(trace, **given_):
         longest = max(longest, behind)
         return law(seen, past)
 
-    elasticity.steered(watched, course)
+    elasticity.run_with_law(watched, course)
     return longest
 
 

@@ -92,9 +92,9 @@ def test_a_trace_gives_what_is_offered_and_a_seed_the_chance():
 
 
 def test_sparks_estimator_follows_the_processing_rate_and_works_off_what_waits():
-    pid = SparkPid(2.0).after(1_000, 2.0, 0.0)
+    pid = SparkPid(2.0).update(1_000, 2.0, 0.0)
     assert pid.rate_per_second == 500
-    assert pid.after(1_000, 1.0, 0.0).rate_per_second == 1_000
-    assert pid.after(1_000, 2.0, 4.0).rate_per_second == 500 - 0.2 * 4.0 * 500 / 2.0
-    assert pid.after(1_000, 1e3, 0.0).rate_per_second == 100
-    assert pid.after(0, 2.0, 0.0) == pid
+    assert pid.update(1_000, 1.0, 0.0).rate_per_second == 1_000
+    assert pid.update(1_000, 2.0, 4.0).rate_per_second == 500 - 0.2 * 4.0 * 500 / 2.0
+    assert pid.update(1_000, 1e3, 0.0).rate_per_second == 100
+    assert pid.update(0, 2.0, 0.0) == pid

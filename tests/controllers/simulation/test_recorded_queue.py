@@ -5,7 +5,7 @@ import pytest
 
 from controllers import catalog
 from controllers.flow.admission import LAW
-from controllers.simulation.recorded_queue import REFUSED, cost, replayed, samples
+from controllers.simulation.recorded_queue import REFUSED, cost, replay, samples
 
 A, B, DELAY, CAPACITY = 1.0, -100.0, 1, 2e7
 SETPOINT = CAPACITY / 2
@@ -42,7 +42,7 @@ def wrong(rows):
 
 def test_the_gains_that_made_a_record_give_it_again():
     rows = recorded(GOOD)
-    free, _ = replayed(values(**GOOD), rows, A, B, DELAY)
+    free, _ = replay(values(**GOOD), rows, A, B, DELAY)
     assert np.abs(free - rows[:, 0]).max() < 0.02 * CAPACITY
 
 

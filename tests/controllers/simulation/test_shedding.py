@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from controllers.simulation.model.shed_stream import SequenceMatcher, SetMatcher, departures, joined
+from controllers.simulation.model.shed_stream import SequenceMatcher, SetMatcher, departures, join_events
 from controllers.simulation.shedding import SCENARIO
 
 LOADS = (110, 150, 200, 300)
@@ -122,7 +122,7 @@ def test_automata_older_than_the_window_are_discarded():
 
 
 def test_a_join_pairs_the_oldest_of_both_sides_within_the_window():
-    found = joined(np.asarray([0.0, 5.0]), np.asarray([1.0, 9.0, 30.0]), 10.0)
+    found = join_events(np.asarray([0.0, 5.0]), np.asarray([1.0, 9.0, 30.0]), 10.0)
     assert found.tolist() == [1.0, 9.0]
 
 

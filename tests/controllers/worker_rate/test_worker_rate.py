@@ -260,26 +260,26 @@ def test_what_waits_is_served_at_once_or_within_the_bound_whatever_comes(lengths
 def test_a_forecast_is_never_negative_and_more_caution_expects_less(counts, intervals, caution):
     rate = ArrivalRate(counts[0])
     for count in counts[1:]:
-        rate = rate.after(count, 0.3)
+        rate = rate.update(count, 0.3)
     assert 0 <= rate.ahead(intervals, caution) <= rate.ahead(intervals)
 
 
 def test_the_forecast_follows_a_slope_exactly_and_a_step_within_a_few_intervals():
     slope = ArrivalRate(0.0)
     for count in range(1, 60):
-        slope = slope.after(10.0 * count, 0.1)
+        slope = slope.update(10.0 * count, 0.1)
     assert slope.ahead(1) == pytest.approx(600, rel=0.01)
     step = ArrivalRate(50.0)
     for _ in range(4):
-        step = step.after(1_000.0, 0.1)
+        step = step.update(1_000.0, 0.1)
     assert step.ahead(1) == pytest.approx(1_000, rel=0.2)
 
 
 def test_a_spike_of_one_interval_is_not_expected_to_come_again_and_one_of_two_is():
-    rate = ArrivalRate(0.0, recent=(0.0,)).after(0.0, 0.1).after(1_000.0, 0.1)
+    rate = ArrivalRate(0.0, recent=(0.0,)).update(0.0, 0.1).update(1_000.0, 0.1)
     assert rate.level > 800 and rate.ahead(1) == 0
-    assert rate.after(1_000.0, 0.1).ahead(1) > 800
-    assert rate.after(0.0, 0.1).ahead(1) == 0
+    assert rate.update(1_000.0, 0.1).ahead(1) > 800
+    assert rate.update(0.0, 0.1).ahead(1) == 0
 
 
 FITTING = {"rate": 1, "carry": 0, "history": []}

@@ -97,7 +97,7 @@ def test_a_load_that_is_worked_without_a_hold_is_worked_as_if_none_were_named():
     inflow = np.full(120, 40.0)
     values = {**defaults(), **VALUES}
     never = np.zeros(120, dtype=bool)
-    assert recorded_container.worked(values, inflow) == recorded_container.worked(
+    assert recorded_container.replay(values, inflow) == recorded_container.replay(
         values, inflow, hold_seconds=never
     )
 

@@ -9,7 +9,7 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 from controllers.framework.guard import reversals
-from controllers.framework.reason import capitalised, counted
+from controllers.framework.reason import capitalize, format_count
 from controllers.shedding import ladder
 from controllers.worker_rate import law as worker_rate
 from queues import pausing
@@ -86,7 +86,7 @@ def _select_window(loop: LoopFacts, evidence: Evidence, window_seconds: float) -
 
 
 def _name(loop: LoopFacts) -> str:
-    return capitalised(loop_words(loop.name))
+    return capitalize(loop_words(loop.name))
 
 
 def _minutes(seconds: float) -> str:
@@ -169,7 +169,7 @@ def _is_the_same(before: LedgerTick, tick: LedgerTick) -> bool:
 def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         count = sum(tick.verdict == "harmful" for tick in _select_window(loop, evidence, window_seconds))
-        actions = f"{counted(count, 'action')} in {_minutes(window_seconds)}"
+        actions = f"{format_count(count, 'action')} in {_minutes(window_seconds)}"
         said = f"{_name(loop)}: {actions} made the measurement worse."
         yield _build_reading(evidence, loop, count, said)
 
@@ -259,7 +259,7 @@ def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Read
         for loop in evidence.loops
     )
     said = (
-        f"{count} of {counted(len(evidence.loops), 'loop')} tick late or lack a measurement, because"
+        f"{count} of {format_count(len(evidence.loops), 'loop')} tick late or lack a measurement, because"
         f" the host is too busy for the processes of Weir. Its load is {load:.1f} for each core."
     )
     yield Reading({}, 100 * count / len(evidence.loops), said)
@@ -330,7 +330,7 @@ def _tries(count: int) -> str:
 def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for receiver in evidence.failing:
         tries = [_tries(receiver.tries)] if receiver.tries else []
-        given_up = [f"{counted(receiver.given_up, 'message')} given up"] if receiver.given_up else []
+        given_up = [f"{format_count(receiver.given_up, 'message')} given up"] if receiver.given_up else []
         said = (
             f"Messages do not reach {receiver.receiver}: {', '.join([*tries, *given_up])}. {receiver.error}"
         )

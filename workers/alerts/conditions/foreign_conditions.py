@@ -5,7 +5,7 @@ the consumer groups of a log.
 
 from collections.abc import Iterator
 
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.documents.consumer_groups import ConsumerGroup
@@ -42,7 +42,7 @@ def _list_missed_workers(plant: str, row: PlantStatus) -> str:
     if not names:
         return f"Every worker of {plant} that answered of late answers."
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    of = f"{counted(len(names), 'worker')} of {plant}"
+    of = f"{format_count(len(names), 'worker')} of {plant}"
     has = "has" if len(names) == 1 else "have"
     return f"{of} {has} stopped answering: {', '.join(names[:NAMED])}{more}."
 
@@ -50,7 +50,7 @@ def _list_missed_workers(plant: str, row: PlantStatus) -> str:
 def _queue_unserved(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for plant, row in evidence.plant.plants.items():
         for name, queue in row.unserved_queues.items():
-            tasks = f"{counted(queue.waiting, 'task')} {'waits' if queue.waiting == 1 else 'wait'}"
+            tasks = f"{format_count(queue.waiting, 'task')} {'waits' if queue.waiting == 1 else 'wait'}"
             said = f"No worker has taken from {name} of {plant} for {queue.seconds:.0f} s; {tasks}."
             yield Reading(
                 {"plant": plant, "plant_queue": name}, queue.seconds if row.state == SEEN else None, said
@@ -75,7 +75,7 @@ def _describe_lag(name: str, plant: str, group: ConsumerGroup, lag: float | None
     rates = ""
     if group.in_per_second is not None and group.out_per_second is not None:
         rates = f"; {group.in_per_second:,.0f}/s come, {group.out_per_second:,.0f}/s are read"
-    return f"{behind}{rates}, by {counted(len(group.members), 'member')}."
+    return f"{behind}{rates}, by {format_count(len(group.members), 'member')}."
 
 
 CONDITIONS = (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from controllers.design.expected_band import ForecastBand
-from controllers.framework.reason import counted, percent
+from controllers.framework.reason import format_count, percent
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
@@ -70,7 +70,7 @@ def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading
     for name, queue in evidence.plant.queues.items():
         count = queue.dead_letters
         verb = "waits" if count == 1 else "wait"
-        said = f"Queue {name}: {counted(count or 0, 'dead letter')} {verb} for a person."
+        said = f"Queue {name}: {format_count(count or 0, 'dead letter')} {verb} for a person."
         yield Reading({"queue": name}, count, said, _list_related_subjects(evidence, name))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from queues.nodes.node_state import OFFLINE, SILENT
 from queues.pausing import CONSUMPTION
 from workers.alerts.lifecycle.models import Alert
@@ -52,12 +52,12 @@ class Impacts:
         queues = [queue for queue, row in self._queues.items() if _container(row, name).points]
         held = "It holds no points, so no new events go to it."
         if queues:
-            held = f"It holds {counted(node.points or 0, 'point')} of {join_names(queues)}."
+            held = f"It holds {format_count(node.points or 0, 'point')} of {join_names(queues)}."
         if node.state != OFFLINE:
             return f"{held} Its events wait longer. {SAFE}"
         waiting = sum(_container(row, name).waiting_events or 0 for row in self._queues.values())
         verb = "waits" if waiting == 1 else "wait"
-        left = f" {counted(waiting, 'event')} {verb} there until it returns." if waiting else ""
+        left = f" {format_count(waiting, 'event')} {verb} there until it returns." if waiting else ""
         served = f" {self._list_served_applications(name)}." if queues else ""
         return f"{held}{served}{left} {SAFE}"
 
@@ -74,7 +74,7 @@ class Impacts:
         if condition == "dead_letters":
             dead = queue.dead_letters or 0
             verb, them = ("has", "it") if dead == 1 else ("have", "them")
-            said = f"{counted(dead, 'event')} of {name} {verb} no effect"
+            said = f"{format_count(dead, 'event')} of {name} {verb} no effect"
             return f"{said} until a person requeues or discards {them}."
         slow = condition == "queue_latency"
         waits = queue.latency_p95_seconds if slow else queue.wait_seconds

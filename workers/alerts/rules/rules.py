@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from django.db import transaction
 
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import capitalised
+from controllers.framework.reason import capitalize
 from queues import checks
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS, condition
@@ -135,7 +135,7 @@ def format_title(title: str, labels: Mapping[str, str]) -> str:
     for label in matching.LABELS:
         value = labels.get(label, "")
         title = title.replace(f"{{{label}}}", loop_words(value) if label == "loop" else value)
-    return (capitalised(title) if begins_with_loop else title)[:200]
+    return (capitalize(title) if begins_with_loop else title)[:200]
 
 
 def _runbook(link: Any) -> str:

@@ -5,7 +5,7 @@ from math import hypot
 from typing import Any
 
 from controllers.flow.balance import LAW
-from controllers.flow.prediction import of_balance
+from controllers.flow.prediction import predict_balance
 from controllers.framework.sensed import Counters, Sensed
 from workers.control.parts.applications import application, check_measurement, list_application_targets
 from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
@@ -134,7 +134,7 @@ KIND = LoopKind(
         is_news=False,
     ),
     promise=PromisedResponse(
-        "A difference in response time that something keeps making, share of it", of_balance
+        "A difference in response time that something keeps making, share of it", predict_balance
     ),
     scenario="balance",
 )

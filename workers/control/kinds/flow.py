@@ -5,9 +5,9 @@ from typing import Any
 
 from controllers.design import placement
 from controllers.flow.admission import ADMIT, LAW
-from controllers.flow.prediction import of_flow
+from controllers.flow.prediction import predict_flow
 from controllers.framework import guard
-from controllers.framework.sensed import Counters, Sensed, since
+from controllers.framework.sensed import Counters, Sensed, count_growth
 from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.applications import (
@@ -73,7 +73,7 @@ def _compute_admitted(before: Counters, now: Counters) -> float | None:
     elapsed_seconds = now["said_at"] - before["said_at"]
     if not LEAST_INTERVALS <= elapsed_seconds / INTERVAL_SECONDS <= LASTING_INTERVALS:
         return None
-    return since(before, now, "admitted_events") * INTERVAL_SECONDS / elapsed_seconds
+    return count_growth(before, now, "admitted_events") * INTERVAL_SECONDS / elapsed_seconds
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
@@ -168,7 +168,7 @@ KIND = LoopKind(
         lasting=ADMIT,
         is_news=False,
     ),
-    promise=PromisedResponse("Free space after a new reference, share of the step", of_flow),
+    promise=PromisedResponse("Free space after a new reference, share of the step", predict_flow),
     scenario="flow",
     rehearsal=Rehearsal(recorded_queue.TUNED, load, recorded_queue.cost),
 )

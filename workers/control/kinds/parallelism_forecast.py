@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from controllers.design.forecast import is_rejected, missed_events
+from controllers.design.forecast import compute_missed_events, is_rejected
 from controllers.framework.guard import Measured
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from controllers.framework.sensed import Counters, Sensed
 from controllers.parallelism import inputs
 from controllers.parallelism.forecast_law import LAW
@@ -71,7 +71,7 @@ def _compute_missed(
         return f"the forecast is too uncertain: its deviation is {share:.0%} of its mean", None
     counts = np.arange(1.0, CORES + 1)
     window = snapshot.forecasts[target["application"]].window_seconds
-    return "", missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
+    return "", compute_missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
 
 
 def _explain_no_forecast(target: Mapping[str, Any], snapshot: Snapshot) -> str:
@@ -120,7 +120,7 @@ def _operators(name: str, present: Present) -> Iterable[str]:
 
 def _tasks(action: Mapping[str, Any]) -> str:
     """Return the tasks of the next window; the loop's page shows the whole path."""
-    return counted(action["tasks"], "task")
+    return format_count(action["tasks"], "task")
 
 
 KIND = LoopKind(

@@ -37,7 +37,7 @@ def sensor(
 ) -> Sensed:
     """Return the observation of all operators (`controllers.parallelism.inputs`)."""
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
-    return Sensed(NOTHING if topology is None else inputs.queueing(topology), measured, {})
+    return Sensed(NOTHING if topology is None else inputs.observe_queueing(topology), measured, {})
 
 
 def targets(present: Present) -> Targets:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from controllers.framework.guard import Measured
-from controllers.framework.reason import counted
-from controllers.framework.sensed import Counters, Sensed, since
+from controllers.framework.reason import format_count
+from controllers.framework.sensed import Counters, Sensed, count_growth
 from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
 from queues.nodes.node_state import OFFLINE, TOOBUSY
@@ -47,8 +47,8 @@ def sensor(
     counters = {key: getattr(row, key) for key in CUMULATIVE}
     observation = {
         "queue_length": row.waiting_events or 0,
-        "removed": since(before, counters, "removed_events"),
-        "started": since(before, counters, "workers_started"),
+        "removed": count_growth(before, counters, "removed_events"),
+        "started": count_growth(before, counters, "workers_started"),
         "waiting_to_run": row.waiting_to_run or 0,
         **_list_optional_inputs(running=row.workers_busy, oldest_seconds=row.oldest_seconds),
         **_list_optional_inputs(node_state=node.state if node else None),
@@ -275,8 +275,8 @@ ELSEWHERE = replace(
     formula="⌈(λ + q / life_seconds) s / target_utilisation⌉ workers",
     main=("method", "life_seconds", "target_utilisation", "maximum_rate", "max_wait_seconds"),
     lasting="running",
-    brief=lambda action: counted(action["start"], "worker") if "start" in action else "",
-    past=lambda action: f"set {counted(action.get('start', 0), 'worker')}",
+    brief=lambda action: format_count(action["start"], "worker") if "start" in action else "",
+    past=lambda action: f"set {format_count(action.get('start', 0), 'worker')}",
 )
 
 
@@ -302,7 +302,7 @@ KIND = LoopKind(
     replay=LoadReplay(
         frozenset({"queue_length", "removed"}),
         load,
-        recorded_container.worked,
+        recorded_container.replay,
         {
             "thesis": "the thesis' manager, each 5 s",
             "static": "workers for the greatest second, known beforehand, all the time",

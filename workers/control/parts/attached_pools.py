@@ -70,7 +70,7 @@ class SeenPool:
     @property
     def waiting_events(self) -> float:
         """Return the number of events that wait for the operator."""
-        return inputs.waiting_events(self.operator, self.window_seconds, self.wait_seconds)
+        return inputs.estimate_waiting_events(self.operator, self.window_seconds, self.wait_seconds)
 
     @property
     def ends_idle(self) -> bool:

@@ -28,7 +28,7 @@ from workers.plants.registry import LOCAL, UnknownPlant, explain_unseen, find_to
 from workers.plants.topology import build_application_topology, topology_of
 
 # Precedence of the laws that act; the last one acts by default.
-OWNERS = catalog.ranked()
+OWNERS = catalog.list_ranked_laws()
 # More tasks than cores would only wait for each other.
 CORES = max(2, len(os.sched_getaffinity(0)))
 BOUND_SECONDS, OTHERS_MAXIMUM = 15.0, 4
@@ -100,7 +100,7 @@ def topology_inputs(
         return topology, Measured(measured.age_seconds, idle=holder)
     if (why := explain_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
         return topology, Measured(measured.age_seconds, why)
-    if not inputs.steered_paths(topology):
+    if not inputs.list_steered_paths(topology):
         return topology, Measured(measured.age_seconds, "there is no operator whose tasks can be set")
     return topology, measured
 
@@ -135,7 +135,7 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
     topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
     if topology is None:
         return None
-    steered = inputs.steered(topology)
+    steered = inputs.list_steered_operators(topology)
     latencies = [topology.path_latency_seconds(path) for path in topology.paths.values()]
     return {
         "tasks": sum(name.parallelism for name in steered),
@@ -149,7 +149,7 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
 def _capacity_per_second(topology: MeasuredTopology) -> float | None:
     """Return the rate of source events that the bottleneck operator can process, as measured now."""
     source, passes = inputs.source_per_second(topology), []
-    for operator in inputs.steered(topology):
+    for operator in inputs.list_steered_operators(topology):
         rate = inputs.rate_per_second(operator, topology.window_seconds)
         service = inputs.service_seconds(operator)
         if rate and service and source:

@@ -71,7 +71,7 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Sen
 def _passes(topology: MeasuredTopology) -> dict[str, float]:
     """Return operator → source events/s that it can process."""
     source, passes = inputs.source_per_second(topology), {}
-    for operator in inputs.steered(topology):
+    for operator in inputs.list_steered_operators(topology):
         rate = inputs.rate_per_second(operator, topology.window_seconds)
         service = inputs.service_seconds(operator)
         if rate and service and source:
@@ -81,7 +81,7 @@ def _passes(topology: MeasuredTopology) -> dict[str, float]:
 
 def backlog_seconds(topology: MeasuredTopology) -> float:
     """Return the longest wait before any adjustable operator."""
-    steered = {operator.name for operator in inputs.steered(topology)}
+    steered = {operator.name for operator in inputs.list_steered_operators(topology)}
     waits = [link.latency_seconds for link in topology.links if link.target in steered]
     return max((wait for wait in waits if wait is not None), default=0.0)
 

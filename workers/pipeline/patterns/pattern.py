@@ -16,8 +16,8 @@ from controllers.patterns.expression import (
     Sequence,
     Symbol,
     absences,
+    iterate_symbols,
     parse,
-    shown,
     symbols,
 )
 from queues.errors import BadInput, Forbidden
@@ -163,7 +163,7 @@ def expression_of(text: object, field: str) -> Expression:
         raise BadInput(
             field, "can never match: it prefers no event at all; leave out the ? of its quantifier"
         )
-    if not any(shown(expression.root)):
+    if not any(iterate_symbols(expression.root)):
         raise BadInput(field, "can never match: all its events are left out by {- -}")
     used = len(set(symbols(expression.root)))
     if used > MOST_SYMBOLS:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from controllers.framework.reason import capitalised
+from controllers.framework.reason import capitalize
 from queues.nodes.node_state import BUSY, NORMAL, STATES, TOOBUSY
 from workers.alerts.evaluation.impact import first_step
 from workers.documents.snapshot import Snapshot
@@ -119,13 +119,13 @@ class Watched:
             word=word or WORDS[severity],
             stale=stale,
             since=self.find_start(kind, name, severity, sign, stale),
-            finding=capitalised(ordered[0].sentence) if ordered else "",
+            finding=capitalize(ordered[0].sentence) if ordered else "",
             also=[
                 SubjectFinding(
                     subject=f"{kind}/{name}",
                     severity=fault.severity,
                     sign=SIGNS[fault.severity],
-                    sentence=capitalised(fault.sentence),
+                    sentence=capitalize(fault.sentence),
                     step=fault.step,
                 )
                 for fault in ordered[1:]

@@ -6,7 +6,7 @@ an alert on the same load may have others. How bad "too busy" is, the alert rule
 
 from collections.abc import Iterator, Mapping
 
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, TOOBUSY
 from workers.alerts.evaluation.impact import FIRST_STEPS, first_step, join_names, takers
 from workers.documents.nodes import NodeStatus
@@ -77,7 +77,7 @@ def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
     held = "it has no points; its waiting events are handled when it returns"
     if node.points:
         verb = "is" if node.points == 1 else "are"
-        held = f"its {counted(node.points, 'point')} {verb} {_list_served_applications(watched, name)}"
+        held = f"its {format_count(node.points, 'point')} {verb} {_list_served_applications(watched, name)}"
     rules = watched.list_exceeded("node", name, "node_lost", age, {"node": name})
     step = first_step("node_lost", points=node.points or 0)
     return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(rule.rule for rule in rules))

@@ -6,7 +6,7 @@ process, where it is silent or failed, and then all its applications show old fi
 
 from collections.abc import Iterator, Mapping
 
-from controllers.framework.reason import counted
+from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from queues.pausing import INTAKE
 from queues.stored_document import replace_fields
@@ -134,7 +134,7 @@ def _find_unpublished(watched: Watched, name: str, row: ApplicationStatus) -> It
         pause = find_pause(queue, INTAKE, watched.snapshot)
         why = "its intake is paused" if pause else "it takes no events"
         more = f", and {name} reads no more until it takes some" if row.outbox_full else ""
-        wait = f"{counted(events, 'complex event')} of {name} wait for queue {queue}: {why}{more}."
+        wait = f"{format_count(events, 'complex event')} of {name} wait for queue {queue}: {why}{more}."
         worst: Severity = "critical" if row.outbox_full else "warning"
         yield Fault("notice" if pause else worst, wait, "" if pause else FIRST_STEPS["queue_wait"])
 

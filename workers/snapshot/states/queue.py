@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from controllers.framework.reason import are, capitalised, counted, listed
+from controllers.framework.reason import are, capitalize, format_count, format_names
 from queues.pausing import CONSUMPTION
 from workers.documents.queues import QueueStatus
 from workers.documents.states import SubjectState
@@ -29,14 +29,14 @@ def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
         # Somebody wants it to stand still: that it does is no fault, and there is nothing to be done first.
         rules = tuple(rule for fault in late for rule in fault.rules)
         yield Fault(
-            "notice", f"{pause_in_words(name, pause)} {capitalised(_measure_wait(queue))}.", rules=rules
+            "notice", f"{pause_in_words(name, pause)} {capitalize(_measure_wait(queue))}.", rules=rules
         )
-    held = f"Queue {name} holds {counted(dead or 0, 'dead letter')}."
+    held = f"Queue {name} holds {format_count(dead or 0, 'dead letter')}."
     yield from watched.fault("queue", name, "dead_letters", dead, held)
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
     if not behind and _fills(queue):
-        yield Fault("notice", f"Queue {name} fills: {counted(queue.waiting_events or 0, 'event')} wait.")
+        yield Fault("notice", f"Queue {name} fills: {format_count(queue.waiting_events or 0, 'event')} wait.")
 
 
 def _find_delay(watched: Watched, name: str, queue: QueueStatus) -> str:
@@ -45,7 +45,7 @@ def _find_delay(watched: Watched, name: str, queue: QueueStatus) -> str:
     readers = {each: row.state for each, row in applications if name in row.queues}
     if set(readers.values()) == {"stopped"}:
         names = list(readers)
-        said += f"; its application{'s' if len(names) > 1 else ''} {listed(names)} {are(names)} stopped"
+        said += f"; its application{'s' if len(names) > 1 else ''} {format_names(names)} {are(names)} stopped"
     return f"{said}."
 
 

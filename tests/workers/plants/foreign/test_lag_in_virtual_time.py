@@ -65,7 +65,7 @@ class VirtualShop:
                 continue
             topology = self.topology(float(at))
             if at % TICK_SECONDS == 0:
-                observed = catalog.read_observation(law, inputs.queueing(topology))
+                observed = catalog.read_observation(law, inputs.observe_queueing(topology))
                 _, decision = law.decide(parameters, {}, observed)
                 self.replicas = (decision.action or {"tasks": {}})["tasks"].get("worker", self.replicas)
                 found.append(self.replicas)

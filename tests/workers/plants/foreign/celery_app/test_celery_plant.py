@@ -53,7 +53,7 @@ def test_what_laws_need_is_measured_by_events(far):
     assert seen["rate_per_second"] == pytest.approx(4.0, rel=0.1)
     assert seen["service_seconds"] == pytest.approx(0.5)
     assert seen["backlog_events"] == 0
-    assert inputs.steered_paths(topology) == [[ONE]]
+    assert inputs.list_steered_paths(topology) == [[ONE]]
 
 
 def test_what_waits_in_the_broker_and_in_the_worker_has_an_age(far):
@@ -231,7 +231,7 @@ def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said
     plant = far.plant()
     topology = plant.topology()
     assert list(topology.operators) == ["queue celery"]
-    assert not inputs.steered_paths(topology)
+    assert not inputs.list_steered_paths(topology)
     assert "worker_enable_remote_control" in plant.missing()[0]
     assert plant.sections()[2].rows[0][:2] == ["celery", 12]
 

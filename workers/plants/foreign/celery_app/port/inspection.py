@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from controllers.framework.reason import counted, listed
+from controllers.framework.reason import format_count, format_names
 from queues.stored_document import replace_fields
 from workers.documents.plants import FoundPlant
 from workers.plants.foreign.celery_app.port.plant import ASK, LISTEN, CeleryPlant
@@ -31,7 +31,7 @@ def inspect(
         workers = [operator for operator in topology.operators.values() if operator.kind == "operator"]
         queues = len(topology.operators) - len(workers)
         processes = sum(worker.parallelism for worker in workers)
-        app = f"{counted(queues, 'queue')}, {counted(len(workers), 'worker')}"
+        app = f"{format_count(queues, 'queue')}, {format_count(len(workers), 'worker')}"
         what = f"A Celery app: {app} with {processes} process{'' if processes == 1 else 'es'}."
         silent = plant.list_workers_without_events()
         if not silent or address.option("events", ASK) != ASK:
@@ -47,6 +47,6 @@ def inspect(
 def _describe_silent(silent: Sequence[str]) -> str:
     """Return what will happen to workers that send no events of tasks."""
     return (
-        f"Events of tasks come only where they are asked for, so far not from {listed(silent)}: once the app"
+        f"Events of tasks come only where they are asked for, so far not from {format_names(silent)}: once the app"
         " is added Weir asks for them, and asks to end them when it leaves (option events)."
     )
