@@ -77,7 +77,8 @@ PARAMETERS = (
     Parameter(
         "least_events_per_second",
         "events/s",
-        "Minimum load of all replicas together; below it the shares return to equal, because response times are too rare to compare.",
+        "Minimum load of all replicas together; below it the shares return to equal, because response times are "
+        "too rare to compare.",
         500.0,
         0.0,
         1e9,
@@ -353,7 +354,7 @@ def too_little(parameters: Values, observation: Values) -> str | None:
     """Explain why response times are not comparable at this load, or return None."""
     rate, least = observation.get("events_per_second"), parameters["least_events_per_second"]
     if rate is not None and rate < least:
-        return f"at {number(rate)} events/s (minimum {number(least)}) there is too little load to compare response times"
+        return f"at {number(rate)} events/s (minimum {number(least)}) the load is too low to compare response times"
     used, least = observation.get("utilisation"), parameters["least_utilisation"]
     if used is not None and used < least:
         return f"no replica is busy for {percent(least)} of the time"

@@ -43,7 +43,7 @@ class Stretches:
 
     def best(self, begin: int, follows: Sequence[float]) -> tuple[float, int, Ints]:
         """Return the cheapest range that starts there, with what follows: cost, end, tasks."""
-        needed, found = self.needs[begin], list[tuple[float, int, Ints]]()
+        needed, stretches = self.needs[begin], list[tuple[float, int, Ints]]()
         for end in range(begin + 1, len(self.needs) + 1):
             needed = np.maximum(needed, self.needs[end - 1])
             tasks = np.maximum(self.levels, needed)

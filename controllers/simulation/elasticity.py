@@ -71,7 +71,7 @@ def run_with_law(law: Law, course: Course) -> Chain:
         waited = 0 if chain.paused_seconds > 0 else waited + 1
         chain.run(fresh)
         if waited == measured_from:
-            chain.measure()
+            chain.start_measurement()
         if waited >= interval:
             failed = float(chain.failed[max(0, chain.second - TIMEOUT_SECONDS) : chain.second].mean())
             seen = SeenPath(chain.measure(), float(chain.second), MINIMUM, MAXIMUM, failed)

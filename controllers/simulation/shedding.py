@@ -226,7 +226,7 @@ class MatchingOperator:
         self, pattern: str, kinds: Any, times: Floats, dropped: Floats, chance: Floats
     ) -> tuple[Any, Floats]:
         """Return which events of one interval are admitted, and the times of matches."""
-        matcher, found = self.matchers[pattern], []
+        matcher, matches = self.matchers[pattern], []
         admitted = np.isin(kinds, TAKES[pattern])
         if not self.aware:
             admitted &= chance >= dropped[kinds]

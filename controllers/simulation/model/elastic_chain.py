@@ -117,7 +117,7 @@ class Chain:
         self.waits[self.second] = wait
         return flow
 
-    def measure(self) -> None:
+    def start_measurement(self) -> None:
         """Start a new measurement."""
         self._window = _Window.empty()
 
