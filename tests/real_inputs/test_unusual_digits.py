@@ -1,4 +1,4 @@
-"""Text that `str.isdigit` or `int` takes for a number, in addresses, options, names of files and timetables."""
+"""Text that Python takes for a number, in addresses, options, names of files and timetables."""
 
 import argparse
 
