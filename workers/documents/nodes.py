@@ -12,7 +12,8 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     OFFLINE. stale: not heard for two beats. age_seconds: since the last beat. utilisation:
     smoothed, raw: the greatest of the parts, all shares of capacity; so are busy and toobusy, the
     thresholds. points: of 1000 a queue; containers: those with points. ahead_seconds: by so much the
-    clock of its agent is ahead of the control server's.
+    clock of its agent is ahead of the control server's. unreadable: why its newest heartbeat can't be read,
+    None where it can; its state is unknown then, and it is not lost.
     """
 
     state: str | None = None
@@ -34,3 +35,4 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     cordoned: bool = False
     last_state: str | None = None
     ahead_seconds: float | None = None
+    unreadable: str | None = None

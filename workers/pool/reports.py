@@ -1,25 +1,32 @@
 """What worker hosts report of themselves (`weir:hosts`), for other processes."""
 
+import logging
 from typing import cast
 
 import redis
 
 from queues import keys
 from queues.redis_types import Fields
-from queues.stored_document import decoded
+from queues.stored_document import ReportReader
 from workers.documents.hosts import ReportedHost
 
+_READER = ReportReader(logging.getLogger(__name__))
 AT_WORK_SECONDS = 30.0  # a host reports each second; one that has not for longer has ended
 
 
 def host_reports(control: redis.Redis) -> dict[str, ReportedHost]:
-    """By the host's name, in its order; also of hosts that were killed within the last day. Raises
-    BadDocument.
-    """
+    """Return the readable reports by host, in their order; also of hosts killed within the last day."""
+    return _reports(control)[0]
+
+
+def unreadable_reports(control: redis.Redis) -> dict[str, str]:
+    """Return the hosts whose report can't be read, as of another version, with the reason."""
+    return _reports(control)[1]
+
+
+def _reports(control: redis.Redis) -> tuple[dict[str, ReportedHost], dict[str, str]]:
     stored = cast(Fields, control.hgetall(keys.HOSTS))
-    return {
-        name.decode(): decoded(ReportedHost, text, name.decode()) for name, text in sorted(stored.items())
-    }
+    return _READER.read(ReportedHost, sorted(stored.items()), "host report")
 
 
 def is_at_work(report: ReportedHost, now_seconds: float) -> bool:

@@ -1,8 +1,9 @@
 """The plant on this machine or cluster: Redis nodes, Celery workers, the Spark pipeline."""
 
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import redis
 
 from queues import keys
 from queues.nodes.membership import Membership
-from queues.stored_document import changed, readable
+from queues.stored_document import ReportReader, changed, readable
 from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
@@ -43,6 +44,7 @@ from workers.snapshot.states.evaluate import evaluated
 from workers.snapshot.states.limits import Limits
 from workers.snapshot.trend import TrendWatch
 
+logger = logging.getLogger(__name__)
 LATENCY_WINDOW_SECONDS = 15.0
 COUNTED = {
     "inserted_events": WINDOW_SECONDS,
@@ -80,7 +82,7 @@ class LocalPlant(SteeredPlant):
         self._plant_time = plant_time or clock
         self._load_forecasts, self._bands, self._console = forecasts, bands, console
         self._orders = OrderWatch(patience=patience, before=lambda: self._before().plants)
-        self._known = KnownTopology()
+        self._known, self._reader = KnownTopology(), ReportReader(logger)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._producer_rates, self._report_times = Rates(), ReportTimes()
         self._sampled: dict[str, int] = {}  # node → the beat whose counters are in the rates
@@ -95,7 +97,7 @@ class LocalPlant(SteeredPlant):
     def observe(self) -> Snapshot:
         """The plant now. Raises `redis.RedisError` when the control server is away."""
         now, plant_now = self._clock(), self._plant_time()
-        readings = read(self._control, plant_now, self._known)
+        readings = read(self._control, plant_now, self._known, self._reader)
         monotonic_seconds = self._monotonic()
         inputs = self._inputs(readings, now, monotonic_seconds)
         before = self._before().loops if self._loops is None else self._loops
@@ -121,12 +123,13 @@ class LocalPlant(SteeredPlant):
             bands=self._bands.rows(list(composed.queues), now) if self._bands else ExpectedBands(),
         )
         found = hands(snapshot, record.caps, Orders(self._control).read())
-        return self._judged(changed(snapshot, hands=found), record.limits, readings.hosts)
+        return self._judged(changed(snapshot, hands=found), record.limits, readings)
 
-    def _judged(self, snapshot: Snapshot, limits: Limits, listed: Collection[str]) -> Snapshot:
+    def _judged(self, snapshot: Snapshot, limits: Limits, readings: Readings) -> Snapshot:
         """With the states of its subjects, and what follows from them."""
         before = self._before().states if self._states is None else self._states
-        self._states = evaluated(snapshot, before, limits, listed)
+        unreadable = readings.unreadable_hosts
+        self._states = evaluated(snapshot, before, limits, readings.hosts, unreadable)
         snapshot = changed(snapshot, states=self._states)
         snapshot = changed(snapshot, health=health(snapshot))
         return changed(snapshot, health=with_action_summary(snapshot))

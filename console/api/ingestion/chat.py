@@ -56,7 +56,8 @@ def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
     """A note beside the alert that it names. For a slash command of Slack or Mattermost, an outgoing webhook
     of Mattermost, Rocket.Chat, Zulip or Teams, a webhook of Telegram; the secret that they share with Weir
     is in the variable that the receiver names (`answers_environment`). 401 where it is another's. What is
-    no answer (an edited message, another command, a message of another chat) is ignored, with 200.
+    no answer (an edited message, another command, a message of another chat) is ignored, with 200. Slack's
+    `url_verification` gets its `challenge` back.
     """
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
     actor = Actor(
@@ -71,6 +72,8 @@ def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
         message = _proven(request, found)
     except Unproven:
         _refuse(actor)
+    if message.challenge:
+        return {"challenge": message.challenge}
     if message.is_ignored or not _is_of_receiver(message, found):
         return declared(ChatReply, {})
     return declared(ChatReply, message.reply(_noted(actor, message)))

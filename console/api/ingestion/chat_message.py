@@ -17,7 +17,7 @@ import base64
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qs
@@ -32,6 +32,7 @@ NEWEST_SECONDS = 300.0
 # A form repeats a field for each person that its text mentions.
 MAX_FIELDS = 2_000
 LONGEST_WHO = 60
+MAX_CHALLENGE = 1_000
 # What calls us by our name: "/weir", "/weir@bot", "@**weir**", "<at>weir</at>", "@weir".
 CALL = re.compile(r"\s*(?:/\w+(?:@\w+)?|@\*\*[^*]*\*\*|<at>[^<]*</at>|@\w+)(?:\s|&nbsp;)*")
 # A Telegram group shows a bot the commands of other bots, too.
@@ -48,7 +49,8 @@ class Unproven(Exception):  # noqa: N818
 class ChatMessage:
     """who: as the service calls them. text: without what calls us. quoted: what it answers. chat: names of
     the chat it comes from, where a stranger could write in one of their own. reply: our words, as the
-    service shows them. is_ignored: it is no answer, so nothing is recorded and nothing is said.
+    service shows them. is_ignored: it is no answer, so nothing is recorded and nothing is said. challenge:
+    the text that Slack wants back before it uses the address.
     """
 
     who: str
@@ -57,6 +59,7 @@ class ChatMessage:
     chat: tuple[str, ...] | None = None
     reply: Callable[[str], dict[str, Any]] = lambda words: {"text": words}
     is_ignored: bool = False
+    challenge: str = ""
 
     def alert(self) -> tuple[int | None, str]:
         """The number of the alert that it is about, None for none, and the words beside it. Of a message that
@@ -119,7 +122,7 @@ def _is_same(proof: str, expected: str) -> bool:
 
 
 def _read_slack(posted: Fields) -> ChatMessage:
-    """Events, buttons and checks of the address come signed as well, and have no text of a person."""
+    """Events and buttons come signed as well, and have no text of a person."""
     if posted.get("bot_id") or posted.get("user_name") == "slackbot":
         return IGNORED
     return _read_posted(posted)
@@ -162,6 +165,9 @@ def _read_telegram(posted: Fields) -> ChatMessage:
 
 def _read_posted(posted: Fields) -> ChatMessage:
     """Of Slack, Mattermost, Rocket.Chat and Zulip, which differ in few fields."""
+    if posted.get("type") == "url_verification":
+        challenge = _text(posted, "challenge")
+        return replace(IGNORED, challenge=challenge if len(challenge) <= MAX_CHALLENGE else "")
     if "message" in posted:
         return _read_zulip(posted)
     # Rocket.Chat also posts what bots and itself write, and a message once more when it is edited.

@@ -48,4 +48,4 @@ def _checked(number: dict[str, Any], example: str) -> core_schema.CoreSchema:
             )
         return value
 
-    return core_schema.no_info_before_validator_function(check, number, ref=reference)  # type: ignore[arg-type]
+    return core_schema.no_info_before_validator_function(check, number, ref=reference)

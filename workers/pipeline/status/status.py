@@ -35,7 +35,7 @@ import redis
 
 from controllers.patterns.expression import render
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import changed
+from queues.stored_document import changed, readable
 from workers.documents.pipeline import (
     ApplicationStatus,
     CombinerStatus,
@@ -467,11 +467,14 @@ def _spaced(records: Iterable[Any], now: float) -> Iterator[tuple[Any, float]]:
 
 
 def waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, ...]) -> int | None:
-    """What waits in the application's containers, by the nodes' last heartbeats; null without any."""
+    """What waits in the application's containers, by the nodes' last heartbeats; null without any, and
+    where one can't be read.
+    """
     found: list[int] = []
     for text in heartbeats.values():
-        containers = Heartbeat.from_json(text).containers
+        if (heartbeat := readable(Heartbeat, text)) is None:
+            return None
         for queue in queues:
-            if (counters := containers.get(queue)) is not None:
+            if (counters := heartbeat.containers.get(queue)) is not None:
                 found.append(counters.inserted_events - counters.removed_events)
     return sum(found) if found else None

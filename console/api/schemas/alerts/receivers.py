@@ -64,6 +64,7 @@ class ChatReply(ApiAnswer):
     type: NotRequired[str]
     method: NotRequired[str]
     chat_id: NotRequired[int | None]
+    challenge: NotRequired[Annotated[str, Field(description="Of Slack's check of the address.")]]
 
 
 class ReceiverWithMessages(ReceiverRow):
