@@ -65,6 +65,8 @@ _OPERATOR = (
     Parameter("maximum", "tasks", "That may be set.", MOST_TASKS, 0, MOST_TASKS, "integer"),
     Parameter("fixed", "sentence", "Why its tasks can't be set; null: they can.", None, kind="text"),
     *OPERATOR_MEASURES,
+    Parameter("unknown_tasks", "sentence", "Why it is not known how many it has; null: it is known.", None,
+              kind="text"),
     Parameter("tasks", "tasks", "What is measured of each, from the first.", (), kind="rows", items=MEASURES),
 )  # fmt: skip
 _LINK = (
@@ -87,7 +89,10 @@ DOCUMENT = (
 
 @dataclass(frozen=True)
 class MeasuredOperator:
-    """One operator; `tasks` hold the measures of its tasks by name, the first task's first."""
+    """One operator; `tasks` hold the measures of its tasks by name, the first task's first.
+
+    unknown_tasks: why the number of tasks is not known; `parallelism` is 0 then.
+    """
 
     name: str
     kind: str
@@ -99,6 +104,12 @@ class MeasuredOperator:
     acked: float | None = None
     tasks: tuple[Mapping[str, float | None], ...] = ()
     waiting: float | None = None
+    unknown_tasks: str | None = None
+
+    @property
+    def known_parallelism(self) -> int | None:
+        """How many tasks it has; None where that is not known."""
+        return None if self.unknown_tasks is not None else self.parallelism
 
     @property
     def task_names(self) -> tuple[str, ...]:
@@ -129,9 +140,12 @@ class MeasuredOperator:
         return tasks
 
     def to_document(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in _OPERATOR} | {
+        document = {each.name: getattr(self, each.name) for each in _OPERATOR} | {
             "tasks": [{name: task.get(name) for name in NAMES} for task in self.tasks]
         }
+        if self.unknown_tasks is None:  # an older reader does not know the field
+            del document["unknown_tasks"]
+        return document
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ class OrderWatch:
             else followed(
                 before.get(operator),
                 order,
-                operators[operator]["parallelism"],
+                _tasks_of(operators[operator]),
                 seen_at,
                 self._patience(row.kind),
                 row.set_to.get(operator),
@@ -154,6 +154,11 @@ class OrderWatch:
             for operator, order in orders.items()
             if operator in operators
         }
+
+
+def _tasks_of(operator: Mapping[str, Any]) -> int | None:
+    """How many tasks it has; None where that is not known."""
+    return None if operator.get("unknown_tasks") is not None else operator["parallelism"]
 
 
 def _shown(row: PlantStatus, orders: dict[str, OrderStatus]) -> dict[str, OrderStatus]:

@@ -32,10 +32,12 @@ KnownMeasure = Callable[[DeclaredOperator, str], float | None]
 def topology_of(
     declaration: PlantDeclaration, readings: Mapping[str, SensorReading], plant: str, at: float
 ) -> MeasuredTopology:
-    """Compose what the sensors say. A measure that can't be had is unknown, and every other one stands.
+    """Compose what the sensors say. A measure that can't be had is unknown, and every other one stands; of an
+    operator whose tasks are not known, what is measured of its tasks is unknown.
 
-    Raises PlantSilent or PlantConfused for tasks that are not known.
+    Raises PlantSilent or PlantConfused where nothing is known.
     """
+    is_silent = not any(each.error is None and each.value is not None for each in readings.values())
 
     def tasks(quantity: Quantity | None) -> float | None:
         return readings[quantity].known() if isinstance(quantity, str) else quantity
@@ -53,8 +55,13 @@ def topology_of(
             continue
         rates = _rates(declared, known, given)
         given[declared.name] = rates[1]
-        count = tasks_of(declared, tasks)
-        operators[declared.name] = _operator(declared, count, known, rates, declaration.window_seconds)
+        try:
+            count = tasks_of(declared, tasks)
+            operators[declared.name] = _operator(declared, count, known, rates, declaration.window_seconds)
+        except (PlantSilent, PlantConfused) as error:
+            if is_silent:
+                raise
+            operators[declared.name] = _operator_of_unknown_tasks(declared, known, str(error))
         wait = _wait_seconds(declared, known, rates)
         links += [Link(before, declared.name, wait) for before in declared.after]
     return MeasuredTopology(plant, at, declaration.window_seconds, operators, tuple(links))
@@ -174,6 +181,22 @@ def _operator(
         fixed,
         waiting=known(declared, "waiting_events"),
         tasks=({name: _bounded(value, MOST_TASK_MEASURE) for name, value in measures.items()},) * rows,
+    )
+
+
+def _operator_of_unknown_tasks(
+    declared: DeclaredOperator, known: KnownMeasure, reason: str
+) -> MeasuredOperator:
+    fixed = None if declared.actuator else ONLY_SEEN
+    return MeasuredOperator(
+        declared.name,
+        "operator",
+        0,
+        declared.minimum,
+        declared.maximum,
+        fixed,
+        waiting=known(declared, "waiting_events"),
+        unknown_tasks=reason,
     )
 
 
