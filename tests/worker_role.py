@@ -1,8 +1,8 @@
 """The grants of the workers' database role, enforced in every test on any database.
 
 Workers, loops, observer and alerter use a role that reads and writes some tables only
-(`console.storage.worker_tables`). SQLite has no roles: here a statement of their code is refused as PostgreSQL
-would refuse it, so that each test of theirs shows a missing grant.
+(`console.storage.worker_tables`). SQLite has no roles: here a statement of their code is refused as
+PostgreSQL would refuse it, so that each test of theirs shows a missing grant.
 """
 
 import re
@@ -41,7 +41,9 @@ def _guard_connection(connection: Any, **_: Any) -> None:
         connection.execute_wrappers.append(check_statement)
 
 
-def check_statement(execute: Execute, statement: str, values: Any, many: bool, context: dict[str, Any]) -> Any:
+def check_statement(
+    execute: Execute, statement: str, values: Any, many: bool, context: dict[str, Any]
+) -> Any:
     """Execute it. Raise ProgrammingError for a statement of workers that their role may not make."""
     if (refused := refused_table(statement)) and _runs_as_worker():
         raise ProgrammingError(f"permission denied for table {refused} (tests/worker_role.py)")

@@ -1,7 +1,8 @@
 """What a database role for workers may do with each table: read and write it, read it, or neither.
 
-This is the only declaration. An app's tables belong to one kind of access; the console's own tables are listed
-one by one. A table that is listed nowhere raises UndeclaredTable, so a new model needs a decision here.
+This is the only declaration. An app's tables belong to one kind of access; the console's own tables are
+listed one by one. A table that is listed nowhere raises TableUndeclaredError, so a new model needs a decision
+here.
 `manage.py database_roles --workers` grants the access.
 """
 
@@ -36,15 +37,15 @@ CONSOLE_TABLES = {
 }
 
 
-class UndeclaredTable(LookupError):
+class TableUndeclaredError(LookupError):
     """A table for which nobody has declared what workers may do with it."""
 
 
 @cache
 def access_by_table() -> dict[str, str]:
-    """Return each table of the installed models, with what a role for workers may do. Raise UndeclaredTable."""
+    """Return what a role for workers may do with each table. Raise TableUndeclaredError."""
     metas = [model._meta for model in apps.get_models(include_auto_created=True)]
-    return {meta.db_table: _access(meta.app_label, meta.db_table) for meta in metas if not meta.proxy}
+    return {meta.db_table: declared_access(meta.app_label, meta.db_table) for meta in metas if not meta.proxy}
 
 
 def tables_with(access: str) -> list[str]:
@@ -52,8 +53,9 @@ def tables_with(access: str) -> list[str]:
     return sorted(table for table, declared in access_by_table().items() if declared == access)
 
 
-def _access(app: str, table: str) -> str:
+def declared_access(app: str, table: str) -> str:
+    """Return what a role for workers may do with an app's table. Raise TableUndeclaredError."""
     declared = CONSOLE_TABLES.get(table) or APPS.get(app)
     if declared is None:
-        raise UndeclaredTable(f"Add {table} to APPS or CONSOLE_TABLES in {__name__}.")
+        raise TableUndeclaredError(f"Add {table} to APPS or CONSOLE_TABLES in {__name__}.")
     return declared

@@ -1,7 +1,8 @@
 """Marks on the timeline: deploys, and notes on an instant or a range. One way for pages, API and commands.
 
 Changes by people and programs are authorised and audited in one transaction. A mark that is removed stays in
-the database and the audit; it only isn't shown any more. All raise PermissionDenied, and BadInput naming the field.
+the database and the audit; it only isn't shown any more. All raise PermissionDenied, and BadInput naming the
+field.
 """
 
 import re
