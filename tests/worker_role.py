@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from django.db import ProgrammingError
@@ -69,7 +70,8 @@ def _runs_as_worker() -> bool:
 
     The console calls the packages, too, and they call it back: what is below its own code is its statement.
     """
-    frame, is_of_console = sys._getframe(2), False
+    frame: FrameType | None = sys._getframe(2)
+    is_of_console = False
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(CALLED) or (name.startswith(PACKAGES) and not is_of_console):

@@ -56,7 +56,7 @@ def modes(console: Console) -> dict[str, str]:
 
 
 def upgraded(stack: Stack) -> Stack:
-    """In the version that is checked out here, with the settings of before and the secrets that it needs more."""
+    """In the version that is checked out here, with the settings of before; new secrets are added."""
     new = Stack(stack.folder.with_name("upgraded"), stack.environment)
     checkout(new.folder)
     shutil.copy(stack.folder / ".env", new.folder / ".env")

@@ -123,7 +123,8 @@ print(json.dumps({
         LedgerEntry.objects.filter(**old).count(), Alert.objects.filter(rule_name="old").count(),
         Silence.objects.filter(**old).count(), Override.objects.filter(**old).count(),
         Tuning.objects.filter(state="rejected").count(), Plan.objects.filter(title="old").count(),
-        PipelineVersion.objects.filter(application="old").count(), Run.objects.filter(task__job="noop").count(),
+        PipelineVersion.objects.filter(application="old").count(),
+        Run.objects.filter(task__job="noop").count(),
     ],
 }))
 """
