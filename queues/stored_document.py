@@ -8,7 +8,8 @@ number is taken for a whole one where it is whole (3.0): a document that is refu
 reads it.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -63,6 +64,37 @@ def readable(kind: type[Read], text: bytes | str | None) -> Read | None:
         return None if text is None else decode_document(kind, text, kind.__name__)
     except BadDocument:
         return None
+
+
+class ReportReader:
+    """Reads reports of many, each by itself: one that can't be read, as of another version, hides no other.
+    What is wrong is logged once, and again only after a readable report.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._logged: set[tuple[type, str]] = set()
+
+    def read(
+        self, kind: type[Read], stored: Iterable[tuple[bytes, bytes]], what: str
+    ) -> tuple[dict[str, Read], dict[str, str]]:
+        """Return the readable reports by name, and why each other one can't be read."""
+        reports, unreadable = dict[str, Read](), dict[str, str]()
+        for key, text in stored:
+            name = key.decode(errors="backslashreplace")
+            try:
+                reports[name] = decode_document(kind, text, what)
+            except BadDocument as error:
+                unreadable[name] = str(error)
+        self._log(kind, unreadable, what)
+        return reports, unreadable
+
+    def _log(self, kind: type, unreadable: Mapping[str, str], what: str) -> None:
+        known = {(kind, name) for name in unreadable}
+        for name, reason in unreadable.items():
+            if (kind, name) not in self._logged:
+                self._logger.warning("The %s of %s can't be read: %s", what, name, reason)
+        self._logged = {each for each in self._logged if each[0] is not kind} | known
 
 
 def convert(kind: type[Read], value: Any, name: str = "document") -> Read:

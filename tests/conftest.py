@@ -42,8 +42,10 @@ from tests.console.api import answers
 from tests.console.served import served as served
 from tests.servers import Server, new_server
 from tests.waiting import MAX_SECONDS
+from tests.worker_role import enforce
 from workers.placement import execution
 
+enforce()
 # How long an example takes says nothing on a machine that others use too. CI takes the same examples each
 # time, so that its verdict is about the change; whoever runs the tests by hand looks for new ones.
 IN_CI = os.environ.get("CI") == "true"

@@ -68,7 +68,7 @@ def set_parallelism(
             "plant.scale",
             seen.plant,
             reason=reason or f"by {holder}",
-            before={name: seen.operators[name].parallelism for name in checked},
+            before={name: seen.operators[name].known_parallelism for name in checked},
             after=checked,
         ):
             plant.set_parallelism(checked)

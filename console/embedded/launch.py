@@ -33,6 +33,7 @@ from queues.nodes.node_list import parse_nodes
 from queues.nodes.open_files import raise_open_file_limit
 from queues.nodes.server import free_port, server_process
 from queues.private_files import keep_private, mend
+from queues.text.numbers import MAX_SHOWN, digits
 
 PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
@@ -56,10 +57,11 @@ def say(text: str) -> None:
 
 
 def port_number(text: str) -> int:
-    """Parse a port number; an invalid one would pass the check whether it is free."""
-    if not (text.isascii() and text.isdigit() and int(text) <= MOST_PORT):
-        raise argparse.ArgumentTypeError(f"takes a number from 0 to {MOST_PORT}, not {text!r}")
-    return int(text)
+    """What there is none of would be taken for another one by the check whether it is free."""
+    port = digits(text)
+    if port is None or port > MOST_PORT:
+        raise argparse.ArgumentTypeError(f"takes a number from 0 to {MOST_PORT}, not {text[:MAX_SHOWN]!r}")
+    return port
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:

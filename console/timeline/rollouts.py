@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-from console.accounts.access import Actor
 from console.actions.timeline import marks
 from console.models import Mark
 from queues.checks import storable
@@ -31,13 +30,8 @@ class RolloutMarks:
 
 
 def _mark(plant: str, part: str, revision: str, before: str, now: datetime) -> None:
-    marks.add(
-        Actor(name=_author(plant), role="operator"),
-        kind=Mark.Kind.DEPLOY,
-        title=_title(part, revision),
-        text=f"Rolled out at {plant}; it was revision {before}.",
-        now=now,
-    )
+    text = f"Rolled out at {plant}; it was revision {before}."
+    marks.add_rollout(_author(plant), title=_title(part, revision), text=text, now=now)
 
 
 def _find_marked_revision(plant: str, part: str, revision: str) -> str:

@@ -37,7 +37,7 @@ from queues.private_files import OTHERS
 from queues.topology import Topology
 from workers.coordination.connections import connection as node_connection
 from workers.host.java import find_java_home
-from workers.pool.reports import host_reports, is_at_work
+from workers.pool.reports import host_reports, is_at_work, unreadable_reports
 from workers.snapshot.states.clock import MOST_CLOCK_SECONDS
 
 PYTHONS = ((3, 11), (3, 13))  # from, and below
@@ -237,6 +237,9 @@ def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
 def worker_hosts() -> Iterator[Symptom]:
     """The clock of each that reports, by what it found the control server's to be."""
     seconds, _ = control().time()
+    for name, reason in unreadable_reports(control()).items():
+        text = f"The report of worker host {name} can't be read ({reason})."
+        yield Symptom("error", text, "Run it in the same version of Weir as the console.", name)
     for name, report in host_reports(control()).items():
         if is_at_work(report, seconds):
             yield from clock(f"worker host {name}", report.ahead_seconds or 0.0)

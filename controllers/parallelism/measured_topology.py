@@ -71,7 +71,9 @@ _OPERATOR = (
     Parameter("maximum", "tasks", "Maximum tasks that may be set.", MOST_TASKS, 0, MOST_TASKS, "integer"),
     Parameter("fixed", "sentence", "Why its tasks can't be set; null: they can.", None, kind="text"),
     *OPERATOR_MEASURES,
-    Parameter("tasks", "tasks", "Measures of each task, from the first.", (), kind="rows", items=MEASURES),
+    Parameter("unknown_tasks", "sentence", "Why it is not known how many it has; null: it is known.", None,
+              kind="text"),
+    Parameter("tasks", "tasks", "What is measured of each, from the first.", (), kind="rows", items=MEASURES),
 )  # fmt: skip
 _LINK = (
     Parameter("source", "operator", "Sending operator.", None, kind="text", required=True),
@@ -93,7 +95,10 @@ DOCUMENT = (
 
 @dataclass(frozen=True)
 class MeasuredOperator:
-    """One operator; `tasks` holds the measures of its tasks by name, the first task first."""
+    """One operator; `tasks` hold the measures of its tasks by name, the first task's first.
+
+    unknown_tasks: why the number of tasks is not known; `parallelism` is 0 then.
+    """
 
     name: str
     kind: str
@@ -105,6 +110,12 @@ class MeasuredOperator:
     acked: float | None = None
     tasks: tuple[Mapping[str, float | None], ...] = ()
     waiting: float | None = None
+    unknown_tasks: str | None = None
+
+    @property
+    def known_parallelism(self) -> int | None:
+        """How many tasks it has; None where that is not known."""
+        return None if self.unknown_tasks is not None else self.parallelism
 
     @property
     def task_names(self) -> tuple[str, ...]:
@@ -135,9 +146,12 @@ class MeasuredOperator:
         return tasks
 
     def to_document(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in _OPERATOR} | {
+        document = {each.name: getattr(self, each.name) for each in _OPERATOR} | {
             "tasks": [{name: task.get(name) for name in NAMES} for task in self.tasks]
         }
+        if self.unknown_tasks is None:  # an older reader does not know the field
+            del document["unknown_tasks"]
+        return document
 
 
 @dataclass(frozen=True)

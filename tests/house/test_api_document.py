@@ -108,7 +108,9 @@ def declared_answers(operation: Operation) -> set[Any]:
 def given_answers(function: Any) -> set[Any]:
     """By its type: an answer, or a status with one."""
     given = function.__annotations__["return"]
-    return set(get_args(given)) if get_origin(given) is Status else {given}
+    if get_origin(given) is not Status:
+        return {given}
+    return {answer for each in get_args(given) for answer in get_args(each) or (each,)}
 
 
 def roots(answers: set[Any]) -> set[Any]:

@@ -56,10 +56,11 @@ def modes(console: Console) -> dict[str, str]:
 
 
 def upgraded(stack: Stack) -> Stack:
-    """In the version that is checked out here, with the settings and secrets of before."""
+    """In the version that is checked out here, with the settings of before; new secrets are added."""
     new = Stack(stack.folder.with_name("upgraded"), stack.environment)
     checkout(new.folder)
     shutil.copy(stack.folder / ".env", new.folder / ".env")
+    new.run("bin/compose-secrets")
     for service in ("setup", "proxy"):
         new.compose("build", service, timeout_seconds=1800)
     # podman-compose makes no container anew because its image is another one.

@@ -55,8 +55,61 @@ def test_a_byte_order_mark_and_names_in_percent_are_read(post):
 
 
 @pytest.mark.parametrize(
-    "ping", [{"zen": "Keep it logically awesome.", "hook_id": 1}, {"object_kind": "push"}, {}]
+    "change",
+    [
+        {"type": "com.example.webhook.ping"},
+        {"type": "com.example.Heartbeat.v1"},
+        {"type": "dev.cdevents.testsuiterun.finished.0.2.0"},
+        {"type": "dev.cdevents.pipelinerun.started.0.2.0", "data": None},
+        {"data": [1]},
+        {"data": "shop 4.2"},
+        {"data": False},
+    ],
 )
+def test_a_valid_event_of_something_else_is_ignored_with_the_reason(post, change):
+    for _ in range(24):
+        answer = post(orjson.dumps({**EVENT, **change}))
+        assert answer.status_code == 202 and list(answer.json()) == ["ignored"], answer.content
+    assert not Mark.objects.exists() and post(orjson.dumps(EVENT)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b"{}", {"x-github-event": "ping"}),
+        (b'{"zen": "Keep it logically awesome.", "hook_id": 1}', {}),
+        (b"[1]", BINARY),
+        (b'"shop 4.2"', BINARY),
+        (b"{}", {**BINARY, "ce-type": "dev.example.ping"}),
+        (b"", {**BINARY, "ce-type": "dev.example.ping"}),
+    ],
+)
+def test_pings_and_binary_events_without_an_object_are_ignored(post, body, headers):
+    answer = post(body, "application/json", **headers)
+    assert answer.status_code == 202 and answer.json()["ignored"], answer.content
+    assert not Mark.objects.exists()
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"{}"])
+def test_a_binary_event_without_data_is_a_mark(post, body):
+    answer = post(body, "application/json", **BINARY)
+    assert answer.status_code == 201, answer.content
+    assert Mark.objects.get().title == "service deployed /ci"
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"[1]", b"7"])
+def test_a_structured_body_that_is_no_object_is_refused(post, body):
+    assert "body" in post(body).json()["errors"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"specversion": "0.3"}, {"id": ""}, {"type": None}, {"time": "soon"}, {"data": {"title": 3}}]
+)
+def test_a_malformed_event_is_refused(post, change):
+    assert post(orjson.dumps({**EVENT, **change})).status_code == 422
+
+
+@pytest.mark.parametrize("ping", [{"object_kind": "push"}, {"hook_id": 1}, {}])
 def test_what_is_no_event_names_what_is_missing_and_is_no_failed_login(post, ping, control):
     """A Git host's ping has no place here; a right token stays right however often it is sent."""
     for _ in range(24):

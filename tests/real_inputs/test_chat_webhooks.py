@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from tests.console.api.test_chat import FORM, JSON, SECRET, alert, notes, post, slack, telegram
+from tests.console.api.test_chat import FORM, JSON, SECRET, alert, notes, post, slack, slack_json, telegram
 from workers.alerts.lifecycle.models import Alert
 
 __all__ = ["alert"]
@@ -40,6 +40,33 @@ def test_a_slash_command_of_mattermost_is_recorded_by_any_proof_that_holds(alert
     answer = post((urlencode(form, doseq=True), FORM, headers))
     assert answer.status_code == 200, answer.content
     assert notes() == ["anna, in a chat: n3 is restarted"]
+
+
+def verification(challenge, **fields):
+    return {"type": "url_verification", "challenge": challenge, **fields}
+
+
+@pytest.mark.parametrize(
+    "challenge", ["3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P", "c" * 1_000, "ß<&>"]
+)
+def test_slack_gets_back_its_challenge(alert, challenge):
+    signed = slack_json(verification(challenge, token="deprecated"))
+    for sent in (signed, posted(**verification(challenge))):
+        answer = post(sent)
+        assert answer.status_code == 200 and answer.json() == {"challenge": challenge}
+        assert answer["Content-Type"].startswith("application/json")
+    assert not notes()
+
+
+@pytest.mark.parametrize("challenge", ["", "c" * 1_001, None, 7, ["a"]])
+def test_a_challenge_that_is_none_is_ignored(alert, challenge):
+    assert post(slack_json(verification(challenge))).json() == {}
+
+
+def test_whoever_does_not_know_the_secret_gets_no_challenge_back(alert):
+    body, kind, headers = slack_json(verification("abc"))
+    assert post((body.replace("abc", "abd"), kind, headers)).status_code == 401
+    assert post((body, kind, {})).status_code == 401
 
 
 OTHERS = {

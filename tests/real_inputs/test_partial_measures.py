@@ -6,8 +6,11 @@ import httpx
 import pytest
 
 from controllers.parallelism.measured_topology import MeasuredTopology
+from queues.stored_document import changed
 from workers.alerts.conditions import sensor_conditions
+from workers.control.parts.operators import topology_inputs
 from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import NOTHING_SEEN
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
@@ -17,7 +20,7 @@ from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.foreign.remote import RemotePlant
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import PlantConfused, PlantSilent
 
 CHAIN = """name: shop
 prometheus: http://prometheus:9090
@@ -140,8 +143,24 @@ def test_a_measure_of_another_weir_that_nothing_can_use_is_left_out_and_named(va
         assert plant.sections() == ()
 
 
-def test_tasks_are_still_needed():
-    with chain(tasks=vector("-1")) as plant, pytest.raises(PlantConfused, match="w1 has -1 tasks"):
+@pytest.mark.parametrize("tasks", [vector("-1"), vector("NaN"), vector("1e9"), refused(503, "timed out")])
+def test_unknown_tasks_leave_the_rest_of_the_plant_standing_and_its_loops_holding(tasks):
+    with chain(tasks=tasks) as plant:
+        topology = plant.topology()
+        w2 = topology.operators["w2"]
+        assert w2.unknown_tasks and w2.waiting == 20.0 and w2.measure("utilisation") is None
+        assert topology.operators["src"].measure("outputs") == 400.0
+        with pytest.raises((PlantConfused, PlantSilent)):
+            plant.set_parallelism({"w2": 3})
+    status = PlantStatus(kind="declared", state="seen", topology=topology.to_document(), age_seconds=0.0)
+    snapshot = changed(NOTHING_SEEN, at=5.0, plants={"shop": status})
+    _, measured = topology_inputs({"plant": "shop"}, snapshot, 5.0)
+    assert measured.invalid == topology.operators["w1"].unknown_tasks
+
+
+def test_a_plant_of_which_nothing_is_known_is_silent():
+    away = httpx.ConnectError("refused")
+    with chain(rate=away, tasks=away, lag=away, busy=away) as plant, pytest.raises(PlantSilent):
         plant.topology()
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
+from queues.text.numbers import digits
+
 BY_HAND = "when asked"
 ANY = "*"
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
@@ -50,15 +52,15 @@ def calendar(row: CrontabSchedule) -> str:
     """The usual ones in words; the others as they are written."""
     minute, hour = str(row.minute), str(row.hour)
     days = (str(row.day_of_month), str(row.month_of_year), str(row.day_of_week))
-    if minute.isdigit() and hour == ANY and days == (ANY, ANY, ANY):
+    if digits(minute) is not None and hour == ANY and days == (ANY, ANY, ANY):
         return f"hourly, {int(minute)} min past"
-    if minute.isdigit() and hour.isdigit():
+    if digits(minute) is not None and digits(hour) is not None:
         at = f"at {int(hour):02d}:{int(minute):02d} UTC"
         if days == (ANY, ANY, ANY):
             return f"daily {at}"
-        if days[:2] == (ANY, ANY) and days[2].isdigit():
+        if days[:2] == (ANY, ANY) and digits(days[2]) is not None:
             return f"each {DAYS[int(days[2]) % 7]} {at}"
-        if days[1:] == (ANY, ANY) and days[0].isdigit():
+        if days[1:] == (ANY, ANY) and digits(days[0]) is not None:
             return f"monthly on day {int(days[0])} {at}"
     return f"crontab {minute} {hour} {' '.join(days)} UTC"
 

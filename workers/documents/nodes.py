@@ -8,13 +8,12 @@ _SPEC = NodeSpec("", "")
 
 
 class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """A node.
-
-    state: one of `node_state.STATES`, None before the first heartbeat; last_state: without OFFLINE. stale: no
-    heartbeat for two intervals. age_seconds: since the last heartbeat. utilisation: smoothed, raw: the
-    maximum of its parts, all shares of capacity; so are the thresholds busy and toobusy. points: of 1000 for
-    each queue; containers: those with points. ahead_seconds: how far its agent's clock is ahead of the
-    control server's.
+    """state: one of `node_state.STATES`, None before the first heartbeat; last_state: without
+    OFFLINE. stale: not heard for two beats. age_seconds: since the last beat. utilisation:
+    smoothed, raw: the greatest of the parts, all shares of capacity; so are busy and toobusy, the
+    thresholds. points: of 1000 a queue; containers: those with points. ahead_seconds: by so much the
+    clock of its agent is ahead of the control server's. unreadable: why its newest heartbeat can't be read,
+    None where it can; its state is unknown then, and it is not lost.
     """
 
     state: str | None = None
@@ -36,3 +35,4 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     cordoned: bool = False
     last_state: str | None = None
     ahead_seconds: float | None = None
+    unreadable: str | None = None

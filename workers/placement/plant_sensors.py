@@ -130,6 +130,8 @@ def check_measurement(snapshot: Snapshot, now_seconds: float) -> Measured:
     for name, node in sorted(snapshot.nodes.items()):
         if node.state == OFFLINE:
             continue
+        if node.unreadable is not None:
+            return Measured(None, f"the heartbeat of node {name} can't be read ({node.unreadable})")
         if node.age_seconds is None:
             if not _has_points(name, snapshot):  # declared, and never started
                 continue

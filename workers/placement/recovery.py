@@ -80,8 +80,13 @@ def _is_due(snapshot: Snapshot, now: datetime) -> bool:
             silent = row.state == OFFLINE
             if silent != (node.offline_since is not None):
                 return True
-    lost = Node.objects.filter(offline_since__lte=since, containers__points__gt=0)
-    return lost.exists() or _is_short(snapshot)
+    holding = Node.objects.filter(offline_since__lte=since, containers__points__gt=0)
+    return holding.exclude(name__in=_unreadable(snapshot)).exists() or _is_short(snapshot)
+
+
+def _unreadable(snapshot: Snapshot) -> set[str]:
+    """Return the nodes that say what can't be read: an agent of another version is no lost node."""
+    return {name for name, row in snapshot.nodes.items() if row.unreadable is not None}
 
 
 def _is_short(snapshot: Snapshot) -> bool:
@@ -141,9 +146,8 @@ def _greatest() -> int:
 def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
     since = now - timedelta(seconds=RESTORE_SECONDS)
     lost = set(Node.objects.filter(offline_since__lte=since).values_list("name", flat=True))
-    running = (
-        plans.list_running_plans().filter(kind=Plan.Kind.RESTORE) if lost else plans.list_running_plans()
-    )
+    lost -= _unreadable(snapshot)
+    running = plans.running().filter(kind=Plan.Kind.RESTORE) if lost else plans.running()
     if running.exists():
         return None  # A plan in progress may fix what is short; what is lost waits for no other plan.
     with transaction.atomic():

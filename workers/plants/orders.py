@@ -158,7 +158,7 @@ class OrderWatch:
             else follow_order(
                 before.get(operator),
                 order,
-                operators[operator]["parallelism"],
+                _tasks_of(operators[operator]),
                 seen_at,
                 self._patience(row.kind),
                 row.set_to.get(operator),
@@ -168,8 +168,13 @@ class OrderWatch:
         }
 
 
+def _tasks_of(operator: Mapping[str, Any]) -> int | None:
+    """How many tasks it has; None where that is not known."""
+    return None if operator.get("unknown_tasks") is not None else operator["parallelism"]
+
+
 def _build_row(row: PlantStatus, orders: dict[str, OrderStatus]) -> dict[str, OrderStatus]:
-    """Return the row; orders of an operator that is gone from an observed plant hold no loop."""
+    """Loops hold for none of an operator that is gone from a plant that is seen."""
     if row.topology is None:
         return orders
     return {name: each for name, each in orders.items() if name in _operators(row)}

@@ -14,7 +14,7 @@ import redis
 
 from queues import keys
 from queues.errors import BadInput
-from queues.stored_document import decode_document
+from queues.stored_document import BadDocument, decode
 from workers.documents.hosts import ReportedHost
 
 ORDER_SECONDS = 60
@@ -32,7 +32,12 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
     stored = control.hget(keys.HOSTS, host)
     if stored is None:
         raise BadInput("host", f"{host} does not report; start its worker.")
-    report = decode_document(ReportedHost, stored, host)
+    try:
+        report = decode(ReportedHost, stored, host)
+    except BadDocument as error:
+        raise BadInput(
+            "host", f"reports what can't be read ({error}); run it in this version of Weir."
+        ) from None
     if not report.resizable:
         raise BadInput("host", f"the pool of {host} has no processes to add or remove; start it as prefork.")
     control.set(

@@ -1,27 +1,32 @@
 """Reports of worker hosts (`weir:hosts`), for other processes."""
 
+import logging
 from typing import cast
 
 import redis
 
 from queues import keys
 from queues.redis_types import Fields
-from queues.stored_document import decode_document
+from queues.stored_document import ReportReader
 from workers.documents.hosts import ReportedHost
 
-AT_WORK_SECONDS = 30.0  # A host reports each second; one that has not for longer has ended.
+_READER = ReportReader(logging.getLogger(__name__))
+AT_WORK_SECONDS = 30.0  # a host reports each second; one that has not for longer has ended
 
 
 def host_reports(control: redis.Redis) -> dict[str, ReportedHost]:
-    """Return reports by the host's name, sorted; including hosts that were killed within the last day.
+    """Return the readable reports by host, in their order; also of hosts killed within the last day."""
+    return _reports(control)[0]
 
-    Raises `BadDocument`.
-    """
+
+def unreadable_reports(control: redis.Redis) -> dict[str, str]:
+    """Return the hosts whose report can't be read, as of another version, with the reason."""
+    return _reports(control)[1]
+
+
+def _reports(control: redis.Redis) -> tuple[dict[str, ReportedHost], dict[str, str]]:
     stored = cast(Fields, control.hgetall(keys.HOSTS))
-    return {
-        name.decode(): decode_document(ReportedHost, text, name.decode())
-        for name, text in sorted(stored.items())
-    }
+    return _READER.read(ReportedHost, sorted(stored.items()), "host report")
 
 
 def is_at_work(report: ReportedHost, now_seconds: float) -> bool:

@@ -264,9 +264,10 @@ def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStat
     heartbeat = inputs.readings.heartbeats.get(spec.name)
     mine = [queue.containers[spec.name] for queue in queues.values() if spec.name in queue.containers]
     last_state = heartbeat.state if heartbeat else None
+    unreadable = inputs.readings.unreadable_nodes.get(spec.name)
     return NodeStatus(
         state=OFFLINE if last_state and inputs.watch.offline(spec.name) else last_state,
-        stale=inputs.watch.stale(spec.name),
+        stale=unreadable is not None or inputs.watch.stale(spec.name),
         age_seconds=inputs.watch.age_seconds(spec.name),
         utilisation=heartbeat.utilisation if heartbeat else None,
         raw=heartbeat.raw if heartbeat else None,
@@ -284,6 +285,7 @@ def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStat
         cordoned=spec.cordoned,
         last_state=last_state,
         ahead_seconds=heartbeat.ahead_seconds if heartbeat else None,
+        unreadable=unreadable,
     )
 
 

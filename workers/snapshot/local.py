@@ -1,8 +1,9 @@
 """The plant on this machine or cluster: Redis nodes, Celery workers, the Spark pipeline."""
 
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import redis
 
 from queues import keys
 from queues.nodes.membership import Membership
-from queues.stored_document import readable, replace_fields
+from queues.stored_document import ReportReader, readable, replace_fields
 from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
@@ -43,6 +44,7 @@ from workers.snapshot.states.evaluate import evaluate_states
 from workers.snapshot.states.limits import Limits
 from workers.snapshot.trend import TrendWatch
 
+logger = logging.getLogger(__name__)
 LATENCY_WINDOW_SECONDS = 15.0
 COUNTED = {
     "inserted_events": WINDOW_SECONDS,
@@ -80,7 +82,7 @@ class LocalPlant(SteeredPlant):
         self._plant_time = plant_time or clock
         self._load_forecasts, self._bands, self._console = forecasts, bands, console
         self._orders = OrderWatch(patience=patience, before=lambda: self._load_previous().plants)
-        self._known = KnownTopology()
+        self._known, self._reader = KnownTopology(), ReportReader(logger)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._producer_rates, self._report_times = Rates(), ReportTimes()
         self._sampled: dict[str, int] = {}  # node → the beat whose counters are in the rates
@@ -95,7 +97,7 @@ class LocalPlant(SteeredPlant):
     def observe(self) -> Snapshot:
         """The plant now. Raises `redis.RedisError` when the control server is away."""
         now, plant_now = self._clock(), self._plant_time()
-        readings = read(self._control, plant_now, self._known)
+        readings = read(self._control, plant_now, self._known, self._reader)
         monotonic_seconds = self._monotonic()
         inputs = self._inputs(readings, now, monotonic_seconds)
         before = self._load_previous().loops if self._loops is None else self._loops
@@ -120,13 +122,14 @@ class LocalPlant(SteeredPlant):
             forecasts=self._forecasts(composed.pipeline, plants, now),
             bands=self._bands.rows(list(composed.queues), now) if self._bands else ExpectedBands(),
         )
-        manual_changes = hands(snapshot, record.caps, Orders(self._control).read())
-        return self._add_states(replace_fields(snapshot, hands=manual_changes), record.limits, readings.hosts)
+        found = hands(snapshot, record.caps, Orders(self._control).read())
+        return self._add_states(replace_fields(snapshot, hands=found), record.limits, readings)
 
-    def _add_states(self, snapshot: Snapshot, limits: Limits, listed: Collection[str]) -> Snapshot:
+    def _add_states(self, snapshot: Snapshot, limits: Limits, readings: Readings) -> Snapshot:
         """With the states of its subjects, and what follows from them."""
         before = self._load_previous().states if self._states is None else self._states
-        self._states = evaluate_states(snapshot, before, limits, listed)
+        unreadable = readings.unreadable_hosts
+        self._states = evaluate_states(snapshot, before, limits, readings.hosts, unreadable)
         snapshot = replace_fields(snapshot, states=self._states)
         snapshot = replace_fields(snapshot, health=health(snapshot))
         return replace_fields(snapshot, health=add_action_summary(snapshot))

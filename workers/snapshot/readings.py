@@ -8,7 +8,8 @@ import redis
 from queues import keys
 from queues.errors import BadTopology
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import decode_document, readable
+from queues.stored_document import ReportReader, readable
+from queues.text.numbers import whole_number
 from queues.topology import KnownTopology, Topology
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS
@@ -32,7 +33,9 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """`containers` holds the workers by (queue, node), `latencies` the cumulative histogram by queue."""
+    """`containers` holds the workers by (queue, node), `latencies` the cumulative histogram by queue.
+    unreadable_nodes, unreadable_hosts: those whose newest report can't be read, with the reason.
+    """
 
     topology: Topology
     heartbeats: Mapping[str, Heartbeat]
@@ -41,11 +44,13 @@ class Readings:
     pipeline: PipelineReport | None
     containers: Mapping[Pair, Workers]
     latencies: Mapping[str, Latencies]
+    unreadable_nodes: Mapping[str, str] = field(default_factory=dict)
+    unreadable_hosts: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(control: redis.Redis, now: float, known: KnownTopology) -> Readings:
+def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportReader) -> Readings:
     """Read them. A topology that is missing reads as an empty one: there is nothing to show yet. So does one
-    that can't be read, where none is known.
+    that can't be read, where none is known. A report that can't be read hides no other.
     """
     with control.pipeline(transaction=False) as pipe:
         pipe.get(keys.TOPOLOGY)
@@ -55,18 +60,23 @@ def read(control: redis.Redis, now: float, known: KnownTopology) -> Readings:
         stored, heartbeats, producers, hosts, pipeline = pipe.execute()
     topology = _topology(stored, known)
     containers, latencies = _read_work(control, topology, now)
+    beats, unreadable_nodes = reader.read(Heartbeat, heartbeats.items(), "heartbeat")
+    reported, unreadable_hosts = reader.read(ReportedHost, hosts.items(), "host report")
+    pipelines, _ = reader.read(PipelineReport, [(b"pipeline", pipeline)] if pipeline else [], "status")
     return Readings(
         topology=topology,
-        heartbeats={name.decode(): Heartbeat.from_json(text) for name, text in heartbeats.items()},
+        heartbeats=beats,
         producers={
-            _pair(name.decode()): report
+            _pair(name.decode(errors="backslashreplace")): report
             for name, text in producers.items()
             if (report := readable(ReportedProducer, text)) is not None
         },
-        hosts={name.decode(): decode_document(ReportedHost, text, "host") for name, text in hosts.items()},
-        pipeline=decode_document(PipelineReport, pipeline, "pipeline") if pipeline else None,
+        hosts=reported,
+        pipeline=pipelines.get("pipeline"),
         containers=containers,
         latencies=latencies,
+        unreadable_nodes=unreadable_nodes,
+        unreadable_hosts=unreadable_hosts,
     )
 
 
@@ -94,8 +104,14 @@ def _read_work(
 
 
 def _workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]) -> Workers:
-    counts = {name.decode(): int(value) for name, value in stored.items() if name != b"trouble"}
-    return Workers(waiting_to_run, busy, counts, stored.get(b"trouble", b"").decode() or None)
+    """A count that is no number, as another version or a person may write it, is left out."""
+    read = {
+        name.decode(errors="replace"): whole_number(value.decode(errors="replace"))
+        for name, value in stored.items()
+        if name != b"trouble"
+    }
+    counts = {name: count for name, count in read.items() if count is not None}
+    return Workers(waiting_to_run, busy, counts, stored.get(b"trouble", b"").decode(errors="replace") or None)
 
 
 def _topology(stored: bytes | None, known: KnownTopology) -> Topology:

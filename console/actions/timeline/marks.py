@@ -1,8 +1,9 @@
 """Marks on the timeline: deploys, and notes on an instant or a range; one implementation for pages, API, and
 commands.
 
-Changes are authorized and audited in one transaction. A removed mark stays in the database and the audit log,
-but isn't shown. All raise `PermissionDenied`, and `BadInput` that names the field.
+Changes by people and programs are authorised and audited in one transaction. A mark that is removed stays in
+the database and the audit; it only isn't shown any more. All raise PermissionDenied, and BadInput naming the
+field.
 """
 
 import re
@@ -73,6 +74,18 @@ def add(
     )
     audit_log.record(actor, "mark.add", str(mark), reason=mark.text, after=describe_mark(mark))
     return mark
+
+
+@transaction.atomic
+def add_rollout(author: str, *, title: str, text: str, now: datetime) -> Mark:
+    """Add a mark for a rollout that Weir detected, without an audit entry.
+
+    The observer calls this. It has neither the audit's key nor the right to write to the audit, which records
+    what people and their programs do.
+    """
+    _check(title, Mark.Kind.DEPLOY, text, now, None, now)
+    _forget_old(now)
+    return Mark.objects.create(kind=Mark.Kind.DEPLOY, title=title, text=text, at=now, author=author)
 
 
 def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mark, bool]:

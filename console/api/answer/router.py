@@ -14,7 +14,9 @@ from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, Typ
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-EXACTLY = ConfigDict(extra="forbid")  # only the declared fields
+from console.api.request.plain_numbers import require_plain_numbers
+
+EXACTLY = ConfigDict(extra="forbid")  # the fields that are declared, and no others
 
 
 class Unconverted:
@@ -57,3 +59,4 @@ class Router(ninja.Router):
                 status: Annotated[Any, Unconverted(answer)] for status, answer in answers.items()
             }
         super().add_api_operation(path, methods, view_func, **{**options, "by_alias": True})
+        require_plain_numbers(self.path_operations[path].operations[-1].models)

@@ -55,12 +55,11 @@ BODY = {
     openapi_extra=BODY,
 )
 def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
-    """Add a note to the alert that it names.
-
-    Accepts a slash command of Slack or Mattermost, an outgoing webhook of Mattermost, Rocket.Chat, Zulip or
-    Teams, or a webhook of Telegram; the secret that they share with Weir is in the variable that the receiver
-    names (`answers_environment`). 401 for a wrong secret. A message that is no answer (an edited message,
-    another command, a message of another chat) is ignored, with 200.
+    """A note beside the alert that it names. For a slash command of Slack or Mattermost, an outgoing webhook
+    of Mattermost, Rocket.Chat, Zulip or Teams, a webhook of Telegram; the secret that they share with Weir
+    is in the variable that the receiver names (`answers_environment`). 401 where it is another's. What is
+    no answer (an edited message, another command, a message of another chat) is ignored, with 200. Slack's
+    `url_verification` gets its `challenge` back.
     """
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
     actor = Actor(
@@ -75,6 +74,8 @@ def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
         message = _proven(request, row)
     except Unproven:
         _refuse(actor)
+    if message.challenge:
+        return {"challenge": message.challenge}
     if message.is_ignored or not _is_of_receiver(message, row):
         return convert(ChatReply, {})
     return convert(ChatReply, message.reply(_record_message(actor, message)))

@@ -17,7 +17,7 @@ import base64
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qs
@@ -32,6 +32,7 @@ NEWEST_SECONDS = 300.0
 # A form repeats a field for each person that its text mentions.
 MAX_FIELDS = 2_000
 LONGEST_WHO = 60
+MAX_CHALLENGE = 1_000
 # What calls us by our name: "/weir", "/weir@bot", "@**weir**", "<at>weir</at>", "@weir".
 CALL = re.compile(r"\s*(?:/\w+(?:@\w+)?|@\*\*[^*]*\*\*|<at>[^<]*</at>|@\w+)(?:\s|&nbsp;)*")
 # A Telegram group shows a bot the commands of other bots, too.
@@ -46,11 +47,10 @@ class Unproven(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """A chat message.
-
-    who: as the service names them. text: without the bot's name. quoted: the message it answers. chat: names
-    of its chat, where a stranger could write in a chat of their own. reply: our text, as the service displays
-    it. is_ignored: it is no answer, so nothing is recorded and nothing is replied.
+    """who: as the service calls them. text: without what calls us. quoted: what it answers. chat: names of
+    the chat it comes from, where a stranger could write in one of their own. reply: our words, as the
+    service shows them. is_ignored: it is no answer, so nothing is recorded and nothing is said. challenge:
+    the text that Slack wants back before it uses the address.
     """
 
     who: str
@@ -59,6 +59,7 @@ class ChatMessage:
     chat: tuple[str, ...] | None = None
     reply: Callable[[str], dict[str, Any]] = lambda words: {"text": words}
     is_ignored: bool = False
+    challenge: str = ""
 
     def alert(self) -> tuple[int | None, str]:
         """Return the number of the alert that it is about, None for none, and the text.
@@ -122,9 +123,7 @@ def _is_same(proof: str, expected: str) -> bool:
 
 
 def _read_slack(posted: Fields) -> ChatMessage:
-    """Read a message of Slack. Events, buttons, and address checks are signed as well, but have no text of a
-    person.
-    """
+    """Events and buttons come signed as well, and have no text of a person."""
     if posted.get("bot_id") or posted.get("user_name") == "slackbot":
         return IGNORED
     return _read_posted(posted)
@@ -168,7 +167,10 @@ def _read_telegram(posted: Fields) -> ChatMessage:
 
 
 def _read_posted(posted: Fields) -> ChatMessage:
-    """Read a message of Slack, Mattermost, Rocket.Chat, or Zulip, which differ in few fields."""
+    """Of Slack, Mattermost, Rocket.Chat and Zulip, which differ in few fields."""
+    if posted.get("type") == "url_verification":
+        challenge = _text(posted, "challenge")
+        return replace(IGNORED, challenge=challenge if len(challenge) <= MAX_CHALLENGE else "")
     if "message" in posted:
         return _read_zulip(posted)
     # Rocket.Chat also posts messages of bots and its own, and a message again when it is edited.

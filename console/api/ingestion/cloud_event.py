@@ -1,8 +1,9 @@
 """A CloudEvent (1.0) over HTTP as an outside change.
 
-It is structured (`application/cloudevents+json`, or JSON) or binary (attributes in `ce-` headers, the body is
-its data, a JSON object). It uses id, source, type, time, subject, and from data title, text (or description),
-url, parts. CDEvents' `data.subject.id` is the title if there is none.
+An event that is valid and says nothing of a change, such as a ping, is ignored.
+
+Read of it: id, source, type, time, subject, and of data title, text (or description), url, parts. CDEvents'
+`data.subject.id` names it where it has no title.
 """
 
 import re
@@ -18,14 +19,32 @@ from queues.errors import BadInput
 
 SPEC = "1.0"
 PREFIX = "ce-"
+# Words of types that say nothing of a change, and what CDEvents tell besides of work that changes no plant.
+NO_CHANGES = {"ping", "pong", "heartbeat", "keepalive"}
+OTHER_CDEVENTS = re.compile(
+    r"dev\.cdevents\.(branch|build|change|incident|pipelinerun|repository|taskrun|test[a-z]*|ticket)\."
+)
+PING_HEADERS = ("x-github-event", "x-gitea-event", "x-gogs-event")
 VERSION_AT_END = re.compile(r"\.v?\d+(\.\d+)*$")
 
 
+class EventIgnored(Exception):  # noqa: N818
+    """An event that is valid and says nothing of a change: `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> OutsideChange:
-    """Return the outside change. Raises `BadInput` that names a missing or wrong attribute."""
-    if not isinstance(document, dict):
-        raise BadInput("body", "takes a JSON object: a CloudEvent, or its data.")
-    attributes, data = _parts_of(headers, document)
+    """Read the change that an event reports.
+
+    Raises EventIgnored for an event of something else, and BadInput naming an attribute that is wrong.
+    """
+    lowered = {name.lower(): value for name, value in headers.items()}
+    if _is_ping(lowered, document):
+        raise EventIgnored("a ping reports no change.")
+    attributes, data = _parts_of(lowered, document)
     if (spec := _text(attributes, "specversion")) != SPEC:
         raise BadInput("specversion", f"takes {SPEC}, not {spec[:20]!r}.")
     named = {name: _text(attributes, name) for name in ("id", "source", "type")}
@@ -33,6 +52,11 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
         if not value:
             raise BadInput(name, "is missing; a CloudEvent has id, source and type.")
     check_names(**named)
+    if _is_of_no_change(named["type"]):
+        raise EventIgnored(f"an event of type {named['type']} reports no change.")
+    if data is not None and not isinstance(data, dict):
+        raise EventIgnored("its data is no JSON object, so it describes no change.")
+    data = data or {}
     subject = _text(attributes, "subject")
     at = _text(attributes, "time")
     return OutsideChange(
@@ -47,22 +71,29 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
     )
 
 
-def _parts_of(
-    headers: Mapping[str, str], document: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return attributes and data."""
-    lowered = {name.lower(): value for name, value in headers.items()}
-    if f"{PREFIX}specversion" in lowered:
-        parts = {
+def _is_ping(headers: Mapping[str, str], document: Any) -> bool:
+    """Whether a Git host tries the address: its ping is no CloudEvent."""
+    is_named = any(headers.get(name) == "ping" for name in PING_HEADERS)
+    return is_named or (isinstance(document, dict) and {"zen", "hook_id"} <= document.keys())
+
+
+def _is_of_no_change(kind: str) -> bool:
+    words = set(re.split(r"[^a-z]+", kind.lower()))
+    return bool(words & NO_CHANGES) or OTHER_CDEVENTS.match(kind) is not None
+
+
+def _parts_of(headers: Mapping[str, str], document: Any) -> tuple[Mapping[str, Any], Any]:
+    """Return the attributes and the data. Raises BadInput for a body that has neither."""
+    if f"{PREFIX}specversion" in headers:
+        found = {
             name.removeprefix(PREFIX): unquote(value)
-            for name, value in lowered.items()
+            for name, value in headers.items()
             if name.startswith(PREFIX)
         }
-        return parts, document
-    data = document.get("data")
-    if data is not None and not isinstance(data, dict):
-        raise BadInput("data", "takes a JSON object.")
-    return document, data or {}
+        return found, document
+    if not isinstance(document, dict):
+        raise BadInput("body", "takes a JSON object: a CloudEvent, or its data.")
+    return document, document.get("data")
 
 
 def _list_named_parts(data: Mapping[str, Any], subject: str) -> list[str]:

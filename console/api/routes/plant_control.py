@@ -149,7 +149,10 @@ def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") ->
 
 @router.get("/getoperatorparallelism", response=TaskCount, summary="How many tasks an operator has")
 def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str) -> int:
-    return _find_topology(request, plant).operator(operator).parallelism
+    found = _find_topology(request, plant).operator(operator)
+    if found.unknown_tasks is not None:
+        raise PlantSilent(found.unknown_tasks)
+    return found.parallelism
 
 
 @router.get("/getpathlatency", response=Milliseconds, summary="Mean latency of the paths from a source, ms")

@@ -7,13 +7,13 @@ from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Query, Schema, Status
-from pydantic import ConfigDict
+from pydantic import BeforeValidator, ConfigDict
 
 from console.accounts.access import demand_contents
 from console.actions.timeline import marks, shared_links
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
-from console.api.ingestion.cloud_event import outside_change
+from console.api.ingestion.cloud_event import EventIgnored, outside_change
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
@@ -27,6 +27,7 @@ from console.api.schemas.timeline import (
     DifferenceList,
     DifferenceRow,
     GuardEvent,
+    IgnoredEvent,
     MarkList,
     MarkRow,
     SharedLinkList,
@@ -82,6 +83,14 @@ class CloudEvent(Schema):
     time: str | None = None
     subject: Any = None
     data: Any = None
+
+
+NO_DATA = CloudEvent()
+
+
+def _event_fields(body: Any) -> Any:
+    """Return the fields of a body; none of the data of a binary event that is no object."""
+    return body if isinstance(body, dict) else {}
 
 
 @router.get("/snapshot", response=PlantSnapshot, summary="The plant as it was")
@@ -227,15 +236,17 @@ MOST_CHANGES_RANGE = timedelta(days=1)
 
 
 @router.post(
-    "/changes", response={200: MarkRow, 201: MarkRow}, summary="Report a change made outside (a CloudEvent)"
+    "/changes",
+    response={200: MarkRow, 201: MarkRow, 202: IgnoredEvent},
+    summary="Report a change made outside (a CloudEvent)",
 )
-def report_change(request: HttpRequest, body: CloudEvent) -> Status[MarkRow]:
-    """Report a deploy, a rollout, or a migration: a CloudEvent 1.0 of at most 64 KiB, structured or binary,
-    in JSON.
-
-    Its `source` and `id` identify it: a repetition is the same change, with 200 in place of 201. A `subject`
-    such as queue/alert is its subject; `data` may contain title, text, url, and parts (a list of such
-    subjects).
+def report_change(
+    request: HttpRequest, body: Annotated[CloudEvent, BeforeValidator(_event_fields)] = NO_DATA
+) -> Status[MarkRow | IgnoredEvent]:
+    """A deploy, a rollout, a migration: a CloudEvent 1.0 of at most 64 KiB, structured or binary, in JSON.
+    Its `source` and `id` name it: sent again it is the same, with 200 in place of 201. A `subject` such as
+    queue/alert says what it is about; `data` may hold title, text, url and parts (a list of such subjects).
+    A valid event of something else, such as a ping, is ignored, with 202.
     """
     actor = actor_for(request, "mark.add")
     if len(request.body) > MOST_EVENT_BYTES:
@@ -243,8 +254,12 @@ def report_change(request: HttpRequest, body: CloudEvent) -> Status[MarkRow]:
             413, "body", f"takes at most {MOST_EVENT_BYTES} bytes; leave out what is not read."
         )
     now = timezone.now()
-    # In the binary form the rest of the body is its data.
-    change = outside_change(request.headers, document_of(request.body), now)
+    # What the body holds beside the attributes is its data, in the binary form.
+    document = document_of(request.body) if request.body.strip() else None
+    try:
+        change = outside_change(request.headers, document, now)
+    except EventIgnored as error:
+        return Status(202, {"ignored": error.reason})
     mark, is_new = marks.add_outside(actor, change, now)
     return Status(201 if is_new else 200, _mark(mark))
 

@@ -35,7 +35,10 @@ class OperatorTopology(ApiAnswer):
     kind: Annotated[
         Annotated[str, one_of(("source", "operator"))], Field(description="A source only brings events in.")
     ]
-    parallelism: Annotated[int, Field(description="Tasks now.")]
+    parallelism: Annotated[int, Field(description="Tasks now; 0 where that is not known.")]
+    unknown_tasks: NotRequired[
+        Annotated[str | None, Field(description="Why the number of tasks is not known; absent: it is.")]
+    ]
     minimum: Annotated[int, Field(description="Tasks that may be set.")]
     maximum: Annotated[int, Field(description="Tasks that may be set.")]
     fixed: Annotated[str | None, Field(description="Why its tasks can't be set; null: they can.")]

@@ -217,6 +217,9 @@ class SnapshotNode(ApiAnswer):
     ahead_seconds: NotRequired[
         Annotated[Seconds | None, Field(description="Its agent's clock, ahead of the control server's.")]
     ]
+    unreadable: NotRequired[
+        Annotated[str | None, Field(description="Why its newest heartbeat can't be read; null: it can.")]
+    ]
 
 
 class CompletedWork(ApiAnswer):

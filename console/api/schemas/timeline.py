@@ -96,6 +96,12 @@ class MarkRow(ApiAnswer):
     url: str
 
 
+class IgnoredEvent(ApiAnswer):
+    """An event that is valid and reports no change."""
+
+    ignored: Annotated[str, Field(description="Why: nothing was stored.")]
+
+
 class MarkList(ApiAnswer):
     marks: list[MarkRow]
     next: Annotated[

@@ -84,7 +84,7 @@ class ShownOperator:
 
     name: str
     kind: str
-    parallelism: int
+    parallelism: int | None
     minimum: int
     maximum: int
     fixed: str | None
@@ -212,7 +212,7 @@ def _operator(operator: MeasuredOperator, window_seconds: float) -> ShownOperato
     return ShownOperator(
         name=operator.name,
         kind=operator.kind,
-        parallelism=operator.parallelism,
+        parallelism=operator.known_parallelism,
         minimum=operator.minimum,
         maximum=operator.maximum,
         fixed=operator.fixed,

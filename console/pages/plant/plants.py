@@ -149,7 +149,7 @@ def plant_page(
         title=_title(row),
         is_local=name == LOCAL,
         operators=operators,
-        tasks=sum(operator.parallelism for operator in settable),
+        tasks=sum(each.parallelism or 0 for each in settable),
         paths=paths,
         settable=settable,
         lanes=lanes_of(operators, paths),

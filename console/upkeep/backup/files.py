@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from queues.text.numbers import digits
+
 # What is in the backup otherwise, is made anew by a start, or belongs to this machine.
 PASSING = {
     "servers",
@@ -110,5 +112,5 @@ def list_unsettled(data: Path) -> list[str]:
 
 
 def _newest(folder: Path) -> int:
-    numbers = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
-    return max(numbers, default=-1)
+    numbers = (digits(path.name) for path in folder.glob("*"))
+    return max((number for number in numbers if number is not None), default=-1)

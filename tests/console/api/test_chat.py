@@ -42,9 +42,17 @@ def alert(monkeypatch):
 
 
 def slack(fields, secret=SECRET, at=None):
-    body, sent_at = urlencode(fields), str(int(time.time() if at is None else at))
-    signed = hmac.new(secret.encode(), f"v0:{sent_at}:{body}".encode(), sha256).hexdigest()
-    return body, FORM, {"HTTP_X_SLACK_SIGNATURE": f"v0={signed}", "HTTP_X_SLACK_REQUEST_TIMESTAMP": sent_at}
+    return signed_by_slack(urlencode(fields), FORM, secret, at)
+
+
+def slack_json(fields, secret=SECRET):
+    return signed_by_slack(orjson.dumps(fields).decode(), JSON, secret)
+
+
+def signed_by_slack(body, kind, secret=SECRET, at=None):
+    sent_at = str(int(time.time() if at is None else at))
+    signed = hmac.new(secret.encode(), f"v0:{sent_at}:".encode() + body.encode(), sha256).hexdigest()
+    return body, kind, {"HTTP_X_SLACK_SIGNATURE": f"v0={signed}", "HTTP_X_SLACK_REQUEST_TIMESTAMP": sent_at}
 
 
 def telegram(text, quoted="", chat=4711, secret=SECRET, **more):

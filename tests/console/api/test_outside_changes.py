@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from console.actions.timeline import marks
 from console.api.ingestion import cloud_event
-from console.api.ingestion.cloud_event import outside_change
+from console.api.ingestion.cloud_event import EventIgnored, outside_change
 from console.models import AuditEntry, Mark
 from queues.errors import BadInput
 from queues.models import Queue
@@ -65,12 +65,10 @@ def test_sent_again_it_is_the_same(secrets):
 
 
 @pytest.mark.parametrize("body", [b"[]", b"[[]]", b'["a"]', b"null", b"7", b'"text"'])
-def test_what_is_no_object_is_refused_in_both_forms(body, secrets):
-    for more in ({}, {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/ci", "ce-type": "deploy"}):
-        headers = {"authorization": f"Bearer {secrets['operator']}", **more}
-        content_type = "application/json" if more else STRUCTURED
-        answer = Client().post("/api/v1/changes", body, content_type=content_type, headers=headers)
-        assert answer.status_code == 422, answer.content
+def test_a_structured_event_that_is_no_object_is_refused(body, secrets):
+    headers = {"authorization": f"Bearer {secrets['operator']}"}
+    answer = Client().post("/api/v1/changes", body, content_type=STRUCTURED, headers=headers)
+    assert answer.status_code == 422, answer.content
     assert not Mark.objects.exists()
 
 
@@ -103,7 +101,6 @@ def test_a_type_in_other_words_is_a_change_and_named_by_it(secrets):
         ({"time": "2199-01-01T00:00:00Z"}, "at"),
         ({"subject": 7}, "subject"),
         ({"subject": "queue/no-such"}, "parts"),
-        ({"data": [1]}, "data"),
         ({"data": {"parts": "queue/alert"}}, "parts"),
         ({"data": {"parts": ["planet/mars"]}}, "parts"),
         ({"data": {"url": "javascript:alert(1)"}}, "url"),
@@ -153,6 +150,8 @@ json_values = st.recursive(
 def test_any_document_is_read_or_refused_by_name(document):
     try:
         found = outside_change({}, document, NOW)
+    except EventIgnored as error:
+        assert error.reason
     except BadInput as error:
         assert error.field
     else:

@@ -333,6 +333,23 @@ def test_the_secrets_of_compose_are_random_private_and_kept(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"bin", ".env", ".env.example"}
 
 
+@pytest.mark.parametrize("end", ["\n", ""], ids=["with a line break", "without a line break"])
+@pytest.mark.parametrize("missing", ["WEIR_DATABASE_PASSWORD_WORKERS", "WEIR_PASSWORD_OBSERVER"])
+def test_a_secret_that_an_older_file_lacks_is_added_and_no_other_line_changes(tmp_path, missing, end):
+    (tmp_path / "bin").mkdir()
+    for name in ("bin/compose-secrets", ".env.example"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    command = [str(tmp_path / "bin/compose-secrets")]
+    subprocess.run(command, check=True, capture_output=True)
+    lines = [*(tmp_path / ".env").read_text().splitlines(), "WEIR_HOSTS=weir.example"]
+    older = [line for line in lines if not line.startswith(f"{missing}=")]
+    (tmp_path / ".env").write_text("\n".join(older) + end)
+    subprocess.run(command, check=True, capture_output=True)
+    *kept, added = (tmp_path / ".env").read_text().splitlines()
+    assert kept == older
+    assert re.fullmatch(f"{missing}=[0-9a-f]{{64}}", added)
+
+
 DOCKER = """#!/bin/sh
 case "$4" in *$UNKNOWN*) exit 1 ;; esac
 [ "$3" = inspect ] && echo "sha256:$(printf '%s' "$4" | sha256sum | cut -d' ' -f1)"

@@ -28,7 +28,14 @@ def test_a_new_revision_is_a_mark_and_the_first_that_is_seen_is_none():
     assert (mark.kind, mark.title, mark.author) == ("deploy", "worker: revision 7", "plant:shop")
     assert mark.at.timestamp() == NOW
     assert "it was revision 6" in mark.text
-    assert AuditEntry.objects.filter(action="mark.add").count() == 1
+
+
+def test_a_rollout_adds_nothing_to_the_audit_whose_key_the_observer_lacks():
+    followed = RolloutMarks()
+    for revision in ("6", "7"):
+        followed.follow(snapshot(revision))
+    assert titles() == ["worker: revision 7"]
+    assert not AuditEntry.objects.exists()
 
 
 def test_a_plant_that_is_not_seen_rolls_out_nothing():

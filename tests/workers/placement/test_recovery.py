@@ -53,6 +53,22 @@ def test_a_node_that_is_away_for_less_than_ten_seconds_keeps_its_points(plant):
     assert not Plan.objects.exists()
 
 
+@pytest.mark.parametrize("silent_seconds", [1, 8])
+def test_points_of_a_node_whose_heartbeat_cannot_be_read_stay_where_they_are(plant, silent_seconds):
+    """Also of an agent that was silent while it was restarted in another version."""
+    recover(plant, silent_seconds, silent=("n3",))
+    for _ in range(40):
+        snapshot = plant.pass_seconds(1)
+        unreadable = replace_fields(
+            snapshot.nodes["n3"], state=None, stale=True, unreadable="heartbeat.seq: no int"
+        )
+        snapshot = replace_fields(snapshot, nodes={**snapshot.nodes, "n3": unreadable})
+        recovery.recover(plant.control, snapshot, plant.now)
+        execution.advance_all(plant.control, plant.now)
+    assert plant.points() == EVEN and not Plan.objects.exists()
+    assert (Node.objects.get(name="n3").offline_since is None) == (silent_seconds == 1)
+
+
 def test_the_points_of_a_lost_node_go_to_live_ones_by_a_plan_that_says_why(plant):
     plant.segment("alert", "n3").publish(blocks_of(40))
     recover(plant, 14, silent=("n3",))

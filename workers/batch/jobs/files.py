@@ -14,6 +14,7 @@ import pyarrow.parquet as parquet
 
 from queues.errors import Forbidden
 from queues.files.inside_folder import path_inside
+from queues.text.numbers import digits
 
 SUFFIX = ".tmp"
 # Where batch jobs write.
@@ -68,8 +69,8 @@ def sweep(data: Path, token_prefix: str, fence: int) -> int:
     swept = 0
     for root in OUTPUT_ROOTS:
         for path in (data / root).rglob(f".*.{token_prefix}*{SUFFIX}*"):
-            number = path.name.split(f".{token_prefix}")[-1].split(".")[0]
-            if number.isdecimal() and int(number) <= fence:
+            number = digits(path.name.split(f".{token_prefix}")[-1].split(".")[0])
+            if number is not None and number <= fence:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
                 swept += 1
     return swept

@@ -16,6 +16,7 @@ import redis
 from queues import keys
 from queues.errors import BadInput, WeirError, connection_reason
 from queues.private_files import write_private
+from queues.text.numbers import digits
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.inter_event.combining import Combined
@@ -40,7 +41,7 @@ def check(checkpoint: Checkpoint) -> None:
 
 def _check_query(checkpoint: Checkpoint) -> None:
     offsets = (Path(checkpoint.location) / "offsets").glob("*")
-    batches = [int(path.name) for path in offsets if path.name.isdigit()]
+    batches = [number for path in offsets if (number := digits(path.name)) is not None]
     if not batches:
         return
     newest = checkpoint.offset(max(batches))

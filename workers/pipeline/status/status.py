@@ -35,7 +35,7 @@ import redis
 
 from controllers.patterns.expression import render
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import replace_fields
+from queues.stored_document import readable, replace_fields
 from workers.documents.pipeline import (
     ApplicationStatus,
     CombinerStatus,
@@ -476,13 +476,14 @@ def _add_spacing(records: Iterable[Any], now: float) -> Iterator[tuple[Any, floa
 
 
 def count_waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, ...]) -> int | None:
-    """Return the events that wait in the application's containers, by the nodes' last heartbeats; None
-    without any.
+    """What waits in the application's containers, by the nodes' last heartbeats; null without any, and
+    where one can't be read.
     """
     found: list[int] = []
     for text in heartbeats.values():
-        containers = Heartbeat.from_json(text).containers
+        if (heartbeat := readable(Heartbeat, text)) is None:
+            return None
         for queue in queues:
-            if (counters := containers.get(queue)) is not None:
+            if (counters := heartbeat.containers.get(queue)) is not None:
                 found.append(counters.inserted_events - counters.removed_events)
     return sum(found) if found else None

@@ -16,6 +16,7 @@ from workers.snapshot.states.queue import queue_state
 from workers.steering import stopped
 
 NOTHING_BEFORE: Mapping[str, SubjectState] = {}
+NOTHING_UNREADABLE: Mapping[str, str] = {}
 
 
 def evaluate_states(
@@ -23,12 +24,13 @@ def evaluate_states(
     before: Mapping[str, SubjectState] = NOTHING_BEFORE,
     limits: Limits = SHIPPED,
     listed: Collection[str] | None = None,
+    unreadable: Mapping[str, str] = NOTHING_UNREADABLE,
 ) -> dict[str, SubjectState]:
-    """By "kind/name". A state holds between the two thresholds of a rule, which `before` remembers. listed:
-    as `Watched` has it.
+    """By "kind/name". A state holds between the two thresholds of a rule, which `before` remembers. listed,
+    unreadable: as `Watched` has them.
     """
-    watched = Watched(snapshot, before, limits, snapshot.at or 0.0, listed)
-    return {f"{state.kind}/{state.name}": state for state in _states(watched)}
+    watched = Watched(snapshot, before, limits, snapshot.at or 0.0, listed, unreadable)
+    return {f"{each.kind}/{each.name}": each for each in _states(watched)}
 
 
 def states_of(snapshot: Snapshot) -> Mapping[str, SubjectState]:

@@ -17,9 +17,21 @@ def host_states(watched: Watched) -> Iterator[SubjectState]:
     hosts = watched.snapshot.hosts
     for name, host in hosts.items():
         yield _state(watched, name, host)
+    for name, reason in watched.unreadable.items():
+        yield _unreadable(watched, name, reason)
     for before in watched.before.values():
-        if before.kind == "host" and before.name not in hosts and (silent := _silent(watched, before)):
+        is_shown = before.name in hosts or before.name in watched.unreadable
+        if before.kind == "host" and not is_shown and (silent := _silent(watched, before)):
             yield silent
+
+
+def _unreadable(watched: Watched, name: str, reason: str) -> SubjectState:
+    fault = Fault(
+        "warning",
+        f"The report of worker host {name} can't be read ({reason}).",
+        "Run it in the same version of Weir as the console.",
+    )
+    return watched.state("host", name, [fault], sign=OFFLINE, word="Unreadable", stale=True)
 
 
 def _state(watched: Watched, name: str, host: HostStatus) -> SubjectState:

@@ -1,7 +1,7 @@
 """What is wrong with one subject, and the state that it comes to."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controllers.framework.reason import capitalize
 from queues.nodes.node_state import BUSY, NORMAL, STATES, TOOBUSY
@@ -48,7 +48,8 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class Watched:
     """A snapshot without states, the states before it, and the limits; at: s since 1970. listed: worker hosts
-    that have reported and not taken leave; None: not known.
+    that have reported and not taken leave; None: not known. unreadable: worker hosts whose report can't be
+    read, with the reason.
     """
 
     snapshot: Snapshot
@@ -56,6 +57,7 @@ class Watched:
     limits: Limits
     at: float
     listed: Collection[str] | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def list_exceeded(
         self, kind: str, name: str, condition: str, value: float | None, labels: Mapping[str, str]

@@ -31,12 +31,19 @@ def node_state(watched: Watched, name: str, node: NodeStatus) -> SubjectState:
         name,
         list(_faults(watched, name, node)),
         sign=node.state or OFFLINE,
-        word=WORDS.get(node.state or "", "Never reported"),
+        word="Unreadable" if node.unreadable is not None else WORDS.get(node.state or "", "Never reported"),
         stale=node.stale,
     )
 
 
 def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
+    if node.unreadable is not None:
+        yield Fault(
+            "critical",
+            f"The heartbeat of node {name} can't be read ({node.unreadable}); its points stay on it.",
+            "Run its agent in the same version of Weir as the console.",
+        )
+        return
     if node.state is None:
         yield Fault(
             "critical",

@@ -19,6 +19,7 @@ from console.input.shown_digest import digest_of
 from workers.alerts.lifecycle.models import (
     AlertWatch,
     Message,
+    OnCallFeed,
     Receiver,
 )
 
@@ -78,8 +79,11 @@ def test_receiver(request: HttpRequest, name: str) -> MessageRow:
 
 
 def _receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
-    digest = digest_of(alerts.describe_receiver(receiver))
-    return convert(ReceiverRow, {**alerts.describe_receiver_for(actor, receiver), "digest": digest})
+    row = {**alerts.described_for(actor, receiver), "digest": digest_of(alerts.described(receiver))}
+    if receiver.channel == Receiver.Channel.SCHEDULE:
+        feed = OnCallFeed.objects.filter(receiver=receiver).first()
+        row["broken_events"] = feed.broken if feed else []
+    return convert(ReceiverRow, row)
 
 
 def _receiver(name: str) -> Receiver:

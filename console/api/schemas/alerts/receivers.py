@@ -47,6 +47,9 @@ class ReceiverRow(ApiAnswer):
     otherwise: NotRequired[
         Annotated[str, Field(description="Of a schedule: who is notified while nobody is on call.")]
     ]
+    broken_events: NotRequired[
+        Annotated[list[str], Field(description="Of a schedule: events that are skipped, and why.")]
+    ]
     tells_resolved: bool
     gets_reports: Annotated[bool, Field(description="The weekly report.")]
     enabled: bool
@@ -64,6 +67,7 @@ class ChatReply(ApiAnswer):
     type: NotRequired[str]
     method: NotRequired[str]
     chat_id: NotRequired[int | None]
+    challenge: NotRequired[Annotated[str, Field(description="Of Slack's check of the address.")]]
 
 
 class ReceiverWithMessages(ReceiverRow):

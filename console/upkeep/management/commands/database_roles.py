@@ -12,15 +12,15 @@ role that doesn't exist. The variable that --password-environment names holds th
 """
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from django.apps import apps
 from django.core.management.base import CommandParser
 from django.db import connection, transaction
 from psycopg import sql
 
 from console.management.one_line import OneLineCommand
+from console.storage import worker_tables
 from console.storage.append_only import TABLE
 from queues import environment as variables
 from queues.errors import BadInput
@@ -29,12 +29,6 @@ NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 # The application reads them; only the owner's migrations write them.
 READ_ONLY = ("django_migrations",)
 APPENDED = (TABLE,)
-# A role for workers may write these tables. A new model of the console is closed to it.
-WORKER_APPS = ("queues", "workers", "django_celery_beat")
-WORKER_TABLES = ("console_mark",)
-# A role for workers may not read them: whoever takes over a worker gets nothing that opens an account.
-HIDDEN_APPS = ("axes", "otp_totp", "sessions")
-HIDDEN_TABLES = ("console_session", "console_usersession", "console_submission", "console_recoverycode")
 
 
 class Command(OneLineCommand):
@@ -110,10 +104,7 @@ def _check_no_other_rights(cursor: Any, role: str) -> None:
         " WHERE datdba = %(role)s::regrole AND datname = current_database()"
         " UNION SELECT nspname FROM pg_namespace WHERE nspowner = %(role)s::regrole AND nspname = 'public'"
         " ORDER BY 1",
-        {
-            "role": role,
-            "tables": _tables({app_config.label for app_config in apps.get_app_configs()}),
-        },
+        {"role": role, "tables": sorted(worker_tables.access_by_table())},
     )
     if owned := [name for (name,) in cursor.fetchall()]:
         more = f" and {len(owned) - 1} more" if len(owned) > 1 else ""
@@ -122,22 +113,6 @@ def _check_no_other_rights(cursor: Any, role: str) -> None:
             f"{role} owns {owned[0]}{more}, so it can drop the audit's triggers; run ALTER … OWNER TO the"
             " role that migrates, or take another role.",
         )
-
-
-def worker_tables() -> list[str]:
-    """Return the tables whose rows a role for workers may write."""
-    return sorted({*WORKER_TABLES, *_tables(WORKER_APPS)})
-
-
-def hidden_tables() -> list[str]:
-    """Return the tables that a role for workers may not read."""
-    return sorted({*HIDDEN_TABLES, *_tables(HIDDEN_APPS)})
-
-
-def _tables(labels: Container[str]) -> list[str]:
-    """Return the tables of the models of these apps, with those of their many-to-many relations."""
-    models = apps.get_models(include_auto_created=True)
-    return [model._meta.db_table for model in models if model._meta.app_label in labels]
 
 
 def _create_role(role: str, known: bool, variable: str) -> list[sql.Composed]:
@@ -180,9 +155,9 @@ def _application_grants() -> Iterable[str]:
 def _worker_grants() -> Iterable[str]:
     yield "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {name}"
     yield "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"
-    for table in hidden_tables():
+    for table in worker_tables.tables_with(worker_tables.HIDDEN):
         yield f"REVOKE SELECT ON {table} FROM {{name}}"
-    for table in worker_tables():
+    for table in worker_tables.tables_with(worker_tables.WRITTEN):
         yield f"GRANT INSERT, UPDATE, DELETE ON {table} TO {{name}}"
 
 

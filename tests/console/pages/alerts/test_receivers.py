@@ -1,11 +1,13 @@
 """Receivers of alerts on their page: made, tried, retained while a rule names them."""
 
+import html
+
 import pytest
 
 from console.models import AuditEntry
 from tests.console.page_form import form_of
 from tests.console.pages.alerts.checks import REASON, fetch
-from workers.alerts.lifecycle.models import Message, Receiver
+from workers.alerts.lifecycle.models import Message, OnCallFeed, Receiver
 
 pytestmark = pytest.mark.django_db
 
@@ -106,3 +108,19 @@ def test_a_receiver_that_cannot_be_is_refused_at_its_field(form, field, browsers
     answer = fetch(browsers["administrator"], "/alerts/receivers/change", {"name": "mine", **REASON, **form})
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
     assert Receiver.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [[], ["event 2 “Night” has no start"], ["event 1 ends before it begins", "event 3 <b>x</b> has no end"]],
+)
+def test_broken_events_of_a_calendar_are_named_on_the_page_and_by_the_api(broken, browsers):
+    settings = {"secret_environment": "WEIR_SECRET_ROTA", "otherwise": "desk"}
+    rota = Receiver.objects.create(name="rota", channel="schedule", settings=settings)
+    OnCallFeed.objects.create(receiver=rota, broken=broken)
+    page = html.unescape(browsers["viewer"].get("/alerts/receivers/").content.decode())
+    assert page.count("Skipped in the calendar:") == len(broken)
+    assert all(sentence in page for sentence in broken)
+    rows = browsers["viewer"].get("/api/v1/receivers").json()["receivers"]
+    assert [row["broken_events"] for row in rows if row["name"] == "rota"] == [broken]
+    assert not any("broken_events" in row for row in rows if row["channel"] != "schedule")

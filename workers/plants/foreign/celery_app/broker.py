@@ -24,6 +24,7 @@ from kombu.utils.url import url_to_parts
 from redis.connection import Connection, SSLConnection
 
 from queues.errors import BadInput, connection_reason
+from queues.text.numbers import digits
 from workers.host import egress
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds
@@ -155,9 +156,10 @@ def virtual_host_of(address: PlantAddress) -> str:
 def database_of(virtual_host: str) -> int:
     """Return the number of a Redis database, as kombu reads it. Raise `BadInput` if it is not a number."""
     text = virtual_host.removeprefix("/") or "0"
-    if not text.isdecimal() or len(text) > MAX_DATABASE_DIGITS:
+    number = digits(text, MAX_DATABASE_DIGITS)
+    if number is None:
         raise BadInput("url", f"takes the number of a database after its host, not {text[:40]!r}.")
-    return int(text)
+    return number
 
 
 def host_of(host: str, port: int, is_tls: bool) -> str:

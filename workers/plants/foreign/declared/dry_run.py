@@ -59,7 +59,8 @@ def dry_run(
         except WeirError as refused:
             topology, error = None, str(refused)
         readings = plant.readings()
-    now = {} if topology is None else {name: each.parallelism for name, each in topology.operators.items()}
+    operators = {} if topology is None else topology.operators
+    now = {name: each.parallelism for name, each in operators.items() if each.unknown_tasks is None}
     sensors = tuple(_sensor(declaration, name, reading) for name, reading in readings.items())
     settable = (operator for operator in declaration.operators.values() if operator.actuator is not None)
     return DryRun(

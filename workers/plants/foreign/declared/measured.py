@@ -32,10 +32,12 @@ KnownMeasure = Callable[[DeclaredOperator, str], float | None]
 def topology_of(
     declaration: PlantDeclaration, readings: Mapping[str, SensorReading], plant: str, at: float
 ) -> MeasuredTopology:
-    """Return the topology from the readings. A failed measure is unknown; every other one is kept.
+    """Compose what the sensors say. A measure that can't be had is unknown, and every other one stands; of an
+    operator whose tasks are not known, what is measured of its tasks is unknown.
 
-    Raise `PlantSilent` or `PlantConfused` if a number of tasks is unknown.
+    Raises PlantSilent or PlantConfused where nothing is known.
     """
+    is_silent = not any(each.error is None and each.value is not None for each in readings.values())
 
     def tasks(quantity: Quantity | None) -> float | None:
         return readings[quantity].get_value() if isinstance(quantity, str) else quantity
@@ -53,10 +55,15 @@ def topology_of(
             continue
         rates = _rates(declared, read_optional, given)
         given[declared.name] = rates[1]
-        count = tasks_of(declared, tasks)
-        operators[declared.name] = _operator(
-            declared, count, read_optional, rates, declaration.window_seconds
-        )
+        try:
+            count = tasks_of(declared, tasks)
+            operators[declared.name] = _operator(
+                declared, count, read_optional, rates, declaration.window_seconds
+            )
+        except (PlantSilent, PlantConfused) as error:
+            if is_silent:
+                raise
+            operators[declared.name] = _operator_of_unknown_tasks(declared, read_optional, str(error))
         wait = _wait_seconds(declared, read_optional, rates)
         links += [Link(before, declared.name, wait) for before in declared.after]
     return MeasuredTopology(plant, at, declaration.window_seconds, operators, tuple(links))
@@ -181,10 +188,25 @@ def _operator(
     )
 
 
-def _compute_utilization(declared: DeclaredOperator, known: KnownMeasure) -> float | None:
-    """Return the share of the time in which a task works.
+def _operator_of_unknown_tasks(
+    declared: DeclaredOperator, known: KnownMeasure, reason: str
+) -> MeasuredOperator:
+    fixed = None if declared.actuator else ONLY_SEEN
+    return MeasuredOperator(
+        declared.name,
+        "operator",
+        0,
+        declared.minimum,
+        declared.maximum,
+        fixed,
+        waiting=known(declared, "waiting_events"),
+        unknown_tasks=reason,
+    )
 
-    It may be computed from two numbers of different instants, so a value slightly above 1 counts as 1.
+
+def _compute_utilization(declared: DeclaredOperator, known: KnownMeasure) -> float | None:
+    """The share of the time in which a task works. Two numbers of which it is made may be of different
+    instants, so a little more than 1 is 1.
     """
     used = known(declared, SHARE)
     return None if used is None else min(1.0, used)

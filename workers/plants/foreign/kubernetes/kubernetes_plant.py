@@ -17,6 +17,7 @@ from typing import Any
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import checks
 from queues.errors import BadInput, WeirError
+from queues.text.numbers import digits
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection
 from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
 from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption
@@ -32,6 +33,7 @@ SOURCE, NOT_SET = "outside", "what comes from outside the cluster"
 REVISION = "deployment.kubernetes.io/revision"
 WINDOW_SECONDS = 30.0
 LEAST, MOST, MOST_WORKLOADS = 1, 20, 20
+MAX_REPLICA_DIGITS = 5
 BOUNDS_SECONDS = 10.0
 OPTIONS: Mapping[str, PlantOption] = {
     "namespace": PlantOption("of the workloads", "Namespace", default="default"),
@@ -264,9 +266,10 @@ def bounds_of(address: PlantAddress) -> tuple[int, int]:
     bounds = []
     for name, default in (("minimum", LEAST), ("maximum", MOST)):
         text = address.option(name, str(default))
-        if not (text.isascii() and text.isdigit() and len(text) < 6):
+        number = digits(text, MAX_REPLICA_DIGITS)
+        if number is None:
             raise BadInput(name, f"takes a whole number, not {text[:20]!r}.")
-        bounds.append(int(text))
+        bounds.append(number)
     if bounds[0] > bounds[1]:
         raise BadInput("minimum", "takes at most the maximum.")
     return bounds[0], bounds[1]

@@ -19,7 +19,7 @@ from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
 pytestmark = pytest.mark.slow
-START_SECONDS, PINGS, TASKS = 60.0, 6, 6
+PINGS, TASKS = 6, 6
 APP = """
 import json, os
 from celery import Celery
@@ -83,7 +83,7 @@ def running(options, folder):
         )
         try:
             far = FarApp(urls["far"], options, folder / "log")
-            until(lambda: far.app.control.ping(timeout=1.0, limit=1), START_SECONDS)
+            until(lambda: far.app.control.ping(timeout=1.0, limit=1))
             yield far
         finally:
             process.terminate()

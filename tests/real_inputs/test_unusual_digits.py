@@ -1,0 +1,60 @@
+"""Text that Python takes for a number, in addresses, options, names of files and timetables."""
+
+import argparse
+
+import pytest
+from django_celery_beat.models import CrontabSchedule
+
+from console.embedded.launch import port_number
+from console.upkeep.backup.files import _newest
+from queues.errors import BadInput
+from workers.batch import timetable
+from workers.batch.jobs import files
+from workers.pipeline.rules.rule_language import _is_number
+from workers.plants.foreign.celery_app.broker import database_of
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.kubernetes.kubernetes_plant import bounds_of
+
+FULL_WIDTH, ARABIC, SUPERSCRIPT = "\uff11\uff12", "\u0663", "\u00b2"
+UNUSUAL = [FULL_WIDTH, ARABIC, SUPERSCRIPT, "1_0"]
+LONG = "9" * 5_000
+
+
+@pytest.mark.parametrize("text", [*UNUSUAL, "-1", LONG])
+def test_a_database_of_a_broker_is_a_plain_number(text):
+    with pytest.raises(BadInput, match="url: takes the number of a database"):
+        database_of(text)
+    assert database_of("/15") == 15 and database_of("") == 0
+
+
+@pytest.mark.parametrize("text", [*UNUSUAL, LONG])
+def test_bounds_of_workloads_and_ports_are_plain_numbers(text):
+    with pytest.raises(BadInput, match="minimum: takes a whole number"):
+        bounds_of(PlantAddress(name="far", url="https://far.example", options={"minimum": text}))
+    with pytest.raises(argparse.ArgumentTypeError, match="takes a number from 0"):
+        port_number(text)
+
+
+@pytest.mark.parametrize("text", [FULL_WIDTH, ARABIC, SUPERSCRIPT])
+def test_a_timetable_of_unusual_digits_is_shown_as_it_is_written(text):
+    assert timetable.calendar(CrontabSchedule(minute=text, hour="3")).startswith(f"crontab {text} 3")
+    assert timetable.calendar(CrontabSchedule(minute="5", hour=text)).startswith(f"crontab 5 {text}")
+
+
+@pytest.mark.parametrize("name", [*UNUSUAL, LONG[:200]])
+def test_a_file_of_another_name_is_no_batch_and_no_leftover(name, tmp_path):
+    (tmp_path / "offsets").mkdir()
+    for each in (name, "3", "4.crc"):
+        (tmp_path / "offsets" / each).touch()
+    assert _newest(tmp_path / "offsets") == 3
+    (tmp_path / "metrics").mkdir()
+    left = [tmp_path / "metrics" / f".a.chunk-{each}{files.SUFFIX}" for each in (name, "2")]
+    for each in left:
+        each.touch()
+    assert files.sweep(tmp_path, "chunk-", 5) == 1
+    assert [each.exists() for each in left] == [True, False]
+
+
+@pytest.mark.parametrize("text", UNUSUAL)
+def test_a_rule_takes_plain_numbers(text):
+    assert not _is_number(text) and _is_number("12")
