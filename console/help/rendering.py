@@ -12,6 +12,7 @@ from markdown.postprocessors import Postprocessor
 from markdown.treeprocessors import Treeprocessor
 
 from console.help.contents import HelpPage, pages
+from console.help.diagrams import Diagrams
 
 EXTENSIONS = ("tables", "fenced_code", "toc", "sane_lists")
 WIDE = {"table": "Table"}  # may be wider than a phone: they scroll by themselves, as code does
@@ -30,7 +31,7 @@ class RenderedPage:
 def rendered(source: str, base: str) -> RenderedPage:
     """The page of that source. base: the address of Help, which links and pictures begin with."""
     page = pages()[source]
-    markdown = Markdown(extensions=[*EXTENSIONS, InFrame(page, base)])
+    markdown = Markdown(extensions=[*EXTENSIONS, Diagrams(), InFrame(page, base)])
     body = markdown.convert(page.text.partition("\n")[2])
     headings = tuple((each["id"], each["name"]) for each in markdown.toc_tokens)  # type: ignore[attr-defined]
     # It comes from our own files, none of which a visitor can write.
