@@ -12,6 +12,7 @@ from markdown.postprocessors import Postprocessor
 from markdown.treeprocessors import Treeprocessor
 
 from console.help.contents import HelpPage, pages
+from console.help.diagrams import Diagrams
 
 EXTENSIONS = ("tables", "fenced_code", "toc", "sane_lists")
 WIDE = {"table": "Table"}  # may be wider than a phone: they scroll separately, as code does
@@ -30,7 +31,7 @@ class RenderedPage:
 def render_markdown(source: str, base: str) -> RenderedPage:
     """Return the page of that source. base: the address of Help, the prefix of links and pictures."""
     page = pages()[source]
-    markdown = Markdown(extensions=[*EXTENSIONS, InFrame(page, base)])
+    markdown = Markdown(extensions=[*EXTENSIONS, Diagrams(), InFrame(page, base)])
     body = markdown.convert(page.text.partition("\n")[2])
     headings = tuple((toc_token["id"], toc_token["name"]) for toc_token in markdown.toc_tokens)  # type: ignore[attr-defined]
     # It comes from our own files, which visitors can't write.
