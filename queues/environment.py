@@ -1,7 +1,8 @@
-"""What the environment of a process may say: each variable once, with its type, default and meaning.
+"""The environment variables of a process: each one declared once, with its type, default, and meaning.
 
-Nothing else reads the environment: who wants a value asks its variable here, and who hands values on to a
-process takes them from PROCESS (`workers.host.environment` says which). A variable that is empty is not set.
+No other module reads the environment. Code that needs a value reads its variable here, and code that passes
+values on to a process takes them from PROCESS (`workers.host.environment` says which). An empty variable
+counts as not set.
 """
 
 import os
@@ -14,18 +15,19 @@ from urllib.parse import urlsplit
 from queues.errors import BadInput
 from queues.text.words import split_words
 
-# Of this process.
+# of this process
 PROCESS: MutableMapping[str, str] = os.environ
-LOCAL_CONTROL = "redis://127.0.0.1:6379/0"  # where nothing says where the control server is
+LOCAL_CONTROL = "redis://127.0.0.1:6379/0"  # if no setting says where the control server is
 LONGEST_NUMBER = 10
 LEAST_SECONDS, MOST_SECONDS = 0.1, 3600.0
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A text. default: its value where it is not set; unset: what that means, in words.
+    """A text variable.
 
-    secret: its value stands in no message, no page and no process that does not use it.
+    default: its value if it is not set. unset: what that means, in words. secret: its value appears in no
+    message and no page, and in no process that does not use it.
     """
 
     name: str
@@ -35,31 +37,31 @@ class Variable:
     secret: bool = False
 
     def is_set(self, environment: Mapping[str, str] = PROCESS) -> bool:
-        """Whether it has a value."""
+        """Return whether it has a value."""
         return bool(environment.get(self.name))
 
     def text(self, environment: Mapping[str, str] = PROCESS) -> str:
-        """As it is set, or by default."""
+        """Return its value, or the default."""
         return environment.get(self.name) or self.default
 
     def words(self, environment: Mapping[str, str] = PROCESS) -> list[str]:
-        """Return its words, which are separated by spaces; quotes hold one with spaces together."""
+        """Return its words, separated by spaces. Quotes keep a word with spaces together."""
         return split_words(self.text(environment), self.name)
 
 
 class Folder(Variable):
-    """A path, of a file or a folder."""
+    """The path of a file or a folder."""
 
     def path(self, environment: Mapping[str, str] = PROCESS) -> Path:
-        """From where the process was started."""
+        """Return the path, relative to where the process was started."""
         return Path(self.text(environment))
 
 
 class Switch(Variable):
-    """1 or 0."""
+    """A switch: 1 or 0."""
 
     def is_on(self, default: bool = False, environment: Mapping[str, str] = PROCESS) -> bool:
-        """Raises BadInput naming the variable."""
+        """Return whether it is on. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         if text not in ("", "0", "1"):
             raise BadInput(self.name, "takes 1 or 0.")
@@ -73,7 +75,7 @@ class OneOf(Variable):
     words_known: tuple[str, ...] = ()
 
     def choice(self, environment: Mapping[str, str] = PROCESS) -> str:
-        """Raises BadInput naming the variable."""
+        """Return the word. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         if text not in self.words_known:
             raise BadInput(self.name, f"takes one of {', '.join(self.words_known)}.")
@@ -81,10 +83,10 @@ class OneOf(Variable):
 
 
 class WholeNumber(Variable):
-    """A whole number from 0 on."""
+    """A whole number from 0."""
 
     def whole(self, default: int | None = None, environment: Mapping[str, str] = PROCESS) -> int:
-        """Raises BadInput naming the variable."""
+        """Return the number. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         if text and not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
             raise BadInput(self.name, f"takes a whole number of at most {LONGEST_NUMBER} digits.")
@@ -93,12 +95,12 @@ class WholeNumber(Variable):
 
 @dataclass(frozen=True)
 class Seconds(Variable):
-    """A time from LEAST_SECONDS to `most`, both included, s."""
+    """A duration from LEAST_SECONDS to `most`, both inclusive, in seconds."""
 
     most: float = MOST_SECONDS
 
     def seconds(self, environment: Mapping[str, str] = PROCESS) -> float:
-        """Raises BadInput naming the variable."""
+        """Return the duration. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         try:
             value = float(text)
@@ -112,10 +114,12 @@ class Seconds(Variable):
 
 
 class Address(Variable):
-    """Where a service stands, http:// or https://, without user and password."""
+    """The address of a service, http:// or https://, without user and password."""
 
     def address(self, environment: Mapping[str, str] = PROCESS) -> str:
-        """Raises BadInput naming the variable. Never quoted: what is malformed may hold a password."""
+        """Return the address. Raises `BadInput` that names the variable; it is not quoted, as it may contain
+        a password.
+        """
         text = self.text(environment)
         try:
             parts = urlsplit(text)
@@ -171,7 +175,7 @@ SUPERVISOR = Variable(
     unset="none supervises",
 )
 
-# Production, and who may come.
+# Production and access.
 PRODUCTION = Switch("WEIR_PRODUCTION", "1 demands secrets from the environment and https cookies")
 SECRET_KEY = Variable(
     "WEIR_SECRET_KEY",
@@ -249,7 +253,7 @@ KUBERNETES_CA = Folder(
     unset="the pod's own in its cluster, else those that the host trusts",
 )
 
-# A login elsewhere.
+# External login.
 OIDC_ISSUER = Variable(
     "WEIR_OIDC_ISSUER",
     "the OpenID Connect provider, https://login.example.org/realm",
@@ -305,7 +309,7 @@ LOG_FORMAT = OneOf(
 )
 
 
-# Traces and metrics to an OpenTelemetry collector: OpenTelemetry's own names, which its library reads, too.
+# Traces and metrics for an OpenTelemetry collector: OpenTelemetry's own names, which its library reads too.
 OTLP_ENDPOINT = Address(
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "the collector that traces and metrics are sent to (OTLP over HTTP): http://collector:4318",
@@ -392,41 +396,45 @@ DECLARED: tuple[Variable, ...] = tuple(
     declared for declared in globals().values() if isinstance(declared, Variable)
 )
 
-# Families of variables, each read by a name that a role, or a person, says.
+# Families of variables, each read by a name that a role or a person gives.
 PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
-SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers and plants
-# What people may name: of ours, and not the console's own, for its signing key must not be sent to anybody.
+SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers, and plants
+# The variables that people may name: Weir's own, except those of the console, since its signing key must
+# never be sent.
 SECRET_NAME = re.compile(rf"(?:{SECRET_PREFIX}(?!KEY)[A-Z0-9_]{{1,60}}|WEIR_[A-Z0-9_]{{1,60}}_TOKEN)\Z")
-SECRET_HOSTS = "_HOSTS"  # after the name of a secret: the hosts that it may be used at
+SECRET_HOSTS = "_HOSTS"  # follows the name of a secret: the hosts that it may be used at
 PIPELINE_PREFIX = "WEIR_PIPELINE_"
 OTLP_PREFIX = "OTEL_"  # of OpenTelemetry's library, which reads more of them than are declared here
 
-# What Spark sets for the processes that it starts.
+# Set by Spark for the processes that it starts.
 SPARK_CALLBACK_PORT = "PYTHON_WORKER_FACTORY_PORT"
 SPARK_CALLBACK_SECRET = "PYTHON_WORKER_FACTORY_SECRET"
 PYTHONPATH = "PYTHONPATH"
 
 
 def secret_named(name: str, environment: Mapping[str, str] = PROCESS) -> str:
-    """The secret under a name that a person has given and `egress.check_secret_name` takes; "" for none.
-    Raises BadInput naming it where a byte of it is no UTF-8: nothing sends it then, and an error of Python's
-    quotes all of it. A byte order mark, which a file that it was read of may begin with, is no part of it.
+    """Return the secret under a name that a person has given and `egress.check_secret_name` accepts; "" if
+    unset.
+
+    Raises `BadInput` that names it if a byte of it is not UTF-8: it could not be sent, and Python's error
+    would quote all of it. A byte order mark, which may come from the file that it was read from, is removed.
     """
     secret = environment.get(name, "").removeprefix("\ufeff") if name else ""
-    if any("\ud800" <= each <= "\udfff" for each in secret):  # how Python keeps such a byte
+    if any("\ud800" <= each <= "\udfff" for each in secret):  # how Python represents such a byte
         raise BadInput(name, "holds a byte that is no UTF-8; set it again, in UTF-8.")
     return secret
 
 
 def secret_hosts(name: str, environment: Mapping[str, str] = PROCESS) -> frozenset[str]:
-    """The hosts that the secret under a name may be used at, as its owner has set them in `NAME_HOSTS`; empty
-    where nothing is set: any.
+    """Return the hosts that a secret may be used at, as its owner has set them in `NAME_HOSTS`.
+
+    Empty if nothing is set: any host.
     """
     text = environment.get(f"{name}{SECRET_HOSTS}", "") if name else ""
     return frozenset(text.replace(",", " ").lower().split())
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """(name, default in words, meaning) of each, for the reference."""
+    """Return (name, default in words, meaning) of each variable, for the reference."""
     for variable in DECLARED:
         yield variable.name, variable.unset or variable.default or "none", variable.meaning

@@ -1,11 +1,11 @@
-"""Every key, stream and channel on a server, once: name, type, who writes and who reads it, what it holds.
+"""All keys, streams, and channels on a server: name, type, writers, readers, and content.
 
     control.get(keys.SNAPSHOT)
-    control.set(keys.POOL.of(host), order)
+    control.set(keys.POOL.build(host), order)
 
-A name with parts in braces is never used as it is: `of` fills them in, and `pattern` has "*" for each, for
-SCAN and for what a role may touch. Roles are those of `queues.nodes.server_roles`. Other processes and other
-versions know these names: one that has been released stays.
+A name with parts in braces is never used as it is: `build` fills them in, and `pattern` has "*" for each, for
+SCAN and for the access of a role. Roles are those of `queues.nodes.server_roles`. Other processes and other
+versions know these names: a released name never changes.
 """
 
 import re
@@ -17,8 +17,10 @@ _PART = re.compile(r"\{\w+\}")
 
 
 class Key(str):
-    """A name. flow: roles that write it → roles that read it. on_nodes: it is on a queue's nodes, not on the
-    control server. A "prefix" begins the names of a library's own keys.
+    """A name.
+
+    flow: roles that write it → roles that read it. on_nodes: it is on a queue's nodes, not on the control
+    server. A "prefix" is the start of the names of a library's own keys.
     """
 
     kind: Kind
@@ -40,11 +42,11 @@ class Key(str):
 
     @property
     def pattern(self) -> str:
-        """What matches every one of them."""
+        """Return the pattern that matches every name."""
         return self._template.replace("{}", "*") + ("*" if self.kind == "prefix" else "")
 
     def build(self, *parts: str | int) -> str:
-        """The name with these parts, in their order. Raises TypeError when there are more or fewer."""
+        """Return the name with these parts, in their order. Raises `TypeError` if there are more or fewer."""
         if len(parts) != self._template.count("{}"):
             raise TypeError(f"{self} takes {self._template.count('{}')} parts, not {len(parts)}.")
         return self._template.format(*parts)
@@ -148,7 +150,7 @@ RECEIVED = Key(
     "source, entry id and block id → when it was transferred here (ms)",
     on_nodes=True,
 )
-OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED)  # as the scripts take them
+OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED)  # in the order of the scripts
 
 # Workers and their hosts
 SUBMITTED = Key(
@@ -411,5 +413,5 @@ KEYS = tuple(each for each in tuple(globals().values()) if isinstance(each, Key)
 
 
 def list_queue_keys(queue: str) -> list[str]:
-    """A queue's keys on a node, in the order of OF_QUEUE."""
+    """Return a queue's keys on a node, in the order of OF_QUEUE."""
     return [key.build(queue) for key in OF_QUEUE]

@@ -1,4 +1,6 @@
-"""A list of nodes as `WEIR_NODES` has it. Without Django: the launcher reads it before it starts anything."""
+"""A list of nodes in the format of `WEIR_NODES`. Without Django: the launcher reads it before it starts
+anything.
+"""
 
 from queues import checks
 from queues import environment as variables
@@ -9,8 +11,9 @@ TAKES = "name=redis://host:port/0 pairs, separated by spaces"
 
 
 def parse_nodes(text: str) -> dict[str, str]:
-    """`n1=redis://… n2=redis://…` → {name: url}. Raises BadInput that says which part is wrong, and never
-    quotes it: an address may hold a password.
+    """Parse `n1=redis://… n2=redis://…` to {name: url}.
+
+    Raises `BadInput` that says which part is wrong, and never quotes it: an address may contain a password.
     """
     nodes: dict[str, str] = {}
     for place, part in enumerate(text.split(), 1):
