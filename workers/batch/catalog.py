@@ -1,4 +1,4 @@
-"""The batch jobs there are, by name; `python:dotted.path` names a `Job` of one's own."""
+"""The available batch jobs by name; `python:dotted.path` names a custom `Job`."""
 
 import importlib
 from collections.abc import Iterator
@@ -19,7 +19,8 @@ from workers.history.stretches import Stretch
 HOUR_SECONDS = 3_600
 DAY_SECONDS = 86_400
 LONGEST_COMPARED_SECONDS = 31.0 * DAY_SECONDS
-# Of an extract's steps, and of a day's and type's rates: all are held in memory at once, some 100 bytes each.
+# Maximum number of an extract's steps, and of a day's rates by type: all are in memory at once, about 100
+# bytes each.
 MOST_STEPS, MOST_TRAINING_RATES = 5_000_000, 5_000_000
 OWN = "python:"
 ON_ERROR = JobParameter(
@@ -36,7 +37,7 @@ QUEUES = JobParameter("queues", "names", "the queues; without it, all that are a
 
 
 def job(name: str) -> Job:
-    """Raises BadInput naming the job."""
+    """Return the job. Raises BadInput naming it."""
     if name.startswith(OWN):
         return _own(name.removeprefix(OWN))
     if name not in JOBS:
@@ -56,7 +57,7 @@ def _own(path: str) -> Job:
 
 
 def day_range(values: Values, where: Surroundings) -> tuple[str, str]:
-    """The first and the last day. Raises BadInput when they are the wrong way round."""
+    """Return the first and the last day. Raises BadInput when they are in the wrong order."""
     until = values["until"] or where.now.date().isoformat()
     back = date.fromisoformat(until) - timedelta(days=values["days"] - 1)
     since = values["since"] or back.isoformat()
@@ -66,14 +67,17 @@ def day_range(values: Values, where: Surroundings) -> tuple[str, str]:
 
 
 def partition_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """A chunk per queue and day that is archived."""
+    """Return a chunk for each archived queue and day."""
     since, until = day_range(values, where)
     for partition in event_archive.partitions(where.data, values["queues"] or (), since, until):
         yield Piece(partition.identifier, {"queue": partition.queue, "day": partition.day})
 
 
 def plan_training_chunks(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """The same. Raises BadInput for so many rates a day and type that no memory holds them."""
+    """Return a chunk for each archived queue and day.
+
+    Raises BadInput for more rates per day and type than fit in memory.
+    """
     windows, rates = DAY_SECONDS // values["window_seconds"], values["history"] + values["horizon"]
     if windows * rates > MOST_TRAINING_RATES:
         raise BadInput(
@@ -85,8 +89,10 @@ def plan_training_chunks(values: Values, where: Surroundings) -> Iterator[Piece]
 
 
 def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """A chunk per day of raw figures; where no first day is named, also of earlier days without whole
-    roll-ups: the raw figures go in time.
+    """Return a chunk for each day of raw metrics.
+
+    Without a first day, earlier days with incomplete roll-ups are included, since raw metrics are deleted in
+    time.
     """
     since, until = day_range(values, where)
     for day in metric_files.raw_days(where.data, "" if values["since"] is None else since, until):
@@ -95,8 +101,10 @@ def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 
 def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """One chunk: an extract is one file. Raises BadInput for an empty range, one with too many steps, or none
-    in which something is archived; and for the name of somebody else's extract.
+    """Return one chunk: an extract is one file.
+
+    Raises BadInput for an empty range, one with too many steps, one without archived events, and for the name
+    of another person's extract.
     """
     since, until = checks.timestamp(values["since"]), checks.timestamp(values["until"])
     if since >= until:
@@ -107,7 +115,8 @@ def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
             "step_seconds",
             f"makes more than {MOST_STEPS:,} steps of this range; take longer ones, or a shorter range.",
         )
-    # A block lies at the day of its newest event: some events of a day may lie at the next.
+    # A block is stored under the day of its newest event, so some events of a day may be in the next day's
+    # partition.
     first, last = since.date().isoformat(), (until.date() + timedelta(days=1)).isoformat()
     partitions = event_archive.partitions(where.data, [values["queue"]], first, last)
     if not partitions:
@@ -124,8 +133,9 @@ def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 
 def comparison_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """One chunk: a comparison is one file. Raises BadInput for stretches that can't be compared, and where
-    nothing is archived in either.
+    """Return one chunk: a comparison is one file.
+
+    Raises BadInput for stretches that cannot be compared, and where neither has archived events.
     """
     since, until, other = (
         checks.timestamp(values[name]).timestamp() for name in ("since", "until", "other_since")
@@ -262,7 +272,7 @@ JOBS = {
             lab_job.PARAMETERS,
             lab_job.open_job,
             pieces=lab_job.pieces,
-            # Where batch work is done: what is only tried out takes no slot from consumers.
+            # The role for batch work: experiments must not take slots from consumers.
             requirements=("memory",),
             single_instance=False,
             max_chunk_seconds=lab_job.MAX_CHUNK_SECONDS,

@@ -1,7 +1,6 @@
-"""How much batch work one person may ask for: open runs, and seconds of workers in an hour.
+"""Quota of one person's batch work: open runs, and worker seconds per hour.
 
-Two settings of the plant say how much. Runs of the schedule and of the command line have no owner, and no
-quota.
+Two settings of the plant define it. Scheduled runs and runs from the command line have no owner and no quota.
 """
 
 from datetime import datetime, timedelta
@@ -20,7 +19,7 @@ RETRY_SECONDS = 60
 
 
 def check(owner: Any, open_runs: int, now: datetime) -> None:
-    """Raise RateLimited where the owner of `open_runs` runs may not begin another."""
+    """Raise RateLimited where the owner of `open_runs` runs may not start another."""
     max_runs = plant_settings.value(OPEN_RUNS)
     if open_runs >= max_runs:
         raise RateLimited(
@@ -40,11 +39,11 @@ def check(owner: Any, open_runs: int, now: datetime) -> None:
 
 
 def spent_seconds(owner: Any, now: datetime) -> float:
-    """How long workers were at the owner's chunks that somebody worked at within the last hour."""
+    """Return the worker seconds of the owner's chunks that were processed within the last hour."""
     recent = Chunk.objects.filter(run__owner=owner, beat_at__gt=now - WINDOW)
     return float(recent.aggregate(spent=Sum("spent_seconds", default=0.0))["spent"])
 
 
 def lock(owner: Any) -> None:
-    """Make the owner's other requests wait until this transaction ends, so that none passes the limit."""
+    """Make the owner's other requests wait until this transaction ends, so that none exceeds the limit."""
     list(User.objects.select_for_update(no_key=True).filter(pk=owner.pk))

@@ -1,6 +1,6 @@
-"""Batch tasks as they are defined: checked, kept, and put on beat's schedule.
+"""Definitions of batch tasks: validated, stored, and scheduled.
 
-The schedule is a row of django-celery-beat, `task: {name}`: interval or crontab (UTC), editable there too.
+The schedule is a row of django-celery-beat, `task: {name}`: interval or crontab (UTC), also editable there.
 """
 
 import json
@@ -40,7 +40,7 @@ def define(
     crontab_line: str | None = None,
     enabled: bool = True,
 ) -> Task:
-    """Make a task, or change the one of that name; what is left out is as its job declares it.
+    """Create a task or change the one with that name; missing values are those that its job declares.
 
     Raises BadInput naming the field, and then nothing was changed.
     """
@@ -48,7 +48,7 @@ def define(
     checks.name().validate(name, "name", end=".")
     known = {parameter.name: parameter for parameter in declared.parameters}
     given = dict(parameters or {})
-    # What has no default may still come with each run; a task that runs by itself needs it here.
+    # A run can supply a parameter without a default; a task with a schedule needs it here.
     if every_seconds is not None or crontab_line is not None:
         declared.read(given)
     for key, value in given.items():
@@ -67,7 +67,7 @@ def define(
 
 
 def _clock(deadline: time | None) -> time | None:
-    """A time of day in UTC, as all are. Databases keep none with a zone, or keep it without that."""
+    """Return a time of day in UTC, like all times here; databases store none with a zone."""
     if deadline is None or deadline.tzinfo is None:
         return deadline
     if deadline.utcoffset() != timedelta(0):
@@ -76,7 +76,7 @@ def _clock(deadline: time | None) -> time | None:
 
 
 def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | None = None) -> Task:
-    """Put it on the schedule, by interval or crontab; with neither, take it off. Raises BadInput."""
+    """Schedule the task by interval or crontab; with neither, remove its schedule. Raises BadInput."""
     when = _format_schedule(every_seconds, crontab_line)
     before = task.periodic
     if when is None:
@@ -89,7 +89,7 @@ def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | N
             "kwargs": json.dumps({"name": task.name}),
             "queue": "control",
             "enabled": task.enabled,
-            # A start that waited so long is outdated: the next one comes, or a person starts it.
+            # A start that waited this long is outdated: the next one follows, or a person starts the task.
             "expire_seconds": every_seconds or CRONTAB_EXPIRES_SECONDS,
             "interval": None,
             "crontab": None,
@@ -102,7 +102,7 @@ def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | N
 
 
 def ensure_tasks() -> int:
-    """Every shipped job has its task; answers how many were missing. What an operator changed stays."""
+    """Create missing tasks of the shipped jobs and return how many; changes by an operator are kept."""
     made = 0
     known = set(Task.objects.values_list("name", flat=True))
     for job in catalog.JOBS.values():

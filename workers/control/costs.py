@@ -1,5 +1,4 @@
-"""Costs of a loop on its recorded load compared with its baselines, and the cost of holds; in money where
-priced.
+"""Costs of a loop and its baselines on the recorded load, and of holds; in money where priced.
 
 The load is the arrivals of each second from the ledger's observations. It is processed on the plant model
 that responds to decisions (`LoadReplay`): by the law with the values in force, by each baseline, and by the

@@ -1,5 +1,6 @@
-"""Every hand on the plant that is no override of a loop: what a person or another controller set, as long as
-it stands.
+"""Manual changes that are no override of a loop.
+
+They are values set by a person or another controller, while in force.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,15 +14,16 @@ from workers.documents.snapshot import Snapshot
 def hands(
     snapshot: Snapshot, caps: Mapping[str, str], orders: Mapping[str, PipelineOrder]
 ) -> list[HandStatus]:
-    """The soonest to end first. caps: of remedy ladders that may not reach every level, by queue; orders:
-    what people want of applications.
+    """Return the manual changes, the earliest end first.
+
+    caps: of limited remedy ladders, by queue; orders: people's orders for applications.
     """
     found = [*_tasks(snapshot), *_criteria(snapshot), *_list_stops(orders), *_caps(caps), *_nodes(snapshot)]
     return sorted(found, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
 
 
 def _tasks(snapshot: Snapshot) -> Iterator[HandStatus]:
-    """The loops of parallelism hold meanwhile."""
+    """Return the tasks set by others; the loops of parallelism hold meanwhile."""
     holders = {snapshot.plant: snapshot.steered_by}
     holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
     for plant, holder in holders.items():

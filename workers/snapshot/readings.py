@@ -1,4 +1,4 @@
-"""Everything the control server knows of the plant at one instant, read in two round trips and parsed."""
+"""The control server's data about the plant at one instant, read in two round trips and parsed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The workers of one container: submitted and not started, at work now, and their cumulative counts."""
+    """The workers of one container: those submitted and not started, busy ones, and cumulative counts."""
 
     waiting_to_run: int = 0
     busy: int = 0
@@ -32,7 +32,10 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """`containers` holds the workers by (queue, node), `latencies` the cumulative histogram by queue."""
+    """The data.
+
+    `containers` has the workers by (queue, node), `latencies` the cumulative histogram by queue.
+    """
 
     topology: Topology
     heartbeats: Mapping[str, Heartbeat]
@@ -44,8 +47,10 @@ class Readings:
 
 
 def read(control: redis.Redis, now: float, known: KnownTopology) -> Readings:
-    """Read them. A topology that is missing reads as an empty one: there is nothing to show yet. So does one
-    that can't be read, where none is known.
+    """Read the data.
+
+    A missing topology reads as an empty one, since there is nothing to display yet. So does an unreadable
+    one, where none is known.
     """
     with control.pipeline(transaction=False) as pipe:
         pipe.get(keys.TOPOLOGY)
@@ -77,7 +82,7 @@ def _read_work(
     pairs = [(queue.name, node) for queue in jobs for node in queue.points]
     with control.pipeline(transaction=False) as pipe:
         for queue, node in pairs:
-            # Counted by time, not by presence: what has expired counts no more, also when nobody tidies up.
+            # Counted by time and not by presence: expired entries do not count, even before they are removed.
             for key, seconds in (
                 (keys.SUBMITTED.build(queue, node), SUBMISSION_EXPIRES_SECONDS),
                 (keys.RUNNING.build(queue, node), RUNNING_EXPIRES_SECONDS),

@@ -3,8 +3,7 @@
     capacity = out/s                            a jobs queue with a backlog: it works at its limit
              = out/s / share of busy slots      a jobs queue that keeps up
              = in/s * FULL / utilisation        a pipeline queue; utilisation: the share of the operators'
-             time
-                                                that all arrivals would take, shed or not
+                                                time that all arrivals would take, shed or not
 
 Capacity is computed from arrivals: events that producers hold back take no processing time. A replica that
 falls behind shows in the backlog, because most of its time is Spark's own, whatever the load. While

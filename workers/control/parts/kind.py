@@ -206,9 +206,7 @@ class LoopKind:
         return None if "plant" in target else self.rehearsal
 
     def replay_of(self, target: Document) -> LoadReplay | None:
-        """Return how baselines process its recorded load; None at an attached plant, for which there is no
-        model.
-        """
+        """Return how baselines process its load; None at an attached plant, which has no model."""
         return None if "plant" in target else self.replay
 
     def begin(self, start: LoopStart) -> dict[str, Any]:

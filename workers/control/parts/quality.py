@@ -1,8 +1,9 @@
-"""Quality of a tick's observation, beyond what its sensor says: whether a required part is still starting,
-how late the tick is, and the cause of an invalid measurement.
+"""Quality of a tick's observation, beyond what its sensor says.
 
-A loop whose part is starting has nothing to decide; that is not a failure of the loop. The cause of an
-invalid measurement is one word, the same for all loops that it affects, so that alerts can be grouped by it:
+It includes whether a required part is still starting, how late the tick is, and the cause of an invalid
+measurement. A loop whose part is starting has nothing to decide; that is not a failure of the loop. The cause
+of an invalid measurement is one word, the same for all loops that it affects, so that alerts can be grouped
+by it:
 
     host        the tick or the snapshot is late, or most nodes are: this host's processes lack CPU time
     node NAME   the node is silent

@@ -1,4 +1,4 @@
-"""All states of a snapshot, from the states a second before. Pure: what was shown can be shown again."""
+"""All states of a snapshot, from the states of the previous second. This is pure, so it can be repeated."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -24,15 +24,19 @@ def evaluate_states(
     limits: Limits = SHIPPED,
     listed: Collection[str] | None = None,
 ) -> dict[str, SubjectState]:
-    """By "kind/name". A state holds between the two thresholds of a rule, which `before` remembers. listed:
-    as `Watched` has it.
+    """Return the states by "kind/name".
+
+    Between the two thresholds of a rule, a state stays as it was in `before`. listed: as in `Watched`.
     """
     watched = Watched(snapshot, before, limits, snapshot.at or 0.0, listed)
     return {f"{state.kind}/{state.name}": state for state in _states(watched)}
 
 
 def states_of(snapshot: Snapshot) -> Mapping[str, SubjectState]:
-    """Those it was published with; of one from the archive that has none, what it comes to by itself."""
+    """Return the published states of a snapshot.
+
+    For an archived one without states, they are evaluated without a past.
+    """
     return snapshot.states or evaluate_states(snapshot)
 
 
@@ -47,7 +51,7 @@ def _states(watched: Watched) -> Iterator[SubjectState]:
 
 
 def _plant(watched: Watched) -> Iterator[SubjectState]:
-    """What is of the whole plant and of no part of it."""
+    """Return the states of the whole plant."""
     snapshot = watched.snapshot
     if not snapshot.nodes:
         fault = Fault("critical", "No node is configured yet.")
