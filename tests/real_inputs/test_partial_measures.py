@@ -74,8 +74,8 @@ def chain(**answers):
 @pytest.mark.parametrize(
     ("lag", "reason"),
     [
-        (vector("-300"), "Sensor lag says -300; waiting_events of w2 takes 0 to 1e+12."),
-        (vector("1e30"), "Sensor lag says 1e+30"),
+        (vector("-300"), "Sensor lag returned -300; waiting_events of w2 must be 0 to 1e+12."),
+        (vector("1e30"), "Sensor lag returned 1e+30"),
         (refused(422, "many-to-many matching not allowed"), "many-to-many matching not allowed"),
         (refused(503, "query timed out in expression evaluation"), "timed out"),
         (httpx.ReadTimeout("late"), "did not answer within"),

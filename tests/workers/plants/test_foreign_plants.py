@@ -311,7 +311,7 @@ def test_what_flink_says_of_a_job_besides_its_measures_is_on_its_page(flink, job
     pressure, rescales, checkpoints, exceptions = job.sections()
     assert pressure.rows[1] == ["Calc[2]", "high", 90.0, 70.0, 25.0, 5.0]
     assert rescales.rows == [
-        ["2026-09-21 14:13:25", "not asked yet", "", "under way", None, ""],
+        ["2026-09-21 14:13:25", "not requested yet", "", "in progress", None, ""],
         [TIME, "Calc[2]: 2 → 4", "update requirement", "completed", 2.4, "succeeded"],
     ]
     assert checkpoints.about == "8 completed, 1 failed, 0 in progress"

@@ -162,9 +162,9 @@ def test_what_a_second_controller_set_is_said_also_after_the_loop_has_ordered_ag
     again = GivenOrder(1, START + 6, "loop x")  # before the change was confirmed
     status = follow_order(status, again, 1, START + 8)
     assert status.state == UNDONE
-    assert explain_fault("parse", status).endswith("; something else set it to 3, and it has 1 again")
+    assert explain_fault("parse", status).endswith("; another controller set it to 3, and it has 1 again")
     status = follow_order(status, again, 4, START + 10)
-    assert explain_fault("parse", status).endswith("; something else set it to 4")
+    assert explain_fault("parse", status).endswith("; another controller set it to 4")
     status = follow_order(status, again, 1, START + 12)
     status = follow_order(status, again, 1, START + 12 + TRUSTED_SECONDS)
     assert (status.state, status.undone_to) == (REACHED, None)

@@ -185,7 +185,7 @@ def test_tables_that_are_old_say_so_and_why(lookout, far, times):
     times.now += 2 * SECTIONS_SECONDS
     lookout.observe()
     said, *old = lookout.status().sections
-    assert said.rows == [["east refuses to list autoscalers (403). What follows is of 20 s ago."]]
+    assert said.rows == [["east refuses to list autoscalers (403). The following was read 20 s ago."]]
     assert old == [table] and lookout.status().error is None
     far.sections = lambda: [table]
     times.now += SECTIONS_SECONDS
@@ -211,7 +211,7 @@ def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(
     held = snapshot(lookout.status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
     measured = topology_inputs({"plant": "east"}, held, NOW)[1]
     assert measured.invalid is None and measured.idle.startswith("desk-2 steers the tasks until")
-    far.error = PlantSilent("east answers 200 with what is no JSON, or only half of it.")
+    far.error = PlantSilent("east returned 200 with invalid or incomplete JSON.")
     lookout.observe()
     assert "only half of it" in topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
     assert "west is not known" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
@@ -298,7 +298,7 @@ def test_a_registration_that_cannot_be_is_refused_by_name(given, field):
 def test_a_token_that_is_not_in_the_environment_is_named_and_never_another_word():
     made = row(secret_environment="WEIR_EAST_TOKEN")
     check(made)
-    with pytest.raises(BadInput, match="names WEIR_EAST_TOKEN, which is not set here"):
+    with pytest.raises(BadInput, match="names WEIR_EAST_TOKEN, which is not set in Weir's environment"):
         adapter_of(made, environment={})
     assert adapter_of(made, environment={"WEIR_EAST_TOKEN": "weir_x"})
 

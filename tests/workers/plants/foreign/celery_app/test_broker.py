@@ -67,10 +67,10 @@ def test_the_address_of_a_management_plugin_holds_no_password(address):
 def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeypatch):
     refused = [3, redis.ResponseError("no permissions to access a key")]
     found = observed()
-    monkeypatch.setattr(found, "_all", lambda commands: refused)
+    monkeypatch.setattr(found, "_run_all", lambda commands: refused)
     with pytest.raises(PlantConfused, match="refuses us: no permissions"):
         found.lengths(["orders"])
-    monkeypatch.setattr(found, "_all", lambda commands: [["no"]])
+    monkeypatch.setattr(found, "_run_all", lambda commands: [["no"]])
     with pytest.raises(PlantConfused, match="no length"):
         found.unacknowledged()
 
@@ -78,7 +78,7 @@ def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeyp
 @pytest.mark.parametrize("answer", [-5, 10**20, True, 2.5, None, b"3"])
 def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatch, answer):
     found = observed()
-    monkeypatch.setattr(found, "_all", lambda commands: [answer] * len(commands))
+    monkeypatch.setattr(found, "_run_all", lambda commands: [answer] * len(commands))
     for ask in (lambda: found.lengths(["orders"]), found.unacknowledged):
         with pytest.raises(PlantConfused, match="no length"):
             ask()
@@ -109,7 +109,7 @@ def test_a_management_plugin_that_does_not_answer_hides_no_length_and_is_asked_o
         name="shop", url="amqp://broker/", options=options, transport=httpx.MockTransport(answered)
     )
     found = AmqpBroker(address, None)
-    monkeypatch.setattr(found, "_declared", lambda queue: QueueLength(3, consumers=1))
+    monkeypatch.setattr(found, "_declare_passively", lambda queue: QueueLength(3, consumers=1))
     lengths = found.lengths(["mail", "orders"])
     assert lengths == dict.fromkeys(("mail", "orders"), QueueLength(3, consumers=1))
     assert len(asked) == 1

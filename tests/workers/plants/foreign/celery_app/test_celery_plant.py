@@ -208,7 +208,7 @@ def test_of_a_worker_whose_events_never_come_it_is_asked_what_it_does_until_they
     begin_unheard(far, plant, 20)
     assert shown(plant, "Busy", "Waiting") == [2, 5]
     assert far.events_on == [ONE, ONE]
-    assert "do not come" in " ".join(plant.missing())
+    assert "do not arrive" in " ".join(plant.missing())
     task(far, 9, "received")
     far.now += 1.0
     plant.topology()
@@ -476,7 +476,7 @@ def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
     sections = {each.title: each for each in plant.sections()}
     assert sections["Last tasks"].rows[0][1:4] == ["shop.work", "(1,) {'password': •••}", "failed"]
     assert sections["Last errors"].rows[0][2:] == ["ValueError('no such order')", "Traceback …"]
-    limits = {row[0]: row[-1] for row in sections["Kinds of tasks"].rows}
+    limits = {row[0]: row[-1] for row in sections["Task types"].rows}
     assert limits == {"shop.work": None, "shop.mail": "10/m"}
     for each in sections.values():
         assert all(len(row) == len(each.columns) for row in each.rows)
@@ -486,7 +486,7 @@ def test_columns_of_its_page_say_how_long_tasks_run(far):
     plant = far.plant()
     plant.topology()
     columns = {each.title: each.columns for each in plant.sections()}
-    assert all("Run, s" in columns[title] for title in ("Workers", "Kinds of tasks", "Last tasks"))
+    assert all("Run, s" in columns[title] for title in ("Workers", "Task types", "Last tasks"))
 
 
 def inspected(far, **options):

@@ -78,7 +78,7 @@ def test_an_answer_that_says_it_is_not_packed_is_read():
 def test_what_does_not_match_is_not_quoted():
     with pytest.raises(PlantConfused) as refused:
         JsonPath("sum(@)").read(["hunter2" * 1_000])
-    assert "sum() takes no str" in str(refused.value) and "hunter2" not in str(refused.value)
+    assert "sum() can't be applied to str" in str(refused.value) and "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize("measure", ["in_per_second", "waiting_events", "service_seconds", "utilisation"])
@@ -105,7 +105,7 @@ operators: [{name: web, tasks: it, in_per_second: 40, service_seconds: 0.1}]
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=tasks))
     with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
         if rows is None:
-            with pytest.raises(PlantConfused, match="Sensor it says that web has"):
+            with pytest.raises(PlantConfused, match="Sensor it returned .* tasks of web"):
                 plant.topology()
             return
         topology = plant.topology()

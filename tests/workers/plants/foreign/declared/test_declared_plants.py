@@ -243,7 +243,7 @@ def test_what_can_t_be_called_back_is_said(far, plant):
         return made
 
     far.broken["/web"] = web
-    with pytest.raises(PlantConfused, match=r"render: .*409.* Not called back: web stays at 5 \(.*500"):
+    with pytest.raises(PlantConfused, match="render: .*409.* Not reverted: web stays at 5 \\(.*500"):
         plant.set_parallelism({"web": 5, "render": 3})
 
 
@@ -303,7 +303,7 @@ def test_a_secret_is_named_and_sent_as_is_said():
     assert [each.get("authorization") for each in sent] == ["Bearer me:word", "Basic bWU6d29yZA==", None]
     assert sent[2]["x-token"] == "me:word"
     missing = said(sensing(f"{{{where}}}", answer))
-    assert "names WEIR_SECRET_X, which is not set here" in str(missing.error)
+    assert "names WEIR_SECRET_X, which is not set in Weir's environment" in str(missing.error)
     assert len(sent) == 3
 
 

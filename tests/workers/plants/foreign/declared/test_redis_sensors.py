@@ -78,11 +78,11 @@ def test_what_is_no_number_or_of_another_kind_says_so_however_long_it_is(control
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("DEL list", "takes one of LLEN"),
-        ("KEYS *", "takes one of LLEN"),
-        ("EVAL x 0", "takes one of LLEN"),
-        ("LLEN a b", "takes one word behind LLEN, not 2"),
-        ("HGET hash", "takes 2 words behind HGET, not 1"),
+        ("DEL list", "must start with one of LLEN"),
+        ("KEYS *", "must start with one of LLEN"),
+        ("EVAL x 0", "must start with one of LLEN"),
+        ("LLEN a b", "must have one word after LLEN, not 2"),
+        ("HGET hash", "must have 2 words after HGET, not 1"),
         ('GET "open', "is no command"),
     ],
 )
@@ -95,7 +95,7 @@ def test_nothing_is_asked_but_what_reads_a_number(url, command, words):
 def test_the_address_comes_from_the_environment_and_stands_in_no_message(url):
     with pytest.raises(BadInput, match=r"sensors\.it\.server"):
         reading("LLEN list", url, "REDIS_URL")
-    assert "names WEIR_SECRET_REDIS, which is not set here" in str(reading("LLEN list", "").error)
+    assert "names WEIR_SECRET_REDIS, which is not set in Weir's environment" in str(reading("LLEN list", "").error)
     for address, kind in (
         ("mysql://me:hunter2@db/x", PlantConfused),
         ("redis://me:hunter2@127.0.0.1:1/0", PlantSilent),

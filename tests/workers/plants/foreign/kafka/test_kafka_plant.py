@@ -169,7 +169,7 @@ def test_a_broker_that_was_late_with_the_ids_of_topics_is_asked_for_them_again(b
 
 
 class Wide(KafkaCluster):
-    """One topic of so many partitions, of which a group has read each; 5 events wait in each."""
+    "One topic of so many partitions, of which a group has read each; 5 events are waiting in each."
 
     def __init__(self, partitions):
         super().__init__(PlantAddress(name="events", url="kafka://broker.example"), clock=lambda: 5.0)

@@ -172,7 +172,7 @@ def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(
 
     def refuse(server, group, path):
         if path == "horizontalpodautoscalers":
-            raise PlantConfused("shop refuses to get horizontalpodautoscalers (403): forbidden")
+            raise PlantConfused("shop refused to get horizontalpodautoscalers (403): forbidden")
         return get(server, group, path)
 
     monkeypatch.setattr(ApiServer, "get", refuse)
@@ -295,7 +295,7 @@ def test_where_one_of_several_is_refused_the_others_are_set_back(k8s, clock, mon
 
     def refuse(server, group, path, changes):
         if path.startswith("deployments/score"):
-            raise PlantConfused("shop refuses to patch deployments/score/scale (403): forbidden")
+            raise PlantConfused("shop refused to patch deployments/score/scale (403): forbidden")
         return scale(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
@@ -314,7 +314,7 @@ def test_one_autoscaler_that_is_not_let_go_keeps_no_other_held(k8s, clock, monke
 
     def refuse(server, group, path, changes):
         if path.endswith("keda-parse"):
-            raise PlantConfused("shop refuses to patch keda-parse (403): an admission webhook")
+            raise PlantConfused("shop refused to patch keda-parse (403): an admission webhook")
         return patch(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
