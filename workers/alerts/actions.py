@@ -57,8 +57,7 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
     """Notify the next step now, regardless of its delay.
 
     `step` is the step that was shown as the next one; None means whichever is next. Raises `BadInput` if no
-    step
-    is left, or if that step was notified in the meantime.
+    step is left, or if that step was notified in the meantime.
     """
     alert = _open(alert_id)
     steps = alert.rule.escalation if alert.rule else []

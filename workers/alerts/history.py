@@ -23,8 +23,7 @@ UNJUDGED = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.NO_ACTION)
 
 def loops_of(alert: Alert) -> QuerySet[Loop]:
     """Return the loops that steer the alert's subject, and those that steer the whole plant; for an attached
-    plant, its
-    own.
+    plant, its own.
     """
     labels = alert.labels
     whole = Q(target={})
@@ -87,8 +86,7 @@ class AlertOutcome:
     """The outcome of the actions since an alert's onset.
 
     `count`: of all; `effective`: of those that had an effect; `before`: actions of up to BEFORE earlier, most
-    of
-    which were taken without knowledge of it; `words`: all that in a sentence.
+    of which were taken without knowledge of it; `words`: all that in a sentence.
     """
 
     count: int

@@ -4,8 +4,7 @@ follow-ups.
 Each function raises `BadInput` if it isn't possible; nothing has changed then.
 
 An alert that another one has come to explain is no incident any more: nothing new is recorded. Earlier
-records
-can still be completed: follow-ups are done, the review is edited, the data are deleted.
+records can still be completed: follow-ups are done, the review is edited, the data are deleted.
 """
 
 from collections.abc import Mapping
@@ -68,8 +67,7 @@ def times(alert: Alert) -> IncidentTimes:
 
 def onset_of(alert: Alert) -> datetime:
     """Return when it really started, the last time if it came back: for a silent subject, a threshold before
-    its
-    condition was true.
+    its condition was true.
     """
     began = alert.began_at
     if (again := came_back_at(alert)) is not None:

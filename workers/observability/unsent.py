@@ -20,8 +20,7 @@ class Unsent(Generic[T]):
     """A bounded buffer whose `put` never waits: beyond `most`, the oldest entries are dropped.
 
     Entries that were dropped or not accepted count as `dropped`, logged once a minute. `send` returns whether
-    a batch
-    was accepted; if it raises, the batch counts as not accepted.
+    a batch was accepted; if it raises, the batch counts as not accepted.
     """
 
     def __init__(

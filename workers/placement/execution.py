@@ -3,10 +3,8 @@
     begin → the points of one queue after the other → (drain, release) what waits is transferred → done
 
 A tick may die anywhere and the next one continues: points and the plan's progress change in one transaction,
-and a
-transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is advanced
-by a later
-tick, refuses the write of an older one.
+and a transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is
+advanced by a later tick, refuses the write of an older one.
 """
 
 import logging
@@ -167,8 +165,7 @@ class _Step:
         """Return why the node can't be emptied any more.
 
         Either it was only to rest, and got points again, as it does if another node is lost; or a queue was
-        created there that
-        the plan does not know. Loops that move points wait for the plan.
+        created there that the plan does not know. Loops that move points wait for the plan.
         """
         queues = projection.read_database().list_queues_with_points_on(plan.empties)
         if not queues:
@@ -180,8 +177,7 @@ class _Step:
 
     def _silent(self, plan: Plan) -> str:
         """Return why it is not emptied now: nothing can be taken from an OFFLINE node, and loops that move
-        points wait for the
-        plan.
+        points wait for the plan.
         """
         since = self.now - timedelta(seconds=SILENT_SECONDS)
         if not Node.objects.filter(name=plan.empties, offline_since__lte=since).exists():

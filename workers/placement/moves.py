@@ -93,8 +93,7 @@ def check(moves: Sequence[Move], topology: Topology, offline: Collection[str] = 
     """Raise `BadInput` naming the first invalid field.
 
     Invalid are: an unknown queue or node, a target that takes no points (drained, cordoned, OFFLINE), more
-    points than the
-    source has, too few remaining containers.
+    points than the source has, too few remaining containers.
     """
     if not moves:
         raise BadInput("moves", "takes at least one; nothing would be moved.")

@@ -6,10 +6,8 @@
              ↘ void (expired, or the plant has drifted away from the state it was computed for)
 
 An approver has seen a hash: SHA-256 over the moves and the revision they were computed from. Nothing else is
-ever
-executed under it. Every function here that refuses raises `BadInput` naming the field and changes nothing.
-`user` is
-None if a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
+ever executed under it. Every function here that refuses raises `BadInput` naming the field and changes
+nothing. `user` is None if a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
 """
 
 from collections.abc import Mapping
@@ -48,10 +46,8 @@ def approve(
     """Approve a plan as shown: it runs within about a second, once `needed` persons have approved.
 
     Of two, the second is neither the first nor the proposer. The first approval restarts the plan's time.
-    Raises
-    `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void), expired,
-    the points of
-    its queues changed, or a node was drained, cordoned, or lost meanwhile.
+    Raises `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void),
+    expired, the points of its queues changed, or a node was drained, cordoned, or lost meanwhile.
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():

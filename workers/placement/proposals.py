@@ -1,6 +1,5 @@
 """How plans are made: requested by a person or a loop, computed by the law, checked against the present
-plant, written as
-proposals.
+plant, written as proposals.
 
 Every function here that refuses raises `BadInput` naming the field and changes nothing.
 """
@@ -51,8 +50,7 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
     consumed.
 
     Once it runs, the node is drained and takes nothing until `return_to_use`. Raises `BadInput` for an
-    unknown, drained, or
-    OFFLINE node, and if the others can't take its containers (the reason says why).
+    unknown, drained, or OFFLINE node, and if the others can't take its containers (the reason says why).
     """
     why = overrides.read_reason(reason)
     topology = projection.read_database()
@@ -78,8 +76,7 @@ def propose_hand(
     out.
 
     Raises `BadInput`: points that don't sum to 1000, unknown, drained, cordoned, or OFFLINE nodes, too few
-    containers, or no
-    change at all.
+    containers, or no change at all.
     """
     topology = projection.read_database()
     before = topology.queue(queue).live_points
@@ -100,8 +97,7 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
     """Propose a new plan, to be approved, with the inverse of what an ended plan has moved.
 
     Raises `BadInput` if nothing was moved, it was rolled back already, or it is not possible any more (points
-    moved on, a
-    node is gone, drained, or OFFLINE).
+    moved on, a node is gone, drained, or OFFLINE).
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
@@ -155,10 +151,8 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
     """Return the plan of a loop's decision: approved by the loop itself (auto), or proposed (advise).
 
     The same entry gives the same plan, however often it is requested. Unanswered proposals of the same loop
-    become void
-    with a newer one; one with the same moves stays as it is, and nothing is made. No other plan is proposed
-    before the
-    loop's cool-down is over: people take time to read it.
+    become void with a newer one; one with the same moves stays as it is, and nothing is made. No other plan
+    is proposed before the loop's cool-down is over: people take time to read it.
     """
     if (made := Plan.objects.filter(entry=entry).first()) is not None:
         return made

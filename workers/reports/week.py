@@ -25,10 +25,8 @@ class PromiseOutcome:
     """An objective in the week.
 
     `good_share`: the good share of the total, None if nothing was counted. `burnt`: the share of a whole
-    window's
-    error budget that the week used up. `known_from`: set if its stored record starts only during the week;
-    None: the
-    whole week is known.
+    window's error budget that the week used up. `known_from`: set if its stored record starts only during the
+    week; None: the whole week is known.
     """
 
     name: str
@@ -142,8 +140,7 @@ def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseO
 
 def _find_known_start(objective: Objective, first: int) -> datetime | None:
     """Return where its record starts, if its oldest minute is newer than this one: earlier minutes were not
-    stored or
-    never counted.
+    stored or never counted.
     """
     oldest = objective.minutes.aggregate(Min("minute"))["minute__min"]
     is_later = oldest is not None and oldest > first

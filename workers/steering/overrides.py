@@ -1,12 +1,9 @@
 """Overrides: a person's value in place of a parameter, a guard setting, an actuator, a mode, or a node's
-threshold;
-and temporary stops of a queue's intake or consumption, or of the work of a worker host.
+threshold; and temporary stops of a queue's intake or consumption, or of the work of a worker host.
 
 Every override has an owner, a reason, and an expiry. It reverts automatically: only overrides that have
-neither ended
-nor reached `expires_at` are in force, so no job has to run for it; `expire_due` merely records the end, and
-notifies
-the agents.
+neither ended nor reached `expires_at` are in force, so no job has to run for it; `expire_due` merely records
+the end, and notifies the agents.
 
 | scope | names | values |
 |---|---|---|
@@ -19,10 +16,8 @@ the agents.
 | a worker host | `work` | draining |
 
 Of two on the same loop under the same name, the newer one is in force, and says which one it replaces; if it
-ends
-first, the older one is in force again. Each value's range is checked and, with all that is in force beside
-it,
-`Law.check` for every loop in the scope: there a law also refuses what would make it unstable.
+ends first, the older one is in force again. Each value's range is checked and, with all that is in force
+beside it, `Law.check` for every loop in the scope: there a law also refuses what would make it unstable.
 """
 
 import json
@@ -112,8 +107,7 @@ def conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
     """Return why the overrides of parameters and guard don't apply, without the full stop; "" if they do.
 
     Overrides that agreed may contradict each other once one of them has ended, and a loop's own value may
-    change: then
-    the loop runs with its own values rather than with values that its law refuses.
+    change: then the loop runs with its own values rather than with values that its law refuses.
     """
     law, rows = catalog.law(loop.law), list(in_force)
     if not rows:
@@ -196,12 +190,10 @@ def set_override(
     """Put a value in force until it expires; one under the same name on the same scope ends.
 
     Give `minutes`, `expires_at`, or `endless`. `beside` are values that come into force with it: they must be
-    valid
-    together, not one after the other (gains are stable as a set). With `control`, an override on a node, a
-    queue, or a
-    host itself is in force there within a second. `by` is who sets it, if that is not the owner. Raises
-    `BadInput` naming
-    the field (scope, name, value, reason, minutes, expires_at); nothing is changed then.
+    valid together, not one after the other (gains are stable as a set). With `control`, an override on a
+    node, a queue, or a host itself is in force there within a second. `by` is who sets it, if that is not the
+    owner. Raises `BadInput` naming the field (scope, name, value, reason, minutes, expires_at); nothing is
+    changed then.
     """
     scope = Scope(loop, law, queue, node, host)
     if not scope.is_sound:
@@ -346,8 +338,7 @@ def demand_one_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str
     """Raise `BadInput` naming the field if loops may not act (`mode`).
 
     They may not if another loop sets the same tasks of an attached plant, or would once an override has
-    ended; or if they
-    only advise there.
+    ended; or if they only advise there.
     """
     chosen = list(loops)
     begins = [loop for loop in chosen if mode in Loop.ACTING and "plant" in loop.target]
@@ -477,8 +468,7 @@ def _order_thresholds(name: str, values: Mapping[str, float]) -> dict[str, float
     """Order the thresholds.
 
     Two overrides that were in order together may not be once one has expired: then BUSY is put just below
-    TOOBUSY, so
-    that the agents always get an order that they accept.
+    TOOBUSY, so that the agents always get an order that they accept.
     """
     busy, toobusy = values["busy_threshold"], values["toobusy_threshold"]
     if busy >= toobusy:

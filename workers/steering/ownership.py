@@ -2,10 +2,8 @@
 
 A loop of a whole plant (target {"plant"}) sets those of each of its operators, a loop of one operator (target
 {"plant", "operator"}) its own. Of two loops of different kinds, if one is of an operator, only one may act:
-enabling
-the second is refused, whichever it is. (Loops of a whole plant yield to each other automatically, as those of
-an
-application do: `workers.control.parts.operators`.)
+enabling the second is refused, whichever it is. (Loops of a whole plant yield to each other automatically, as
+those of an application do: `workers.control.parts.operators`.)
 """
 
 from collections.abc import Iterable, Mapping

@@ -176,8 +176,7 @@ def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Return how long loops have had no valid measurement; unknown for a loop that does not tick, which
-    another
-    condition covers.
+    another condition covers.
     """
     for loop in evidence.loops:
         if not loop.ticks:
@@ -239,10 +238,8 @@ def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Read
     """Return the share of loops that tick late, or lack a fresh measurement, while processes wait for a core.
 
     On a host with spare cores they are late for another reason, such as an observer that has ended. The same
-    is
-    true while only one part has stopped: the observer, with ticks on time, or all loops at once, with an
-    observer
-    on time.
+    is true while only one part has stopped: the observer, with ticks on time, or all loops at once, with an
+    observer on time.
     """
     load = evidence.load_per_core
     if not evidence.loops or load is None:

@@ -1,6 +1,5 @@
 """Conditions of attached plants: whether they answer, missing workers, queues without consumers, and the lag
-of
-the consumer groups of a log.
+of the consumer groups of a log.
 """
 
 from collections.abc import Iterator

@@ -22,8 +22,7 @@ def _seconds(value: float | None) -> str:
 
 def _list_related_subjects(evidence: Evidence, name: str) -> dict[str, Any]:
     """Return the nodes that hold the queue's points or its remaining events, what consumes it, and the queue
-    whose
-    workers make it wait.
+    whose workers make it wait.
     """
     queue, crowd = evidence.plant.queues[name], evidence.crowd
     rows = queue.containers
@@ -199,8 +198,7 @@ def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 def _has_unknown_lag(pipeline: PipelineStatus) -> bool:
     """Return whether its lag is unknown: its last report is outdated, and after a start it knows no lag
-    before its
-    first batch.
+    before its first batch.
     """
     if pipeline.state in UNHEARD:
         return True

@@ -41,8 +41,7 @@ def deliver(
     """Bundle what is owed and send what is due, until nothing is; return how many messages were delivered.
 
     A message that becomes due meanwhile is sent at once: a receiver that hangs doesn't delay the others.
-    `alive` is
-    called before each round: a process that lost the lease sends nothing more.
+    `alive` is called before each round: a process that lost the lease sends nothing more.
     """
     arrived = 0
     on_way: dict[Future[str | None], Message] = {}

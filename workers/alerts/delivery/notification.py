@@ -28,8 +28,7 @@ class AlertFacts:
     """What decides whether an alert notifies.
 
     `steps`: as in AlertRule.escalation; `suppression`: why it notifies nobody now
-    (`open_alerts.suppression_of`),
-    with `who` and `until`; `said`: its reason.
+    (`open_alerts.suppression_of`), with `who` and `until`; `said`: its reason.
     """
 
     rule: str
@@ -80,8 +79,7 @@ class Notification:
     """Who was notified.
 
     `notices`: one for each receiver, in the order of the steps; `reasons`: why nobody was notified, each a
-    sentence;
-    empty if somebody was.
+    sentence; empty if somebody was.
     """
 
     notices: list[Notice]

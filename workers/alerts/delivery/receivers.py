@@ -1,6 +1,5 @@
 """Receivers as people define them: checked by channel, never deleted while a rule names them, and never
-disabled
-while a schedule names them for when nobody is on call.
+disabled while a schedule names them for when nobody is on call.
 """
 
 from collections.abc import Callable, Mapping
@@ -135,8 +134,7 @@ def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _apprise(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked settings of an apprise receiver. The address is a secret, and so is what proves
-    answers: only
-    names of variables are stored.
+    answers: only names of variables are stored.
     """
     answers = settings.get("answers_environment") or ""
     if answers:
@@ -152,8 +150,7 @@ def _find_secret_name(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _schedule(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked settings of a schedule. Alerts don't wait for a calendar: a receiver is named for
-    when nobody
-    is on call.
+    when nobody is on call.
     """
     otherwise = settings.get("otherwise")
     people = Receiver.objects.exclude(channel=Receiver.Channel.SCHEDULE)

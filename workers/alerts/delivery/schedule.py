@@ -5,11 +5,9 @@ zones; a canceled event is no shift. A shift names the people of its summary ("a
 attendees, by their e-mail addresses or else their names, except those who declined (`schedule_people`).
 
 A time without a zone, and the midnight at which an all-day event starts and ends, are in the calendar's own
-zone
-(X-WR-TIMEZONE, by its IANA or its Windows name), or UTC if it has none. An unknown calendar zone matters only
-if
-there is such a time. So does an unknown zone of a time (TZID): read in another zone, it would call the wrong
-people.
+zone (X-WR-TIMEZONE, by its IANA or its Windows name), or UTC if it has none. An unknown calendar zone matters
+only if there is such a time. So does an unknown zone of a time (TZID): read in another zone, it would call
+the wrong people.
 
 An event that can't be read is reported, and the others count (`schedule_events`).
 """
@@ -80,8 +78,7 @@ def read_rota(
     """Read a calendar.
 
     Raises `BadInput` saying what the calendar must be, and if no event can be read. `bounded` is entered for
-    the
-    events of each UID: if it raises `BrokenEvent`, only these events are skipped.
+    the events of each UID: if it raises `BrokenEvent`, only these events are skipped.
     """
     # Imported here: it takes half a second, which only a process that reads a feed should pay.
     import icalendar
@@ -184,8 +181,7 @@ def _mark_unknown_zones(components: Iterable[Any]) -> None:
     """Mark events whose zone is unknown.
 
     A time in an unknown zone is read as one without a zone, and the events that a rule generates don't have
-    the zone
-    any more, so the event itself is marked.
+    the zone any more, so the event itself is marked.
     """
     for event in components:
         for time_of_event in filter(None, map(event.get, ("DTSTART", "DTEND"))):

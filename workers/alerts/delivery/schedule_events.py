@@ -1,6 +1,5 @@
 """Events of a calendar before they are expanded: which can be read, which belong together, and their rules in
-the
-one form that the expanding library reads correctly.
+the one form that the expanding library reads correctly.
 """
 
 from collections.abc import Sequence
@@ -96,8 +95,7 @@ def split_series(members: Sequence[tuple[int, Any]]) -> list[list[tuple[int, Any
     """Return each event with its exceptions, of events of the same UID.
 
     The highest SEQUENCE replaces the others. Several events with the same UID and SEQUENCE are separate
-    events:
-    merged calendars contain them.
+    events: merged calendars contain them.
     """
     exceptions = [member for member in members if "RECURRENCE-ID" in member[1]]
     events = [member for member in members if "RECURRENCE-ID" not in member[1]]

@@ -234,8 +234,7 @@ def first_step(condition: str, consumers: str = "", points: int = 0) -> str:
     """Return the first step to take.
 
     `consumers`: the consumers of the queue that it is about, jobs or pipeline. `points`: the points of the
-    node that
-    it is about, which has none once they were moved.
+    node that it is about, which has none once they were moved.
     """
     own = STEPS_OF_PIPELINE.get(condition) if consumers == "pipeline" else None
     step = own or FIRST_STEPS.get(condition, "")

@@ -1,10 +1,8 @@
 """What a rule would have done over the last day, by the same conditions and the same state machine, on stored
-data:
-the metrics, and the ledger.
+data: the metrics, and the ledger.
 
 A day's metrics have two rows a minute (the minimum and the maximum), so a duration below a minute is judged
-on
-half-minutes. An alert that came back within 10 minutes counts once, as it does live.
+on half-minutes. An alert that came back within 10 minutes counts once, as it does live.
 """
 
 from bisect import bisect_right

@@ -2,8 +2,7 @@
 evidence.
 
 They notify nobody and steer nothing. The newest MOST_KEPT alerts are stored for KEPT_DAYS, each with a
-bounded
-text. An alert that Weir itself sent to the Alertmanager doesn't count as evidence when it comes back.
+bounded text. An alert that Weir itself sent to the Alertmanager doesn't count as evidence when it comes back.
 """
 
 from collections.abc import Mapping, Sequence

@@ -71,8 +71,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     """Create a rule, or change the one of that name; omitted fields stay (or have their defaults).
 
     `revision`: the revision that was edited; if somebody else has changed the rule meanwhile, the change is
-    refused.
-    None overwrites. Raises `BadInput`.
+    refused. None overwrites. Raises `BadInput`.
     """
     checks.name().validate(name, "name", end=".")
     found = AlertRule.objects.select_for_update().filter(name=name).first()

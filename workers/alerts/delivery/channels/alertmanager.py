@@ -2,8 +2,8 @@
 
 An alert's labels are its identity there: `alertname` (the rule), `severity`, `plant`, `weir_alert` (its
 number), and its subject. Sent twice, it is the same alert. Weir sends its start and its end, and doesn't
-repeat
-it in between as Prometheus does; so a start is valid for LASTS_SECONDS there, unless its end arrives earlier.
+repeat it in between as Prometheus does; so a start is valid for LASTS_SECONDS there, unless its end arrives
+earlier.
 """
 
 from collections.abc import Mapping

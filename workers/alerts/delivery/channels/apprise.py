@@ -35,8 +35,7 @@ def send(message: Message, now_seconds: float) -> str:
     """Send to those of the named targets that do not have the message yet.
 
     Returns why some were left out, if one service represents several targets and does not say which; "" if
-    none
-    was. These are not tried again: the others would receive the message again each time.
+    none was. These are not tried again: the others would receive the message again each time.
     """
     order = {
         "address": address_of(message.receiver),

@@ -7,8 +7,7 @@ The services of apprise bring their own HTTP (and other) clients. The policy of 
 therefore enforced where all of them pass: an audit hook of Python sees each connection with its real address,
 after the name was resolved, and refuses it there. Redirects are not followed. Anything that would leave by
 another way than a checked connection is refused: other processes, sockets of this host, and services that
-talk
-to this machine. Anything that would enter by another way than the message is refused, too: files that an
+talk to this machine. Anything that would enter by another way than the message is refused, too: files that an
 address names as a template, a key, or an attachment.
 """
 
@@ -111,8 +110,7 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     """Send the message to those that do not have it yet.
 
     `sent`: all have it, or as many as can be known of; `error`: why not, or who was left out, in words
-    without the
-    address; `reached`: marks of those that have it.
+    without the address; `reached`: marks of those that have it.
     """
     import apprise  # Imported here: the guard's own tests need not wait for its 190 services.
 
@@ -178,8 +176,7 @@ class _Try:
 
     def failure(self, service: Any) -> str:
         """Return why the message was not sent, or not to all that the service represents, in words without
-        the address;
-        "" if it was.
+        the address; "" if it was.
         """
         said, guard = self.said, self._guard
         for each in (said.lines, guard.refusals, guard.unread):
@@ -243,8 +240,7 @@ class _Said(logging.Handler):
 
 def remove_secrets(text: str, address: str) -> str:
     """Return a text without any part of an address except the kind of service, also where the service has
-    decoded it
-    or changed upper and lower case.
+    decoded it or changed upper and lower case.
     """
     after = address.partition("://")[2]
     written = re.split(r"[/:@?&=#,\s]+", after)

@@ -20,8 +20,7 @@ def send(message: Message, now_seconds: float) -> str:
     """Send one mail to all addresses; its Message-ID is the key, so that a repetition is the same mail.
 
     Returns in a sentence which addresses the server refused while it took others; "" if it took all. Refused
-    ones
-    are not tried again: the others would receive the mail again each time.
+    ones are not tried again: the others would receive the mail again each time.
     """
     if not settings.EMAIL_HOST:
         raise Failed(
