@@ -263,8 +263,7 @@ def actor_of_user(user: User | AnonymousUser, address: str | None = None) -> Act
 
 
 def _lacks_second_factor(user: User) -> bool:
-    """Return whether this administrator needs a second factor and has neither one nor an identity provider.
-    """
+    """Return whether this administrator needs a second factor and has neither one nor an identity provider."""
     if not plant_settings.value("login.second_factor"):
         return False
     has_one = SecondFactor.objects.filter(user=user, confirmed=True).exists()
@@ -293,8 +292,7 @@ def user_of(request: HttpRequest) -> User:
 
 
 def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
-    """Decorate a view for actors who may do `action`; others get 403 (the login middleware has run before).
-    """
+    """Decorate a view for actors who may do `action`; others get 403 (the login middleware has run before)."""
     if action not in ACTIONS:
         raise KeyError(f"{action} is missing in console.accounts.access.ACTIONS")
 

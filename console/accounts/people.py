@@ -121,8 +121,7 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
 
 @transaction.atomic
 def reset_password(actor: Actor, user: User, reason: str, password: str = "") -> str:
-    """Set a new password, which is shown once; the user's sessions, tokens, and shared links end permanently.
-    """
+    """Set a new password, which is shown once; the user's sessions, tokens, and shared links end permanently."""
     demand(actor, "user.manage")
     why = read_reason(reason)
     _check_local(user, "username", "logs in at its provider and has no password here.")

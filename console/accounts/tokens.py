@@ -177,8 +177,7 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
 def set_quota(
     actor: Actor, token: ApiToken, events_per_second: int | None, bytes_per_second: int | None, reason: str
 ) -> None:
-    """Set a token's own quotas; None: those of the plant. Only for those who manage users. Raises `BadInput`.
-    """
+    """Set a token's own quotas; None: those of the plant. Only for those who manage users. Raises `BadInput`."""
     demand(actor, "user.manage")
     why = read_reason(reason)
     wanted = {"quota_events_per_second": events_per_second, "quota_bytes_per_second": bytes_per_second}

@@ -194,8 +194,7 @@ def hold_criterion(
 
 
 def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis) -> None:
-    """Release a criterion, which has or follows its own value again. Raises `BadInput` if it was not fixed.
-    """
+    """Release a criterion, which has or follows its own value again. Raises `BadInput` if it was not fixed."""
     demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     if name not in _read_steered(application, "held_criteria", control):
         raise BadInput("criterion", f"{name} of {application} is held by nobody.")

@@ -122,8 +122,7 @@ def _seconds_of(minutes: float) -> float:
 
 
 def take_by_hand(actor: Actor, plant: str, control: redis.Redis, minutes: float) -> float:
-    """Take the plant for a person for some minutes; return until when. Raises `BadInput` that names minutes.
-    """
+    """Take the plant for a person for some minutes; return until when. Raises `BadInput` that names minutes."""
     return take(actor, plant, control, seconds=_seconds_of(minutes))
 
 

@@ -49,8 +49,7 @@ def begin(
     reason: str,
     where: Surroundings,
 ) -> Run:
-    """Run a task now, with these parameters over its own. Retention of less than a week requires two people.
-    """
+    """Run a task now, with these parameters over its own. Retention of less than a week requires two people."""
     admit(actor, "task.run")
     why = read_reason(reason)
     task = runs.task_of(name)

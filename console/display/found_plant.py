@@ -6,8 +6,7 @@ MOST_NAMES = 12
 
 
 def sentences(plant: FoundPlant) -> list[str]:
-    """Return what was found, what could be controlled, what would only be observed, and what it would need.
-    """
+    """Return what was found, what could be controlled, what would only be observed, and what it would need."""
     settable = [part for part in plant.parts if part.fixed is None]
     fixed = [part for part in plant.parts if part.fixed is not None]
     steer = f"Weir can set: {_format_names([_range(part) for part in settable])}." if settable else ""

@@ -188,8 +188,7 @@ def _unusable(data: Path, error: OSError) -> SystemExit:
 
 
 def take_lock(data: Path) -> IO[str]:
-    """Lock the data folder for this launcher; a second one prints where the first one is, and exits with 0.
-    """
+    """Lock the data folder for this launcher; a second one prints where the first one is, and exits with 0."""
     try:
         lock = (data / "lock").open("a+")
     except OSError as error:

@@ -148,8 +148,7 @@ def _excess(body: bytes, most_bytes: int) -> str:
 
 
 def document_of(body: bytes) -> Any:
-    """Parse JSON strictly. Raises `JSONDecodeError`, or `BadInput` that names a field with an invalid value.
-    """
+    """Parse JSON strictly. Raises `JSONDecodeError`, or `BadInput` that names a field with an invalid value."""
     read = json_of(body)
     for field, value, depth in _values(read):
         if depth > MOST_DEPTH:

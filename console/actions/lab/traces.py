@@ -50,8 +50,7 @@ class Trace:
 
 
 def list_traces(data: Path, actor: Actor) -> list[str]:
-    """Return the files that the actor may choose: uploads, and rates extracted from the plant's own archive.
-    """
+    """Return the files that the actor may choose: uploads, and rates extracted from the plant's own archive."""
     return [path for path in _traces(data) if actor.reaches(_queues_of(path, actor))]
 
 

@@ -74,8 +74,7 @@ def difference(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueCh
 
 
 def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
-    """Return the difference for a user who may make it: validating a definition may import code of the host.
-    """
+    """Return the difference for a user who may make it: validating a definition may import code of the host."""
     demand(actor, "queue.define", [queue.name])
     return difference(actor, queue, fields)
 

@@ -122,8 +122,7 @@ def _parse_change(change: OutsideChange) -> Mark | None:
 
 
 def check_names(*, source: str, id: str, type: str) -> None:
-    """Raise `BadInput` that names a missing or too long part of an outside change, before more of it is read.
-    """
+    """Raise `BadInput` that names a missing or too long part of an outside change, before more of it is read."""
     for name, value, longest in (
         ("source", source, LONGEST_SOURCE),
         ("id", id, LONGEST_EVENT),

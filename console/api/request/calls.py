@@ -124,8 +124,7 @@ class Remote(Calls):
         return answer.status_code, [b"".join(pieces)]
 
     def _pieces(self, answer: httpx.Response) -> list[bytes]:
-        """Return its whole body. Raises `Unanswered` if it has no end: the request may have been carried out.
-        """
+        """Return its whole body. Raises `Unanswered` if it has no end: the request may have been carried out."""
         if answer.headers.get("Content-Encoding", PACKED) not in (PACKED, "identity"):
             raise Unanswered("The console's answer is packed in a way that was not asked for.")
         began, size, pieces = time.monotonic(), 0, []
@@ -166,8 +165,7 @@ def read(status: int, content: bytes) -> Any:
 
 
 def refusal_of(status: int, content: bytes) -> str:
-    """Return the message of an unsuccessful answer, by field; a short sentence if it is not from a console.
-    """
+    """Return the message of an unsuccessful answer, by field; a short sentence if it is not from a console."""
     if status < 400:
         return f"The console answered {status}, a redirect; give the address that it leads to."
     errors = _errors_of(content)

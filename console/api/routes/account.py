@@ -78,8 +78,7 @@ class NewPassword(Given):
 
 
 class NewToken(Given):
-    """`queues` that it is limited to, `actions` (or families of them) that it may do; empty: all of its role.
-    """
+    """`queues` that it is limited to, `actions` (or families of them) that it may do; empty: all of its role."""
 
     name: str
     role: str = "producer"

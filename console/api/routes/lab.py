@@ -44,8 +44,7 @@ router = Router(tags=["lab"])
 
 
 class NewExperiment(Given):
-    """Omitted `laws` are all laws; omitted `settings` are the scenario's; `trace` is one of the known files.
-    """
+    """Omitted `laws` are all laws; omitted `settings` are the scenario's; `trace` is one of the known files."""
 
     scenario: str
     laws: list[str] = []

@@ -44,8 +44,7 @@ class LoginFailedPage(TemplateContext):
 
 
 def _require_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Decorate a view: it does not exist without a provider, and a provider that does not answer is reported.
-    """
+    """Decorate a view: it does not exist without a provider, and a provider that does not answer is reported."""
 
     @functools.wraps(view)
     def guard(request: HttpRequest, *args: Any, **named: Any) -> HttpResponse:

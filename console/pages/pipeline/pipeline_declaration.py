@@ -68,8 +68,7 @@ def _load_running() -> dict[str, ApplicationAtWork] | None:
 @require_safe
 @requires("plant.view")
 def declaration(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the text of an application, its versions, and the form for another; `new` for a new application.
-    """
+    """Show the text of an application, its versions, and the form for another; `new` for a new application."""
     return declaration_page(request, name)
 
 
@@ -154,8 +153,7 @@ def _changes(differs: TextDifference | None) -> str:
 
 @action("pipeline.declare", declaration_page)
 def declare(request: HttpRequest, name: str) -> Done:
-    """Declare a new version, which runs from now on. Posted: text, version (the newest when shown), reason.
-    """
+    """Declare a new version, which runs from now on. Posted: text, version (the newest when shown), reason."""
     reason = text_of(request, "reason", "say why, for those who come after you")
     text = request.POST.get("text", "").replace("\r\n", "\n")
     declared = pipelines.parse_application_for(actor_of(request), text).name

@@ -1,5 +1,4 @@
-"""A plan as a page shows it: its headline, the dumbbell chart of utilization, and the contents of each move.
-"""
+"""A plan as a page shows it: its headline, the dumbbell chart of utilization, and the contents of each move."""
 
 from collections.abc import Callable, Iterable
 

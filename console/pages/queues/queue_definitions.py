@@ -159,8 +159,7 @@ def change(request: HttpRequest, name: str) -> Done:
 
 @action("queue.define", new_page)
 def create(request: HttpRequest) -> Done:
-    """Create a queue with equal points on all nodes that accept any. Posted: name, kind, the fields, reason.
-    """
+    """Create a queue with equal points on all nodes that accept any. Posted: name, kind, the fields, reason."""
     name = text_of(request, "name", "say what the queue is called")
     queue_definitions.create(
         actor_of(request),

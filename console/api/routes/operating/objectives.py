@@ -25,8 +25,7 @@ router = Router(tags=["objectives"])
 
 
 class ObjectiveFields(Given):
-    """Fields of an objective; omitted fields keep their values. `revision`: of the objective as it was read.
-    """
+    """Fields of an objective; omitted fields keep their values. `revision`: of the objective as it was read."""
 
     fields: dict[str, Any]
     reason: str
@@ -90,8 +89,7 @@ def _find_objective(name: str) -> Objective:
 
 
 def _row(objective: Objective) -> ObjectiveRow:
-    """Return the objective, and its status in the current snapshot; status null: not counted yet, or not now.
-    """
+    """Return the objective, and its status in the current snapshot; status null: not counted yet, or not now."""
     status = live_snapshot().objectives.get(objective.name)
     by = objective.changed_by.get_username() if objective.changed_by else None
     more = {

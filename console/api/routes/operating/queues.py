@@ -31,8 +31,7 @@ class Peek(Schema):
 
 @router.get("/queues/{queue}/waiting", response=WaitingEventList, summary="A few of a queue's waiting events")
 def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> WaitingEventList:
-    """Return waiting events without changing anything; long texts are truncated. Recorded in the audit log.
-    """
+    """Return waiting events without changing anything; long texts are truncated. Recorded in the audit log."""
     actor = actor_for(request, "queue.peek")
     waiting = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
     return {

@@ -32,7 +32,8 @@ APPENDED = (TABLE,)
 # A role for workers may write these tables. A new model of the console is closed to it.
 WORKER_APPS = ("queues", "workers", "django_celery_beat")
 WORKER_TABLES = ("console_mark",)
-# A role for workers may not read them: whoever takes over a worker gets nothing that opens an account.
+# A role for workers may not read them: an attacker who takes over a worker gets nothing that opens an
+# account.
 HIDDEN_APPS = ("axes", "otp_totp", "sessions")
 HIDDEN_TABLES = ("console_session", "console_usersession", "console_submission", "console_recoverycode")
 
@@ -91,7 +92,7 @@ class Command(OneLineCommand):
 
 
 def _check_no_other_rights(cursor: Any, role: str) -> None:
-    """Raise BadInput for a role with rights that no REVOKE takes: another role's, or an owner's."""
+    """Raise `BadInput` for a role with rights that no REVOKE removes: another role's, or an owner's."""
     cursor.execute(
         "SELECT granted.rolname FROM pg_auth_members JOIN pg_roles AS granted ON granted.oid = roleid"
         " JOIN pg_roles AS member ON member.oid = member WHERE member.rolname = %s ORDER BY 1",

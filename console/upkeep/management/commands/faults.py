@@ -1,4 +1,4 @@
-"""`manage.py faults`: break a plant of its own under load, and count what it cost."""
+"""`manage.py faults`: inject faults into a separate plant under load, and count their cost."""
 
 import importlib
 import importlib.util
@@ -51,7 +51,7 @@ class Command(JsonCommand):
 
 
 def _seeds(text: str) -> list[int]:
-    """Raises BadInput."""
+    """Parse the seeds. Raises `BadInput`."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() for word in words) or not 0 < len(words) <= MOST_SEEDS:
         raise BadInput("--seeds", f"takes 1 to {MOST_SEEDS} whole numbers, such as 1,2,3.")
