@@ -247,8 +247,8 @@ def _timestamp(value: Any) -> str:
         raise ValueError from None
 
 
-DAY = Check("a day as 2026-11-20", _day)
-TIMESTAMP = Check("a time as 2026-11-20T06:00:00Z", _timestamp)
+DAY = Check("a date such as 2026-11-20", _day)
+TIMESTAMP = Check("a time such as 2026-11-20T06:00:00Z", _timestamp)
 
 
 def or_null(check: Check) -> Check:

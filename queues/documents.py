@@ -113,7 +113,7 @@ def read_json(text: str | bytes, name: str = "document") -> Any:
 
 
 def _describe_location(error: ValueError) -> str:
-    return str(error) if isinstance(error, json.JSONDecodeError) else "it is not written in UTF-8"
+    return str(error) if isinstance(error, json.JSONDecodeError) else "it is not UTF-8"
 
 
 def check_value(value: Any, name: str) -> Any:
@@ -168,7 +168,7 @@ def _check_text(text: Any) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise _At("has half of a surrogate pair, which is no text") from None
+            raise _At("has half of a surrogate pair, which is not text") from None
 
 
 def _constant(token: str) -> _Refused:
@@ -225,7 +225,7 @@ def read_yaml(text: str, name: str = "document") -> YamlDocument:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadInput(name, "has half of a surrogate pair, which is no text") from None
+        raise BadInput(name, "has half of a surrogate pair, which is not text") from None
     try:
         return _Builder(name).document(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
@@ -233,7 +233,7 @@ def read_yaml(text: str, name: str = "document") -> YamlDocument:
         line = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
         raise BadInput(name, f"is not YAML: {error.problem or error.context}{line}") from None
     except yaml.YAMLError:
-        raise BadInput(name, "is not YAML: it has characters that no YAML may have") from None
+        raise BadInput(name, "is not YAML: it has characters that YAML does not allow") from None
 
 
 class _Builder:
@@ -310,7 +310,7 @@ class _Builder:
         try:
             made = _SCALARS[tag](yaml.ScalarNode(tag, value))
         except (ValueError, OverflowError):
-            self._refuse(path, event, f"{value!r} is no number, and no time")
+            self._refuse(path, event, f"{value!r} is neither a number nor a time")
         if isinstance(made, float) and not math.isfinite(made):
             self._refuse(path, event, f"takes a finite number, not {value!r}")
         return made

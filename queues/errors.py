@@ -72,7 +72,7 @@ class QueuePaused(WeirError):  # noqa: N818
     def __init__(self, queue: str, reason: str, retry_seconds: int) -> None:
         super().__init__(
             f"Intake of {queue} is paused for {retry_seconds} s more: {reason} "
-            "Nothing of this was stored; publish it again then."
+            "Nothing was stored; publish again then."
         )
         self.queue, self.reason, self.retry_seconds = queue, reason, retry_seconds
 
@@ -83,11 +83,11 @@ class QueuePaused(WeirError):  # noqa: N818
 # The operating system's description of a connection error, with a number before it or an address after it
 # (`[Errno 111] Connection refused`), and the text that a page shows.
 CONNECTION_REASONS = {
-    "connection refused": "nothing listens at its port",
+    "connection refused": "no service listens on its port",
     "no route to host": "there is no route to its host",
     "network is unreachable": "there is no route to its network",
-    "connection reset by peer": "it ends the connection",
-    "broken pipe": "it ends the connection",
+    "connection reset by peer": "it closed the connection",
+    "broken pipe": "it closed the connection",
     "timed out": "it took too long",
     "timeout": "it took too long",
     "name or service not known": "no such host is known",

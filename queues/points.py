@@ -54,11 +54,11 @@ def move(points: Mapping[str, int], source: str, target: str, amount: int) -> di
     """
     before = check_points(points)
     if source not in before:
-        raise BadInput("from", f"{source} holds no points; the nodes that do are {', '.join(before)}.")
+        raise BadInput("from", f"{source} has no points; the nodes with points are {', '.join(before)}.")
     if source == target:
         raise BadInput("to", "takes another node than from.")
     if not checks.is_whole(amount, 1, before[source]):
-        raise BadInput("points", f"takes a whole number from 1 to {before[source]}, what {source} holds.")
+        raise BadInput("points", f"takes a whole number from 1 to {before[source]}, the points of {source}.")
     after = {**before, target: before.get(target, 0) + amount, source: before[source] - amount}
     return {node: value for node, value in after.items() if value}
 
@@ -70,9 +70,9 @@ def split(points: Mapping[str, int], source: str, target: str) -> dict[str, int]
     """
     before = check_points(points)
     if target in before:
-        raise BadInput("to", f"{target} already holds a container of this queue.")
+        raise BadInput("to", f"{target} already has a container of this queue.")
     if before.get(source, 0) < 2:
-        raise BadInput("from", f"{source} holds {before.get(source, 0)} points; at least 2 can be split.")
+        raise BadInput("from", f"{source} has {before.get(source, 0)} points; a split needs at least 2.")
     return move(before, source, target, before[source] // 2)
 
 

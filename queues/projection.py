@@ -115,7 +115,7 @@ def create_queue(
             with transaction.atomic():
                 queue.save()
         except IntegrityError:  # also if another process creates it just now
-            raise BadInput("name", f"{name} is a queue already.") from None
+            raise BadInput("name", f"A queue named {name} already exists.") from None
         shared = points or thousand.share(
             list(
                 Node.objects.filter(drained=False, cordoned=False)
@@ -201,7 +201,9 @@ def move_points(
                 read_database().queue(name)
             held = rows[name].containers.filter(points__gt=0).select_related("node")
             if {container.node.name: container.points for container in held} != dict(before[name]):
-                raise PointsDrifted(f"The points of queue {name} have changed meanwhile; nothing was moved.")
+                raise PointsDrifted(
+                    f"The points of queue {name} have changed in the meantime; nothing was moved."
+                )
             # A queue that is short already, as nodes were lost, gets no shorter; its points may move.
             least = 1 if may_be_short else min(rows[name].minimum_containers, len(before[name]))
             _write_points(rows[name], after[name], now, least)

@@ -248,7 +248,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadTopology(twice[:40], f"is given twice in {keys.TOPOLOGY}; project the topology again.")
+        raise BadTopology(twice[:40], f"is a duplicate in {keys.TOPOLOGY}; project the topology again.")
     return made
 
 

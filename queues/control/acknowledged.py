@@ -42,7 +42,7 @@ def wait_for_copy(connection: Any) -> None:
     connection.send_command("WAIT", COPIES, MOST_MILLISECONDS)
     if int(connection.read_response()) < COPIES:
         raise NotReplicated(
-            f"No replica of the control server took the write within {MOST_MILLISECONDS / 1000:g} s."
+            f"No replica of the control server stored the write within {MOST_MILLISECONDS / 1000:g} s."
         )
     confirm_primary(connection)
 

@@ -33,14 +33,14 @@ class RecordBatchHeader:
         if self.is_compressed:
             raise MalformedEvent("body", "has compressed buffers; write the stream without compression.")
         if self.has_views or len(self.nodes) != columns:
-            raise MalformedEvent("body", "has a record batch that is not of its schema.")
+            raise MalformedEvent("body", "has a record batch that does not match its schema.")
         if any(rows != self.rows or not 0 <= nulls <= rows for rows, nulls in self.nodes):
             raise MalformedEvent("body", "has columns of different lengths.")
         end = 0
         for offset, size in self.buffers:
             # Buffers follow each other: two columns that share bytes would be more than was sent.
             if size < 0 or offset < end or offset + size > body_bytes:
-                raise MalformedEvent("body", "has buffers that overlap, or leave the record batch.")
+                raise MalformedEvent("body", "has buffers that overlap or exceed the record batch.")
             end = offset + size if size else end
 
 

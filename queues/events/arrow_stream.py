@@ -51,7 +51,7 @@ def _next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
 def _schema(message: pa.ipc.Message | None) -> pa.Schema:
     """Return the stream's schema. Each of its columns must be an accepted one."""
     if message is None or message.type != "schema":
-        raise MalformedEvent("body", f"{_WHAT}: it does not begin with a schema.")
+        raise MalformedEvent("body", f"{_WHAT}: it does not start with a schema.")
     try:
         schema = pa.ipc.read_schema(message)
         kinds = {field.name: str(field.type) for field in schema}  # a name may not be UTF-8
@@ -63,9 +63,9 @@ def _schema(message: pa.ipc.Message | None) -> pa.Schema:
         if pa.types.is_dictionary(field.type) or not takes_type(field.name, field.type):
             raise MalformedEvent(field.name, f"can't be of type {kinds[field.name][:80]}.")
     if len(kinds) < len(schema):
-        raise MalformedEvent("body", "has a column twice.")
+        raise MalformedEvent("body", "has a duplicate column.")
     if not kinds:
-        raise MalformedEvent("body", f"has no column; the columns are {', '.join(FIELDS)}.")
+        raise MalformedEvent("body", f"has no columns; the columns are {', '.join(FIELDS)}.")
     return schema
 
 

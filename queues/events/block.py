@@ -120,7 +120,7 @@ def decode(block_id: str, data: Any) -> Block:
         batch = pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA)
         batch.validate(full=True)
     except (pa.ArrowException, OSError, EOFError, IndexError, ValueError) as error:
-        raise MalformedEvent("block", f"{block_id[:80]} cannot be read ({str(error)[:200]}).") from None
+        raise MalformedEvent("block", f"{block_id[:80]} can't be read ({str(error)[:200]}).") from None
     if not batch.num_rows or batch.column(1).null_count:
         raise MalformedEvent("block", f"{block_id[:80]} has no events, or events without a time.")
     return Block(block_id, batch)
@@ -277,7 +277,7 @@ def from_columns(
         if name not in FIELDS:
             raise MalformedEvent(name, f"is not known; the columns are {', '.join(FIELDS)}.")
         if names.count(name) > 1:
-            raise MalformedEvent(name, "is there twice.")
+            raise MalformedEvent(name, "is a duplicate.")
     arrays = [_column(batch, field, now_us) for field in SCHEMA]
     result = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
     _check_columns(result, attributes_are_read)
@@ -322,7 +322,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field, now_us: int) -> pa.Array:
             array = _time_column(array, now_us)
         return array if array.type == field.type else array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise MalformedEvent(field.name, f"cannot be read as {field.type} ({str(error)[:200]}).") from None
+        raise MalformedEvent(field.name, f"can't be read as {field.type} ({str(error)[:200]}).") from None
 
 
 def _time_column(array: pa.Array, now_us: int) -> pa.Array:
@@ -356,17 +356,17 @@ def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
         return
     times = _times_us(batch)
     if times.min() < TIME_LEAST_US or times.max() >= TIME_MOST_US:
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}; a row is out of this range.")
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}; the time of a row is out of this range.")
     value = batch.column(FIELDS.index("value"))
     if value.null_count < len(value) and not pc.all(pc.is_finite(value)).as_py():
-        raise MalformedEvent("value", "takes finite numbers; a row is not.")
+        raise MalformedEvent("value", "takes finite numbers; a row has another value.")
     for name in TEXTS:
         array = batch.column(FIELDS.index(name))
         if array.null_count < len(array) and not _are_texts(array, TEXT_MOST, name in NOT_EMPTY):
-            raise MalformedEvent(name, f"{_text_message(name)[:-1]}; a row is not.")
+            raise MalformedEvent(name, f"{_text_message(name)[:-1]}; a row has another value.")
     attributes = batch.column(FIELDS.index("attributes"))
     if attributes.null_count < len(attributes) and not _are_attributes(attributes, attributes_are_read):
-        raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}; a row is not.")
+        raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}; a row has another value.")
 
 
 def _are_texts(array: pa.Array, most: int, not_empty: bool) -> bool:
@@ -423,7 +423,7 @@ def _times_us(batch: pa.RecordBatch) -> Any:
 
 def _time_us(value: Any) -> int:
     if isinstance(value, bool):
-        raise ValueError("a truth value is no time")
+        raise ValueError("a truth value is not a time")
     if isinstance(value, int | float):
         return round(value * 1_000_000)
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))

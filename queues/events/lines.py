@@ -147,7 +147,7 @@ class JsonLines:
         """Convert all lines at once. Raises if one of them is not plain."""
         rows = list(map(orjson.loads, texts))
         if max(map(len, texts)) > LINE_MOST_BYTES or set(map(type, rows)) != {dict}:
-            raise ValueError("a line is no object, or too long")
+            raise ValueError("a line is not an object, or too long")
         return mapper.batch(rows, now_us)
 
     def parse(self, text: bytes) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def open_events(path: str) -> BinaryIO:
     try:
         return Path(path).open("rb")
     except OSError as error:
-        raise BadInput("file", f"{path} cannot be read ({error.strerror}).") from None
+        raise BadInput("file", f"{path} can't be read ({error.strerror}).") from None
 
 
 def format_of(path: str) -> str | None:
@@ -296,7 +296,7 @@ def _read(stream: BinaryIO) -> bytes:
     try:
         return stream.read(CHUNK_BYTES)
     except (EOFError, OSError, zlib.error) as error:
-        raise BadInput("file", f"cannot be read to its end ({error}).") from None
+        raise BadInput("file", f"can't be read to its end ({error}).") from None
 
 
 def _cells(header: list[str], row: list[str]) -> dict[str, Any]:

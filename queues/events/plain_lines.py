@@ -52,7 +52,7 @@ def _lines(text: bytes) -> int:
     if lengths.min() < 2 or lengths.max() > LINE_MOST_BYTES:
         raise ValueError("a line is empty or too long")
     if (letters[begins] != _OPENING).any() or (letters[ends - 1] != _CLOSING).any():
-        raise ValueError("a line is no object")
+        raise ValueError("a line is not an object")
     return int(ends.size)
 
 

@@ -220,7 +220,7 @@ class Agent:
         if last_error and not self._last_error:
             log.warning("%s: %s", self.name, last_error)
         if self._last_error and not last_error:
-            log.warning("%s: heartbeat again", self.name)
+            log.warning("%s: heartbeats are sent again", self.name)
         self._last_error = last_error
 
 

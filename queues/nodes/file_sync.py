@@ -35,13 +35,13 @@ class FileSync:
             except OSError as error:
                 if folder not in self._refused:
                     self._say(
-                        f"The disk does not take the file of {folder.name} ({error.strerror}): what it "
-                        "acknowledges now is lost if the host loses its power. See to the disk."
+                        f"The disk does not store the file of {folder.name} ({error.strerror}): writes that "
+                        "it acknowledges now are lost if the host loses power. Check the disk."
                     )
                 self._refused.add(folder)
             else:
                 if folder in self._refused:
-                    self._say(f"The disk takes the file of {folder.name} again.")
+                    self._say(f"The disk stores the file of {folder.name} again.")
                 self._refused.discard(folder)
 
     def begin(self) -> None:

@@ -41,7 +41,7 @@ class StartWatchdog:
         self._checks = {call: self._checks.get(call, 0) + 1 for call in set(self._calls())}
         if max(self._checks.values(), default=0) < STUCK_CHECKS:
             return None
-        return "waits for a thread that never begins"
+        return "waits for a thread that never starts"
 
 
 def calls_of_start() -> Iterator[FrameType]:
@@ -68,6 +68,6 @@ def _watch(findings: tuple[Finding, ...]) -> None:
             time.sleep(CHECK_SECONDS)
             memory.give_back()
             fault = next(filter(None, [finding() for finding in findings]), None)
-        logger.critical("This process %s; it ends, to be started anew.", fault)
+        logger.critical("This process %s; it ends to be restarted.", fault)
     finally:  # even without memory for a message
         os._exit(STUCK)

@@ -311,7 +311,7 @@ class Publishing:
             self._client.count_stored(self._queue, published)
         if self._is_stuck:
             raise NoContainerAvailable(
-                f"No container of queue {self._queue} takes events now: every node is down or full. "
+                f"No container of queue {self._queue} accepts events now: every node is down or full. "
                 "Start a node or free its memory, then publish again; nothing unstored was acknowledged.",
                 published,
             )

@@ -189,7 +189,7 @@ class UnpublishedEvents:
             waiting.extend(self._client.blocks_of(events))
         except MalformedEvent as error:
             self.dropped += len(events)
-            self._say(f"{len(events)} events are dropped ({error}).")
+            self._say(f"{len(events)} events were dropped ({error}).")
         while _events(waiting) > self._most:
             self.dropped += waiting.popleft().events
 
@@ -204,7 +204,7 @@ class UnpublishedEvents:
             try:
                 self._client.publish_blocks(queue, list(waiting))
             except WeirError as error:
-                waits = f"{_events(waiting)} events wait, {self.dropped} dropped."
+                waits = f"{_events(waiting)} events are waiting, {self.dropped} dropped."
                 self._say(f"publishing fails ({error}); {waits}")
                 failed = True
                 continue

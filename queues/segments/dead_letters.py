@@ -30,7 +30,7 @@ from queues.segments.segment import (
 
 GONE, CHANGED = 0, -1
 WORDS = {
-    GONE: "was requeued, mended or discarded meanwhile",
+    GONE: "was requeued, amended or discarded in the meantime",
     CHANGED: "has changed since it was shown; open it again",
 }
 

@@ -108,7 +108,7 @@ class Segment:
                 Flush(self.queue, blocks).send(self.node)
         except redis.RedisError as error:
             # Whatever this node rejects, another one may accept.
-            raise NodeUnavailable(f"{_address(self.node)} refuses a flush ({error}).") from error
+            raise NodeUnavailable(f"{_address(self.node)} rejected a flush ({error}).") from error
 
     def claim(
         self, worker: str, limit_events: int, idle_seconds: float, most_bytes: int = CLAIM_BYTES
