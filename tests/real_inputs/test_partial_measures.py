@@ -79,7 +79,7 @@ def chain(**answers):
         (refused(422, "many-to-many matching not allowed"), "many-to-many matching not allowed"),
         (refused(503, "query timed out in expression evaluation"), "timed out"),
         (httpx.ReadTimeout("late"), "did not answer within"),
-        (vector([]), "what Prometheus does not"),
+        (vector([]), "that is not from Prometheus"),
         (vector("NaN"), ""),
     ],
     ids=["negative", "beyond-bounds", "promql-error", "too-late-there", "too-late-here", "list", "nan"],
@@ -176,7 +176,7 @@ def test_a_partial_answer_is_shown_as_such_and_nothing_relies_on_it(warnings):
         assert (w2.waiting, w2.measure("utilisation")) == (None, 0.4)
         lag = plant.sensors()["lag"]
         assert (lag.value, lag.known_value) == (5.0, None)
-        assert "answers only in part: " in lag.error
+        assert "returned only a part: " in lag.error
         assert "PromQL info" not in lag.error
 
 

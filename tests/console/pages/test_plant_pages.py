@@ -76,7 +76,7 @@ def east(stored_snapshot, control):
 
 def test_this_plant_is_shown_as_operators_tasks_and_paths(browsers, stored_snapshot):
     page = browsers["viewer"].get("/plants/main/").content.decode()
-    for text in (HOSTS, f"{HOSTS}_2", "producers/telemetry", "1 to 64", "its workers are sent for"):
+    for text in (HOSTS, f"{HOSTS}_2", "producers/telemetry", "1 to 64", "its workers are started"):
         assert text in page
     assert "Set by hand" not in page  # a viewer can't
 

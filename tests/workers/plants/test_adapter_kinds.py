@@ -104,7 +104,7 @@ def test_a_kind_without_schemes_takes_no_address(monkeypatch):
     kind = AdapterKind(name="page", title="A page", schemes={}, make=BROKER.make)
     monkeypatch.setattr(adapters, "kinds", lambda: {"page": kind})
     adapters.check(registration(kind="page", url="", options={}))
-    with pytest.raises(BadInput, match="stays empty"):
+    with pytest.raises(BadInput, match="must be empty"):
         adapters.check(registration(kind="page", url="http://page.example", options={}))
 
 

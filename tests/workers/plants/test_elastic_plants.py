@@ -383,8 +383,8 @@ GOOD = {"plant": "main", "at": 1.0, "window_seconds": 10.0, "operators": {}, "li
         (away, PlantSilent, "can't be reached"),
         (broken_off, PlantSilent, "can't be reached"),
         (answering(503, json={"errors": {"snapshot": ["seen 9 s ago"]}}), PlantSilent, "seen 9 s ago"),
-        (answering(content=orjson.dumps(GOOD)[:40]), PlantConfused, "only half of it"),
-        (answering(text="<html>"), PlantConfused, "no JSON"),
+        (answering(content=orjson.dumps(GOOD)[:40]), PlantConfused, "incomplete JSON"),
+        (answering(text="<html>"), PlantConfused, "incomplete JSON"),
         (answering(json=[1, 2]), PlantConfused, "topology: takes an object"),
         (answering(json={**GOOD, "operators": None}), PlantConfused, "topology.operators"),
         (answering(json={**GOOD, "links": [{"source": "a", "target": "b"}]}), PlantConfused, "no operator"),
@@ -408,7 +408,7 @@ def test_a_remote_that_sends_its_answer_drop_by_drop_is_slow_too():
             yield b" "
 
     plant = remote(answering(content=drops()), timeout_seconds=20.0, monotonic=lambda: now[0])
-    with pytest.raises(PlantSilent, match="did not end its answer within 20 s"):
+    with pytest.raises(PlantSilent, match="did not complete its answer within 20 s"):
         plant.topology()
     assert now[0] == 21.0
 

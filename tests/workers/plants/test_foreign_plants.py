@@ -114,7 +114,7 @@ def test_a_job_that_is_submitted_anew_owes_nothing_that_was_ordered_of_the_one_b
 def test_a_job_of_flink_with_tasks_that_would_fill_the_memory_is_no_job(flink, job, tasks):
     flink.tasks["b" * 32] = tasks
     for ask in (job.topology, lambda: job.set_parallelism({"Calc[2]": 2})):
-        with pytest.raises(PlantConfused, match="no job of Flink"):
+        with pytest.raises(PlantConfused, match="invalid Flink job"):
             ask()
 
 
@@ -128,7 +128,7 @@ def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink,
 
     confused = FlinkPlant(client_of("flink", "http://flink", httpx.MockTransport(answer)))
     for ask in (confused.topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
-        with pytest.raises(PlantConfused, match="what Flink does not"):
+        with pytest.raises(PlantConfused, match="that is not from Flink"):
             ask()
 
 
@@ -136,7 +136,7 @@ def test_what_is_said_of_a_cluster_of_very_many_jobs_fits_into_a_ledger_entry(fl
     """It is written there at each tick."""
     rows = [{"jid": str(number), "name": "x" * 100, "state": "RUNNING"} for number in range(10_000)]
     flink.error = httpx.Response(200, json={"jobs": rows})
-    with pytest.raises(PlantSilent, match="0 jobs named hashes") as silent:
+    with pytest.raises(PlantSilent, match="0 running jobs named hashes") as silent:
         job.set_parallelism({"Calc[2]": 2})
     assert len(str(silent.value)) < 3_000
 
@@ -195,7 +195,7 @@ def test_the_lower_bound_that_somebody_gave_stays():
     ("wrong", "error", "said"),
     [
         (lambda flink: setattr(flink, "state", "RESTARTING"), PlantSilent, "the job is RESTARTING"),
-        (lambda flink: setattr(flink, "state", "FINISHED"), PlantSilent, "0 jobs named hashes"),
+        (lambda flink: setattr(flink, "state", "FINISHED"), PlantSilent, "0 running jobs named hashes"),
         (
             lambda flink: setattr(flink, "error", httpx.Response(500, json={"errors": ["boom"]})),
             PlantConfused,
@@ -204,14 +204,18 @@ def test_the_lower_bound_that_somebody_gave_stays():
         (
             lambda flink: setattr(flink, "error", httpx.Response(200, json={"jobs": [{}]})),
             PlantConfused,
-            "no job",
+            "invalid Flink job",
         ),
         (
             lambda flink: setattr(flink, "details", lambda: {"jid": "x", "state": "RUNNING"}),
             PlantConfused,
             "plan",
         ),
-        (lambda flink: setattr(flink, "metrics", lambda _: [{"id": "0.x"}]), PlantConfused, "no metrics"),
+        (
+            lambda flink: setattr(flink, "metrics", lambda _: [{"id": "0.x"}]),
+            PlantConfused,
+            "invalid Flink metrics",
+        ),
     ],
 )
 def test_a_cluster_that_has_no_such_job_or_answers_wrongly_is_no_topology(flink, job, wrong, error, said):
@@ -328,7 +332,7 @@ def test_what_is_not_flink_s_is_said_and_harms_nothing(flink, job, path, wrong):
     flink.said = {**SAID, path: wrong}
     sections = job.sections()
     assert len(sections) == 4
-    assert sum("answers what is not Flink's" in each.about for each in sections) <= 1
+    assert sum("returned an answer that is not from Flink" in each.about for each in sections) <= 1
 
 
 def test_what_flink_refuses_is_said(flink, job):
@@ -404,9 +408,9 @@ def test_tasks_of_heron_are_set_by_its_command_line_and_only_when_they_are_other
             PlantConfused,
             "not running",
         ),
-        (FileNotFoundError("heron"), PlantConfused, "no program heron"),
+        (FileNotFoundError("heron"), PlantConfused, "the program heron was not found"),
         (PermissionError(13, "Permission denied"), PlantConfused, "can't be started"),
-        (subprocess.TimeoutExpired("heron", 120), PlantSilent, "took over 120 s"),
+        (subprocess.TimeoutExpired("heron", 120), PlantSilent, "took more than 120 s"),
     ],
 )
 def test_an_update_that_fails_says_why(heron, run, error, said):
@@ -426,9 +430,9 @@ def test_an_update_that_fails_says_why(heron, run, error, said):
         (httpx.Response(200, json={"status": "failure", "message": "no such topology"}), "no such topology"),
         (
             httpx.Response(200, json={"status": "success", "result": {"logical_plan": {}}}),
-            "no topology of Heron",
+            "invalid Heron topology",
         ),
-        (httpx.Response(200, json={"status": "success", "result": None}), "no topology of Heron"),
+        (httpx.Response(200, json={"status": "success", "result": None}), "invalid Heron topology"),
     ],
 )
 def test_a_tracker_that_answers_wrongly_is_no_topology(heron, topology_of_heron, answer, said):
@@ -458,7 +462,7 @@ def test_a_flink_job_that_the_kubernetes_operator_scales_is_not_steered_as_well(
     plant.set_parallelism({"Calc[2]": 3})
     far.config["job.autoscaler.enabled"] = "true"
     assert "autoscaler" in plant.topology().operators["Calc[2]"].fixed
-    with pytest.raises(BadInput, match="autoscaler steers the job"):
+    with pytest.raises(BadInput, match="controls the job"):
         plant.set_parallelism({"Calc[2]": 4})
     assert far.puts == 1
     far.config["job.autoscaler.enabled"] = "false"

@@ -111,7 +111,7 @@ def test_a_rollout_undoes_no_order_and_a_second_controller_does(row):
         found = course(row, watch, there, 7, begin, set_to={"parse": set_to})
         states.append(found.orders["parse"].state)
     assert states == ["pending", "reached", "reached", "reached", "undone"]
-    assert "something else set it to 7" in explain_unreached(found)
+    assert "another controller set it to 7" in explain_unreached(found)
     assert course(row, watch, 4, 70, 100, set_to={"parse": 4}).orders["parse"].state == "reached"
 
 
@@ -203,7 +203,7 @@ def test_an_operator_that_is_not_seen_for_a_minute_and_lives_on_is_no_new_order(
     gone(row, watch, 60, begin=6)
     assert course(row, watch, 2, 1, begin=66, lives={"parse": NOW - 500}).orders["parse"].state == "reached"
     found = course(row, watch, 2, 10, begin=67, lives={"parse": NOW - 500})
-    assert "something else set it to 2" in explain_unreached(found)
+    assert "another controller set it to 2" in explain_unreached(found)
 
 
 def test_an_observer_that_begins_with_a_plant_it_does_not_see_yet_keeps_what_was_published(row):

@@ -134,7 +134,7 @@ def test_a_proof_that_shows_nothing_is_no_zero():
         assert (status.state, status.now) == (PENDING, 2)
     assert follow_order(status, order, 2, START + 14).state == MISSED
     unseen = follow_order(follow_order(None, order, None, START + 2), order, None, START + 11)
-    assert "nothing shows whether it took effect" in explain_fault("parse", unseen)
+    assert "it is unknown whether it took effect" in explain_fault("parse", unseen)
     assert follow_order(unseen, order, 4, START + 12).state == REACHED
 
 
@@ -150,7 +150,7 @@ def test_what_differs_for_an_instant_is_not_doubted_and_what_comes_late_is_trust
     status = follow_order(status, order, 4, START + 34)
     status = follow_order(status, order, 3, START + 36)
     status = follow_order(status, order, 3, START + 36 + CONFIRM_SECONDS)
-    assert status.state == UNDONE and "something else set it to 3" in explain_fault("parse", status)
+    assert status.state == UNDONE and "another controller set it to 3" in explain_fault("parse", status)
     status = follow_order(status, order, 4, START + 60)
     assert status.state == UNDONE  # it may be taken away again at once
     assert follow_order(status, order, 4, START + 60 + TRUSTED_SECONDS).state == REACHED

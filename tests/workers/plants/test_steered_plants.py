@@ -61,7 +61,7 @@ def test_a_loop_holds_while_another_steers_and_the_ledger_says_who(loop, control
     plant = Seen(steered_by=HELD)
     entry = tick(loop, plant, control)
     assert plant.set == [] and entry.action is None
-    assert "token:weir-2 steers the tasks until" in entry.reason
+    assert "token:weir-2 controls the tasks until" in entry.reason
 
 
 def test_a_loop_holds_where_an_operator_was_not_measured(loop, control):

@@ -210,11 +210,11 @@ def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(
     assert topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
     held = snapshot(lookout.status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
     measured = topology_inputs({"plant": "east"}, held, NOW)[1]
-    assert measured.invalid is None and measured.idle.startswith("desk-2 steers the tasks until")
+    assert measured.invalid is None and measured.idle.startswith("desk-2 controls the tasks until")
     far.error = PlantSilent("east returned 200 with invalid or incomplete JSON.")
     lookout.observe()
-    assert "only half of it" in topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
-    assert "west is not known" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
+    assert "incomplete JSON" in topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
+    assert "west is unknown" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
 
 
 def test_one_slow_plant_keeps_no_other_waiting(times):

@@ -68,10 +68,10 @@ def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeyp
     refused = [3, redis.ResponseError("no permissions to access a key")]
     found = observed()
     monkeypatch.setattr(found, "_run_all", lambda commands: refused)
-    with pytest.raises(PlantConfused, match="refuses us: no permissions"):
+    with pytest.raises(PlantConfused, match="refused the request: no permissions"):
         found.lengths(["orders"])
     monkeypatch.setattr(found, "_run_all", lambda commands: [["no"]])
-    with pytest.raises(PlantConfused, match="no length"):
+    with pytest.raises(PlantConfused, match="invalid queue length"):
         found.unacknowledged()
 
 
@@ -80,7 +80,7 @@ def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatc
     found = observed()
     monkeypatch.setattr(found, "_run_all", lambda commands: [answer] * len(commands))
     for ask in (lambda: found.lengths(["orders"]), found.unacknowledged):
-        with pytest.raises(PlantConfused, match="no length"):
+        with pytest.raises(PlantConfused, match="invalid queue length"):
             ask()
 
 
@@ -92,7 +92,7 @@ def refused(request):
     ("answer", "why"),
     [
         (lambda request: httpx.Response(503, text="starting"), "503"),
-        (lambda request: httpx.Response(200, json=[1]), "refuses us"),
+        (lambda request: httpx.Response(200, json=[1]), "refused the request"),
         (lambda request: httpx.Response(200, text="<html>"), "JSON"),
         (refused, "refused"),
     ],
@@ -114,6 +114,6 @@ def test_a_management_plugin_that_does_not_answer_hides_no_length_and_is_asked_o
     assert lengths == dict.fromkeys(("mail", "orders"), QueueLength(3, consumers=1))
     assert len(asked) == 1
     [said] = found.list_missing()
-    assert said.startswith("Tasks that are taken and not acknowledged:") and why in said
+    assert said.startswith("Unacknowledged tasks are unknown") and why in said
     answer = lambda request: httpx.Response(200, json={"messages_unacknowledged": 2})  # noqa: E731
     assert found.lengths(["mail"])["mail"].unacknowledged == 2 and found.list_missing() == []

@@ -76,7 +76,7 @@ def test_without_events_run_times_follow_from_little_s_law(far):
         far.begun[ONE] += 4
         topology = plant.topology()
     assert inputs.joint(topology)["operators"][ONE]["service_seconds"] == pytest.approx(0.5, rel=0.1)
-    assert "run times by Little's law" in " ".join(plant.missing())
+    assert "run times follow from Little's law" in " ".join(plant.missing())
     assert "enable_events" not in far.asked
 
 
@@ -264,7 +264,7 @@ def test_a_large_app_is_seen_with_the_queues_of_the_same_workers_as_one_source()
     sources = [each for each in topology.operators.values() if each.kind == "source"]
     assert sorted(each.name for each in sources) == ["queue q0 and 7 more", "queue q8", "queue q9"]
     assert len(topology.paths) == 101 + 100 + 1
-    assert any("10 queues are 3 sources" in each for each in plant.missing())
+    assert any("10 queues are shown as 3 sources" in each for each in plant.missing())
 
 
 def test_what_makes_too_many_paths_even_so_is_left_out_and_said():
@@ -451,7 +451,7 @@ def test_a_prefork_pool_is_not_asked_for_its_version(far):
 def test_a_worker_that_refuses_or_does_not_answer_is_said_so(far):
     plant = far.plant()
     far.resize = lambda *_: {"error": "ValueError('no')"}
-    with pytest.raises(PlantConfused, match=r"celery@one refuses.*no"):
+    with pytest.raises(PlantConfused, match=r"celery@one refused.*no"):
         plant.set_parallelism({ONE: 3})
     far.resize = lambda *_: None
     with pytest.raises(PlantSilent, match="did not answer"):
@@ -497,7 +497,7 @@ def inspected(far, **options):
 def test_an_inspection_says_what_weir_will_ask_for_and_needs_nothing_for_it(far):
     found = inspected(far)
     assert not found.needs
-    assert any(ONE in each and "once the app is added Weir asks" in each for each in found.said)
+    assert any(ONE in each and "When the app is added, Weir asks" in each for each in found.said)
 
 
 def test_an_inspection_says_what_is_there_and_changes_nothing(far):

@@ -54,7 +54,7 @@ def test_a_worker_that_was_killed_is_missed_and_one_that_said_that_it_stops_is_n
     far.now += 20.0
     plant.topology()
     assert [each.partition(":")[0] for each in gone(plant)] == [
-        f"{TWO} has not answered for 20 s, and nothing was heard of its end"
+        f"{TWO} has not answered for 20 s, and it did not report its end"
     ]
     assert any("Restart it" in each for each in gone(plant))
     far.listener.events.apply({"type": "worker-offline", "hostname": TWO}, far.now)

@@ -129,7 +129,7 @@ def test_what_is_not_known_is_none_and_never_zero(far, plant):
 
 def test_tasks_that_nobody_knows_are_no_topology(far, plant):
     far.broken["/api/v1/query"] = lambda request: vector()
-    with pytest.raises(PlantSilent, match="web_now says nothing of the tasks of web"):
+    with pytest.raises(PlantSilent, match="web_now returned no number of tasks of web"):
         plant.topology()
     far.broken["/api/v1/query"] = lambda request: vector(2.5)
     with pytest.raises(PlantConfused, match=r"web has 2\.5 tasks"):
@@ -154,8 +154,8 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
     ("answer", "error", "said_of_it"),
     [
         (lambda request: vector(1, 2), PlantConfused, "gives 2 series"),
-        (lambda request: httpx.Response(200, content=b'{"status": "succ'), PlantConfused, "only half of it"),
-        (lambda request: httpx.Response(200, json=[]), PlantConfused, "answers 200"),
+        (lambda request: httpx.Response(200, content=b'{"status": "succ'), PlantConfused, "incomplete JSON"),
+        (lambda request: httpx.Response(200, json=[]), PlantConfused, "returned 200"),
         (
             lambda request: httpx.Response(400, json={"status": "error", "error": "parse error at char 5"}),
             PlantConfused,
@@ -169,13 +169,13 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
         (
             lambda request: httpx.Response(200, json={"status": "success", "data": {"resultType": "vector"}}),
             PlantConfused,
-            "what Prometheus does not",
+            "that is not from Prometheus",
         ),
         (lambda request: httpx.Response(302, headers={"Location": "http://evil"}), PlantConfused, "302"),
         (
             lambda request: httpx.Response(200, json=vector(5).json() | {"warnings": ["store-2 is away"]}),
             PlantConfused,
-            "only in part: store-2 is away",
+            "returned only a part: store-2 is away",
         ),
     ],
 )
@@ -222,7 +222,7 @@ def test_tasks_are_set_by_calls_with_the_numbers_in_them(far, plant):
 
 def test_what_was_set_is_called_back_when_a_later_call_is_refused(far, plant):
     far.broken["/render/4"] = lambda request: httpx.Response(409, text="no room\nfor more")
-    with pytest.raises(PlantConfused, match="answers 409: no room for more"):
+    with pytest.raises(PlantConfused, match="returned 409: no room for more"):
         plant.set_parallelism({"web": 5, "render": 4})
     assert far.now == {"web": 2, "render": 2}
     assert far.calls == [
@@ -243,7 +243,7 @@ def test_what_can_t_be_called_back_is_said(far, plant):
         return made
 
     far.broken["/web"] = web
-    with pytest.raises(PlantConfused, match="render: .*409.* Not reverted: web stays at 5 \\(.*500"):
+    with pytest.raises(PlantConfused, match=r"render: .*409.* Not reverted: web stays at 5 \(.*500"):
         plant.set_parallelism({"web": 5, "render": 3})
 
 
@@ -274,10 +274,10 @@ def test_a_sensor_that_is_asked_seldom_keeps_what_it_said():
         ({"n": "7.5"}, "n", 7.5, ""),
         ({"n": None}, "n", None, ""),
         ({"n": "NaN"}, "n", None, ""),
-        ({"n": True}, "n", None, "gives no number"),
-        ({"n": {}}, "n", None, "gives no number"),
-        ({"n": "many"}, "n", None, "'many', which is no number"),
-        ({"n": "x"}, "sum(n)", None, "does not match what is answered"),
+        ({"n": True}, "n", None, "returned no number"),
+        ({"n": {}}, "n", None, "returned no number"),
+        ({"n": "many"}, "n", None, "'many', which is not a number"),
+        ({"n": "x"}, "sum(n)", None, "does not match the answer"),
     ],
 )
 def test_a_path_leads_to_a_number_or_the_sensor_says_why_not(document, path, value, error):
@@ -325,7 +325,7 @@ def test_a_file_is_read_where_an_administrator_allows_it(tmp_path, monkeypatch):
     assert "No such file" in str(said(plant).error)
     (tmp_path / "secret").write_text("1")
     file.symlink_to(tmp_path / "secret")
-    assert "takes a file in a folder of WEIR_PLANT_FILES" in str(said(plant).error)
+    assert "must be a file in a folder of WEIR_PLANT_FILES" in str(said(plant).error)
     for other in ("/etc/passwd", f"{tmp_path}/open/../secret", "n"):
         with pytest.raises(Forbidden, match=r"sensors\.it\.file"):
             sensing(f"{{file: {other}}}")
@@ -378,14 +378,16 @@ def test_a_query_that_takes_too_long_is_ended(tmp_path, monkeypatch):
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
     environment = database(tmp_path, "CREATE TABLE jobs (n INTEGER)")
     found = said(sensing(f"{{sql: '{endless}', database: WEIR_SECRET_DB}}", environment=environment))
-    assert "the query took over 0.1 s" in str(found.error)
+    assert "the query took more than 0.1 s" in str(found.error)
     assert isinstance(found.error, PlantSilent)
 
 
 def test_the_address_of_a_database_stands_in_no_message(tmp_path):
     secret = {"WEIR_SECRET_DB": "mysql://me:hunter2@db/x"}
     found = said(sensing("{sql: SELECT 1, database: WEIR_SECRET_DB}", environment=secret))
-    assert "WEIR_SECRET_DB holds no address" in str(found.error) and "hunter2" not in str(found.error)
+    assert "WEIR_SECRET_DB does not contain an address" in str(found.error) and "hunter2" not in str(
+        found.error
+    )
     away = {"WEIR_SECRET_DB": "postgresql://me:hunter2@127.0.0.1:1/x"}
     found = said(sensing("{sql: SELECT 1, database: WEIR_SECRET_DB}", environment=away))
     assert isinstance(found.error, PlantSilent) and "hunter2" not in str(found.error)
@@ -428,7 +430,7 @@ def test_a_command_that_fails_or_hangs_says_so(tmp_path, monkeypatch):
         plant.set_parallelism({"work": 4})
     monkeypatch.setattr("workers.plants.foreign.declared.call.COMMAND_SECONDS", 0.1)
     plant = command(tmp_path, monkeypatch, "sleep 30")
-    with pytest.raises(PlantSilent, match=r"took over 0\.1 s"):
+    with pytest.raises(PlantSilent, match=r"took more than 0\.1 s"):
         plant.set_parallelism({"work": 4})
     (tmp_path / "scale").unlink()
     with pytest.raises(PlantConfused, match="can't be started"):
@@ -502,7 +504,7 @@ def test_a_proof_is_asked_for_before_its_time_is_over():
         if takes:
             declared.check(address)
         else:
-            with pytest.raises(BadInput, match=r"operators\[2\].proof.within_seconds: takes more than 30"):
+            with pytest.raises(BadInput, match=r"operators\[2\].proof.within_seconds: must be more than 30"):
                 declared.check(address)
 
 
@@ -515,7 +517,7 @@ def test_a_hold_says_for_how_long_and_one_from_before_is_still_let_go():
         if takes:
             declared.check(address)
         else:
-            with pytest.raises(BadInput, match=r"hold: takes a call that says for how long"):
+            with pytest.raises(BadInput, match=r"hold: must be a call that contains \$seconds"):
                 declared.check(address)
 
 
@@ -549,7 +551,7 @@ def test_a_dry_run_says_what_it_reads_and_would_do_and_calls_nothing(far):
     assert (web.proof, render.proof) == ("web_now = 3 within 60 s", "render_now = 3 within 30 s")
     far.values["waiting"] = "many"
     again = dry_run(declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer))
-    assert "what Prometheus does not" in {each.name: each.error for each in again.sensors}["waiting"]
+    assert "that is not from Prometheus" in {each.name: each.error for each in again.sensors}["waiting"]
     assert again.error == "" and len(again.orders) == 2
 
 
@@ -585,7 +587,9 @@ def test_a_declaration_is_checked_and_inspected_under_any_name(far):
     assert kind.steers_at(address)
     found = kind.run_inspection(address)
     assert found.what == "shop: 4 sensors, 3 operators" and far.calls == []
-    assert any(each.startswith("web from 2 to 3 would be: PUT http://runner/web") for each in found.said)
+    assert any(
+        each.startswith("Changing web from 2 to 3 would call: PUT http://runner/web") for each in found.said
+    )
     assert "Sensor requests = 40 1/s (PromQL at http://prometheus:9090: rate)" in found.said
     broken = replace(address, options={"declaration": TEXT.replace("promql: rate", "promqls: rate")})
     assert not kind.steers_at(broken)

@@ -275,7 +275,7 @@ def test_what_is_found_is_said_before_anything_is_registered(broker, topic):
     )
     assert any(said.startswith(f"{topic}-a: 6 events, ") for said in found.said)
     assert all(part.fixed for part in found.parts)
-    assert "attach what runs them" in found.needs[0]
+    assert "attach the system that runs them" in found.needs[0]
 
 
 @pytest.mark.parametrize(
