@@ -43,7 +43,7 @@ from workers.steering import enforcing, overrides
 hosts.install()
 logger = logging.getLogger(__name__)
 _attached_ticks = AttachedTicks()
-_attached_undoing = AttachedTicks("What people did at %s was not undone; it is tried again.")
+_attached_undoing = AttachedTicks("The interventions at %s were not undone; this is retried.")
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
 BATCH_PRIORITY, REQUESTED_PRIORITY = 7, 8  # consumers of most queues come first, requested runs last
 
@@ -83,7 +83,7 @@ def _report(reporter: WorkReporter, report: Report, trouble: str) -> None:
             reporter.end(report, trouble)
             return
         except redis.RedisError as error:
-            logger.warning("A worker of %s on %s can't report: %s", reporter.queue, reporter.node, error)
+            logger.warning("A worker of %s on %s cannot report: %s", reporter.queue, reporter.node, error)
 
 
 def consumer_for(reporter: WorkReporter, clock: Callable[[], float]) -> Consumer:

@@ -81,7 +81,7 @@ class ChunkLease:
         if self.max_seconds is not None and self.elapsed_seconds() > self.max_seconds:
             raise BadInput(
                 "",
-                f"The chunk took longer than {self.max_seconds:,.0f} s. Ask for less, such as fewer days.",
+                f"The chunk took longer than {self.max_seconds:,.0f} s. Request less, such as fewer days.",
             )
         if progress is not None:
             self.progress = dict(progress)
@@ -169,7 +169,7 @@ class ChunkLease:
 
     def _overtaken(self) -> ChunkLeaseLost:
         return ChunkLeaseLost(
-            f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} is not this worker's any more."
+            f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} no longer belongs to this worker."
         )
 
 
@@ -209,7 +209,7 @@ def _gives_up(chunk: Chunk) -> bool:
     """
     tries = chunk.tries + 1
     over = tries >= MOST_TRIES
-    error = f"Its worker died or fell silent {MOST_TRIES} times." if over else ""
+    error = f"Its worker died or became silent {MOST_TRIES} times." if over else ""
     state = Chunk.State.FAILED if over else chunk.state
     Chunk.objects.filter(pk=chunk.pk, fence=chunk.fence).update(tries=tries, state=state, error=error)
     return over

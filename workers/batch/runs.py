@@ -25,7 +25,7 @@ def task_of(name: str) -> Task:
     task = Task.objects.filter(name=name).first()
     if task is None:
         known = ", ".join(Task.objects.order_by("name").values_list("name", flat=True)) or "none"
-        raise BadInput("task", f"{name} is unknown; there are {known}.")
+        raise BadInput("task", f"{name} is unknown; choose {known}.")
     return task
 
 
@@ -34,7 +34,7 @@ def run_of(number: Any) -> Run:
     known = checks.digits(str(number)[: checks.MOST_SHOWN])
     run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
     if run is None:
-        raise BadInput("run", f"{str(number)[: checks.MOST_SHOWN]} is no run.")
+        raise BadInput("run", f"{str(number)[: checks.MOST_SHOWN]} is not a run.")
     return run
 
 
@@ -58,7 +58,7 @@ def begin(
     job = catalog.job(task.job)
     values = job.read({**task.parameters, **(parameters or {})})
     if deadline_at is not None and deadline_at <= where.now:
-        raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a time to come, or none.")
+        raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a future time, or none.")
     _check_quota(owner, where.now)  # before the work is planned, which may take long
     planned, error = _plan_chunks(job, values, replace(where, owner=owner.pk if owner else None))
     try:
@@ -106,7 +106,7 @@ def _plan_chunks(job: Job, values: Values, where: Surroundings) -> tuple[list[Pi
     except (WeirError, redis.RedisError, DatabaseError):
         raise
     except Exception as error:
-        logger.exception("A run of %s can't be planned", job.name)
+        logger.exception("A run of %s cannot be planned", job.name)
         return [], f"{type(error).__name__}: {error}"
 
 
@@ -131,9 +131,7 @@ def resume(run: Run, now: datetime) -> Run:
     planned; RateLimited as `begin` does.
     """
     if run.state in RESUMABLE and run.chunks_total == 0:
-        raise BadInput(
-            "run", f"{run.pk} has nothing to go on with, as it could not be planned; begin another."
-        )
+        raise BadInput("run", f"{run.pk} cannot be resumed, because it could not be planned; start another.")
     try:
         with transaction.atomic():
             _check_quota(run.owner, now)
@@ -141,7 +139,8 @@ def resume(run: Run, now: datetime) -> Run:
                 state=Run.State.QUEUED, ended_at=None, error="", deadline_at=None
             ):
                 raise BadInput(
-                    "run", f"{run.pk} is {run_of(run.pk).state}; only a failed or cancelled one goes on."
+                    "run",
+                    f"{run.pk} is {run_of(run.pk).state}; only a failed or cancelled run can be resumed.",
                 )
             unfinished = Chunk.objects.filter(run=run).exclude(state=Chunk.State.DONE)
             if catalog.job(run.task.job).next_piece is not None:
@@ -171,4 +170,6 @@ def forget_live(control: redis.Redis, number: int) -> None:
 def _open_already(task: Task) -> BadInput:
     going_on = task.runs.filter(state__in=OPEN).first()
     number = f" (run {going_on.pk})" if going_on else ""
-    return BadInput("task", f"{task.name} runs once at a time, and does so now{number}; wait or cancel it.")
+    return BadInput(
+        "task", f"{task.name} allows one run at a time, and one is open{number}; wait or cancel it."
+    )

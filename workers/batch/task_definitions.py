@@ -114,7 +114,7 @@ def ensure_tasks() -> int:
 
 def _format_schedule(every_seconds: int | None, crontab_line: str | None) -> dict[str, Any] | None:
     if every_seconds is not None and crontab_line is not None:
-        raise BadInput("crontab", "takes the place of interval_seconds; give one of both.")
+        raise BadInput("crontab", "replaces interval_seconds; give only one of the two.")
     if every_seconds is not None:
         return {"interval": _interval(every_seconds)}
     return None if crontab_line is None else {"crontab": _crontab(crontab_line)}
@@ -130,21 +130,21 @@ def _interval(every_seconds: Any) -> IntervalSchedule:
 def _crontab(line: str) -> CrontabSchedule:
     parts = line.split()
     if len(parts) != len(CRONTAB_FIELDS):
-        raise BadInput("crontab", f"takes minute, hour, day, month and weekday as '0 3 * * *', not {line!r}.")
+        raise BadInput(
+            "crontab", f"takes minute, hour, day, month, and weekday as '0 3 * * *', not {line!r}."
+        )
     fields = dict(zip(CRONTAB_FIELDS, parts, strict=True))
     try:
         crontab(**fields)
     except (ParseException, ValueError) as error:
-        raise BadInput("crontab", f"{line!r} is none: {error}.") from None
+        raise BadInput("crontab", f"{line!r} is invalid: {error}.") from None
     return schedule_row(CrontabSchedule, **fields, timezone="UTC")
 
 
 def _requirements(wanted: Sequence[str]) -> list[str]:
     for requirement in wanted:
         if requirement not in REQUIREMENTS:
-            raise BadInput(
-                "requirements", f"{requirement!r} is unknown; there are {', '.join(REQUIREMENTS)}."
-            )
+            raise BadInput("requirements", f"{requirement!r} is unknown; choose {', '.join(REQUIREMENTS)}.")
     return list(wanted)
 
 
@@ -154,5 +154,5 @@ def _parallel(workers: Any) -> int:
 
 def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:
     if name not in known:
-        raise BadInput(str(name), f"is unknown to {job}; its parameters are: {', '.join(known) or 'none'}.")
+        raise BadInput(str(name), f"is unknown to {job}; its parameters are {', '.join(known) or 'none'}.")
     return known[name].read(value)

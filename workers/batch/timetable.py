@@ -6,7 +6,7 @@ from typing import Any
 
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
-BY_HAND = "when asked"
+BY_HAND = "on request"
 ANY = "*"
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 STEPS = ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minutes"))
@@ -61,7 +61,7 @@ def calendar(row: CrontabSchedule) -> str:
         if days == (ANY, ANY, ANY):
             return f"daily {at}"
         if days[:2] == (ANY, ANY) and days[2].isdigit():
-            return f"each {DAYS[int(days[2]) % 7]} {at}"
+            return f"every {DAYS[int(days[2]) % 7]} {at}"
         if days[1:] == (ANY, ANY) and days[0].isdigit():
             return f"monthly on day {int(days[0])} {at}"
     return f"crontab {minute} {hour} {' '.join(days)} UTC"

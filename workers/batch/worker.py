@@ -135,7 +135,7 @@ class BatchWorker:
         try:
             files.sweep(self._where.data, f"{lease.chunk.run_id}-{lease.chunk.pk}-", lease.chunk.fence)
         except OSError as error:
-            logger.warning("What is left of chunk %s can't be swept: %s", lease.chunk.identifier, error)
+            logger.warning("Leftovers of chunk %s cannot be removed: %s", lease.chunk.identifier, error)
 
 
 def extend(number: int, job: Job, where: Surroundings) -> bool:
@@ -188,6 +188,6 @@ def work_at(
     except BadInput as error:
         runs.end(run, Run.State.FAILED, clock(), str(error))
     except Exception as error:
-        logger.exception("Run %s fails outside of its chunks.", number)
+        logger.exception("Run %s failed outside of its chunks.", number)
         runs.end(run, Run.State.FAILED, clock(), storable(f"{type(error).__name__}: {error}"))
     return 0

@@ -43,7 +43,7 @@ def _one_for_all(
     kinds = {error.partition(":")[0] for _, error in poison}
     if len(kinds) != 1 or sum(rows.num_rows for rows, _ in poison) < delivery.events:
         return poison
-    error = f"each of its {delivery.events} events failed by itself: {poison[0][1]}"
+    error = f"each of its {delivery.events} events failed separately: {poison[0][1]}"
     return [(delivery.fill_ids(), error)]
 
 
@@ -142,7 +142,7 @@ class HandlerCall:
                 rest = delivery.part(row, delivery.events).fill_ids()
                 return [
                     *poison,
-                    (rest, f"not tried: the handler hung on {hung} events before it in this block"),
+                    (rest, f"not tried: the handler hung on {hung} earlier events of this block"),
                 ]
             event = delivery.part(row, row + 1)
             if failure := self._failure(event):

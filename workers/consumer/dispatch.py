@@ -37,7 +37,7 @@ def send_workers(
     if spec.kind != "jobs":
         raise BadInput("queue", f"{queue} is read by the pipeline; only a jobs queue has workers.")
     if topology.node(node).name not in spec.points:
-        raise BadInput("node", f"{node} holds no container of {queue}; {', '.join(spec.points)} do.")
+        raise BadInput("node", f"{node} has no container of {queue}; choose {', '.join(spec.points)}.")
     if count != len(worker_ids):
         raise BadInput("count", f"is {count}, but {len(worker_ids)} ids are given.")
     if not worker_ids:

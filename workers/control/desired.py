@@ -52,13 +52,13 @@ def compute_desired(loop: Loop, now: datetime) -> Desired:
     """
     entry = ledger.last_entry(loop)
     if not active_loops().filter(pk=loop.pk).exists():
-        raise NothingDesired(f"{loop.name} is retired: its target is gone.")
+        raise NothingDesired(f"{loop.name} is retired: its target no longer exists.")
     if entry is None or entry.observation is None:
         raise NothingDesired(f"{loop.name} has not decided yet.")
     age_seconds = abs((now - (loop.ticked_at or entry.at)).total_seconds())
     if age_seconds > max(LATE_SECONDS, LATE_INTERVALS * loop.interval_seconds):
         raise NothingDesired(
-            f"{loop.name} decided {age_seconds:.0f} s ago, due each {loop.interval_seconds} s."
+            f"{loop.name} last decided {age_seconds:.0f} s ago; it is due every {loop.interval_seconds} s."
         )
     if entry.limited_by in UNSOUND:
         raise NothingDesired(f"{loop.name}: {entry.limited_by}. {entry.reason}")

@@ -146,7 +146,7 @@ def _observe_plant(plant: Plant, now: datetime) -> Circumstances:
 
 def _log(loop: Loop, error: Exception) -> None:
     why = (type(error), error, error.__traceback__)
-    logger.error("The tick of %s failed; it is tried again at its next interval.", loop.name, exc_info=why)
+    logger.error("The tick of %s failed; it is retried at its next interval.", loop.name, exc_info=why)
 
 
 def _due(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, list[DueLoop]], list[int]]:
@@ -389,5 +389,5 @@ def record(found: Sequence[Decided], now: datetime) -> list[Decided]:
         LedgerEntry.objects.bulk_create([decision.entry for decision in ours])
     for decision in found:
         if not _is_next(decision, passed.get(decision.loop.pk)):
-            logger.warning("Another tick of %s was there; this one leaves no trace.", decision.loop.name)
+            logger.warning("A later tick of %s has run; this tick leaves no trace.", decision.loop.name)
     return ours

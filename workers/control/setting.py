@@ -32,7 +32,7 @@ class TickSetting:
     def reason(self, decided: str, in_force: list[Override], now: datetime) -> str:
         """Return the decision's reason, and why the decision is not applied."""
         if self.conflict:
-            decided = f"{decided} The overrides contradict each other and are left out: {self.conflict}."
+            decided = f"{decided} The overrides contradict each other and are ignored: {self.conflict}."
         if self.mode == Mode.ADVISE:
             return not_applied(decided, ADVICE_ONLY)
         if self.stopped:

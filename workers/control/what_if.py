@@ -78,7 +78,7 @@ class Rerun:
     def to_json(self) -> dict[str, Any]:
         """Return a plain object for the API."""
         return {
-            "open_loop": "The recorded observations do not answer to what would have been done.",
+            "open_loop": "The recorded observations do not respond to the new decisions.",
             "decisions": len(self.steps),
             "differing": len(self.differing),
             "skipped": self.skipped,
@@ -113,7 +113,7 @@ def rerun(
     law = catalog.law(loop.law)
     checked = check(loop, law, changed)
     if not since < until:
-        raise BadInput("hours", "takes a time that has begun before it ends")
+        raise BadInput("hours", "takes a time range that starts before it ends")
     entries, end = loop.entries.all(), monotonic() + budget_seconds
     count = folds.count(entries, since, until)
     run = _Run(law, checked, display_of(loop.law, loop.target))
@@ -137,7 +137,7 @@ def check(loop: Loop, law: Law, changed: Mapping[str, Any]) -> dict[str, Any]:
     checked = {}
     for name, value in changed.items():
         if name == law.actuator:
-            raise BadInput("name", f"{name} is what the law decides; change what it decides by")
+            raise BadInput("name", f"{name} is what the law decides; change its parameters instead")
         try:
             checked[name] = catalog.parameter(law, name).check(value, "value")
         except BadInput as error:

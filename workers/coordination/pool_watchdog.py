@@ -49,11 +49,11 @@ class PoolWatchdog:
         goes_on = found.runs and (not waits or found.begun != before.begun)
         self._checks = 0 if goes_on or found.runs != before.runs else self._checks + 1
         if not found.runs:
-            return "does not come to its end" if self._checks >= STOP_CHECKS else None
+            return "does not stop" if self._checks >= STOP_CHECKS else None
         if self._checks < STUCK_CHECKS:
             return None
         free = found.slots - found.at_work
-        return f"begins nothing, with {free} of {found.slots} threads free and {found.taken} tasks taken"
+        return f"starts no task, with {free} of {found.slots} threads free and {found.taken} tasks taken"
 
 
 def figures_of(worker: Any) -> Callable[[], PoolFigures]:

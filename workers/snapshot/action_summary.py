@@ -16,7 +16,7 @@ from workers.placement.plans import BEING_EXECUTED
 LATELY_SECONDS = 120.0
 MOST_PARTS = 3
 REPORTED_SECONDS = 2.0  # of backlog: below this, its trend is noise
-TRENDS = {"rising": "more events wait", "falling": "fewer events wait", "steady": "the backlog is steady"}
+TRENDS = {"rising": "backlog rising", "falling": "backlog falling", "steady": "backlog steady"}
 WARNING = SEVERITIES.index("warning")
 
 
@@ -65,7 +65,7 @@ def _loops_could_act(snapshot: Snapshot) -> bool:
 def _plans(snapshot: Snapshot) -> Iterator[str]:
     for plan in snapshot.plans:
         if plan.state == Plan.State.PROPOSED:
-            yield f"plan {plan.id} ({counted(plan.points, 'point')}) waits for approval"
+            yield f"plan {plan.id} ({counted(plan.points, 'point')}) is waiting for approval"
         elif plan.state in BEING_EXECUTED:
             done = f"{100 * plan.progress_share:.0f} % done"
             yield f"plan {plan.id} moves {counted(plan.points, 'point')}, {done}"
@@ -99,7 +99,7 @@ def _describe_held(snapshot: Snapshot) -> Iterator[str]:
         mode = snapshot.loops[name].mode
         yield f"{name.replace('_', ' ')} is {'on hold' if mode == 'hold' else 'in manual'}"
     elif held:
-        yield f"{len(held)} loops are on hold or in manual"
+        yield f"{len(held)} loops are on hold or in manual mode"
 
 
 def _trend(totals: PlantTotals) -> Sequence[str]:

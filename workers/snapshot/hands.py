@@ -28,7 +28,7 @@ def _tasks(snapshot: Snapshot) -> Iterator[HandStatus]:
     holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
     for plant, holder in holders.items():
         if holder is not None:
-            value, owner = "its loops of parallelism hold", holder.holder or ""
+            value, owner = "its parallelism loops hold", holder.holder or ""
             yield HandStatus(kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until)
 
 
@@ -67,6 +67,6 @@ def _caps(caps: Mapping[str, str]) -> Iterator[HandStatus]:
 def _nodes(snapshot: Snapshot) -> Iterator[HandStatus]:
     for name, node in snapshot.nodes.items():
         if node.drained:
-            yield HandStatus(kind="drain", of=f"node/{name}", value="takes no points")
+            yield HandStatus(kind="drain", of=f"node/{name}", value="accepts no points")
         elif node.cordoned:
-            yield HandStatus(kind="cordon", of=f"node/{name}", value="takes nothing new")
+            yield HandStatus(kind="cordon", of=f"node/{name}", value="accepts no new work")

@@ -47,7 +47,9 @@ class LeftProducers:
             self._is_failing = False
         except redis.RedisError as error:
             if not self._is_failing:
-                logger.warning("Producers that have left are not forgotten until this is over: %s", error)
+                logger.warning(
+                    "Rows of producers that have left are not removed because of an error: %s", error
+                )
             self._is_failing = True
             return 0
         return gone

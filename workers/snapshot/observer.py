@@ -126,7 +126,7 @@ class Observer:
         try:
             self._lease.release()
         except redis.RedisError:
-            logger.info("The observer's lease could not be released; it runs out by itself.")
+            logger.info("The observer's lease could not be released; it expires on its own.")
 
     def _record(self, snapshot: Snapshot, stored: bytes) -> None:
         """Record the snapshot.
@@ -141,7 +141,7 @@ class Observer:
             self._unrecorded = False
         except OSError as error:
             if not self._unrecorded:
-                logger.warning("Snapshots are not kept for the history until this is over: %s", error)
+                logger.warning("Snapshots are not recorded for the history because of an error: %s", error)
             self._unrecorded = True
 
     def _ours(self) -> bool:
@@ -168,5 +168,5 @@ def _readable(stored: bytes | str) -> Snapshot | None:
     try:
         return Snapshot.from_json(stored)
     except BadDocument as error:
-        logger.warning("The stored snapshot can't be read: %s", error)
+        logger.warning("The stored snapshot cannot be read: %s", error)
         return None

@@ -24,7 +24,7 @@ from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import series_file
 
 NAME = "experiment"
-PARAMETERS = (JobParameter("experiment", "integer", "the number of an experiment of the lab", least=1),)
+PARAMETERS = (JobParameter("experiment", "integer", "number of an experiment of the lab", least=1),)
 COMMAND = (sys.executable, "-m", "workers.lab.simulation")
 ROOT = Path(__file__).resolve().parents[3]
 POLL_SECONDS = 0.25
@@ -106,7 +106,7 @@ def work(lease: Any) -> Made:
 def _experiment(values: Mapping[str, Any]) -> Experiment:
     experiment = Experiment.objects.filter(pk=values["experiment"]).first()
     if experiment is None:
-        raise BadInput("experiment", f"{values['experiment']} is not known; begin it on the Lab page.")
+        raise BadInput("experiment", f"{values['experiment']} does not exist; start it on the Lab page.")
     return experiment
 
 

@@ -28,5 +28,5 @@ def check_free(where: Surroundings, queue: str, name: str, format: str) -> None:
     owner = made.owner.get_username() if made.owner else "the schedule"
     raise BadInput(
         "name",
-        f"{path} is an extract of {owner} (run {made.pk}), and would be replaced. Choose another name.",
+        f"{path} is an extract of {owner} (run {made.pk}) and would be replaced. Choose another name.",
     )

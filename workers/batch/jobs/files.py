@@ -27,7 +27,7 @@ def output_path(data: Path, name: str) -> Path:
     """
     root, _, inside = name.partition("/")
     if root not in OUTPUT_ROOTS:
-        raise Forbidden("outputs", f"names {name[:80]!r}; jobs write below {', '.join(OUTPUT_ROOTS)} only.")
+        raise Forbidden("outputs", f"names {name[:80]!r}; jobs only write below {', '.join(OUTPUT_ROOTS)}.")
     return path_inside(data / root, inside, "outputs")
 
 

@@ -15,7 +15,7 @@ PARAMETERS = (
     JobParameter(
         "hours",
         "integer",
-        "hours back that are gone through, beside the newest three: more after the job was off",
+        "hours back to process, in addition to the newest three; use more after the job was disabled",
         6,
         least=1,
         most=87_600,

@@ -58,7 +58,7 @@ class JobParameter:
 def read_parameters(job: str, declared: Iterable[JobParameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return all parameters with defaults. Raises BadInput for an unknown name or an invalid value."""
     known = {parameter.name: parameter for parameter in declared}
-    message = f"is unknown to {job}; its parameters are: {{known}}."
+    message = f"is unknown to {job}; its parameters are {{known}}."
     checks.refuse_unknown(values, known, "", message=message)
     return {name: parameter.read(values.get(name)) for name, parameter in known.items()}
 

@@ -42,7 +42,7 @@ LOCK_SECONDS = 20.0
 
 def days_parameter(name: str, default: int, what: str) -> JobParameter:
     return JobParameter(
-        name, "integer", f"days that {what} are kept (0: for ever)", default, least=0, most=MOST_DAYS
+        name, "integer", f"days to keep {what} (0: unlimited)", default, least=0, most=MOST_DAYS
     )
 
 
@@ -50,7 +50,7 @@ def size_parameter(name: str, default: int, what: str, part: str = "day") -> Job
     return JobParameter(
         name,
         "integer",
-        f"MB that {what} may take, the oldest {part} goes first (0: any)",
+        f"maximum MB of {what}; the oldest {part} is deleted first (0: unlimited)",
         default,
         least=0,
         most=MOST_MEGABYTES,
@@ -58,28 +58,28 @@ def size_parameter(name: str, default: int, what: str, part: str = "day") -> Job
 
 
 PARAMETERS = (
-    days_parameter("archive_days", 90, "archived events, and sets to forecast by,"),
-    days_parameter("raw_days", 14, "the metrics' seconds"),
+    days_parameter("archive_days", 90, "archived events and training sets"),
+    days_parameter("raw_days", 14, "metrics by the second"),
     days_parameter("10s_days", 60, "metrics by 10 s"),
     days_parameter("1m_days", 400, "metrics by the minute"),
     days_parameter("1h_days", FOREVER, "metrics by the hour"),
-    days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
-    days_parameter("alert_days", 400, "alerts that are over, and messages"),
+    days_parameter("snapshot_days", 14, "snapshots"),
+    days_parameter("alert_days", 400, "resolved alerts and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
-    days_parameter("plan_days", 90, "plans that are over"),
-    days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
-    days_parameter("record_days", 400, "ended overrides, silences, tunings and versions"),
-    days_parameter("extract_days", 90, "extracts, and traces that people uploaded,"),
-    days_parameter("experiment_days", 400, "experiments of the lab, with their series"),
+    days_parameter("plan_days", 90, "ended plans"),
+    days_parameter("run_days", 400, "ended runs of tasks and their comparisons"),
+    days_parameter("record_days", 400, "ended overrides, silences, tunings, and versions"),
+    days_parameter("extract_days", 90, "extracts and uploaded traces"),
+    days_parameter("experiment_days", 400, "experiments of the lab with their series"),
     days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
-    size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
-    size_parameter("snapshot_megabytes", 5_000, "snapshots of the whole plant"),
+    size_parameter("raw_megabytes", 5_000, "metrics by the second"),
+    size_parameter("snapshot_megabytes", 5_000, "snapshots"),
     size_parameter("handled_megabytes", 10_000, "rows of handled events in the data folder", "hour"),
     JobParameter(
         "ledger_entries",
         "integer",
-        "entries that the ledger may have, the oldest go first (0: any)",
+        "maximum number of ledger entries; the oldest are deleted first (0: unlimited)",
         10_000_000,
         least=0,
         most=MOST_ENTRIES,
@@ -90,9 +90,9 @@ PARAMETERS = (
 def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: Any = None) -> Keep:
     """Keep a time range. Raises BadInput when it has no reason or ends before it starts."""
     if not reason.strip():
-        raise BadInput("reason", "is missing: say which incident refers to it.")
+        raise BadInput("reason", "is missing: name the incident that refers to it.")
     if until < since:
-        raise BadInput("until", "is before since; a range ends after it begins.")
+        raise BadInput("until", "is before since; a range must end after it starts.")
     return Keep.objects.create(since=since, until=until, reason=reason.strip(), queue=queue, owner=owner)
 
 

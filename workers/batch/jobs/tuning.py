@@ -16,9 +16,14 @@ from workers.models import Loop
 NAME = "tuning"
 PARAMETERS = (
     JobParameter(
-        "days", "integer", "days that are searched on; as many after them prove it", 3, least=3, most=45
+        "days",
+        "integer",
+        "days for the search; as many days after them for the validation",
+        3,
+        least=3,
+        most=45,
     ),
-    JobParameter("loops", "names", "the loops, by name; without it, all that can be tuned", None),
+    JobParameter("loops", "names", "loops by name; without it, all that can be tuned", None),
 )
 
 
@@ -27,7 +32,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     loops = {loop.name: loop for loop in tuning.loops_with_a_record()}
     for name in values["loops"] or loops:
         if name not in loops:
-            raise BadInput("loops", f"{name[:80]} is no loop that can be tuned on its record.")
+            raise BadInput("loops", f"{name[:80]} is not a loop that can be tuned on its record.")
         yield Piece(f"loop={name}", {"loop": loops[name].pk, "days": values["days"]})
 
 

@@ -44,7 +44,7 @@ class Options:
 
     def finish(self) -> None:
         """Reject options that were not read."""
-        message = f"is unknown to the {self._handler} handler; it takes: {{known}}."
+        message = f"is unknown to the {self._handler} handler; it takes {{known}}."
         checks.refuse_unknown(self._document, sorted(self._known), WHERE, message=message)
 
     def _take(self, name: str, default: Any) -> Any:

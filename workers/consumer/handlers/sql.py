@@ -190,7 +190,7 @@ def store_at(url: str, table: str, *, is_hosts_own: bool = False) -> Store:
     message = "takes sqlite:///path or postgresql://…"
     if is_hosts_own:
         raise BadInput("handler_options.url_environment", f"names a variable that {message}.")
-    raise BadInput("handler_options.url", f"{message}, not a URL that begins with {scheme[:20]!r}.")
+    raise BadInput("handler_options.url", f"{message}, not a URL that starts with {scheme[:20]!r}.")
 
 
 class Sql:
@@ -202,7 +202,7 @@ class Sql:
         self.queue = place.queue
         table = options.text("table", "handled")
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", table):
-            raise BadInput("handler_options.table", f"takes lower-case letters, digits and _, not {table!r}.")
+            raise BadInput("handler_options.table", f"takes lowercase letters, digits, and _, not {table!r}.")
         url = options.text("url", f"sqlite:///{place.data / 'handled.sqlite3'}")
         own = self._from_environment(options.text("url_environment", ""), environment)
         options.finish()
@@ -240,7 +240,7 @@ class Sql:
         secret = variables.secret_named(name, environment)
         if name and not secret:
             message = (
-                f"names {name}, which is not set in the worker's environment; set it or drop the option."
+                f"names {name}, which is not set in the worker's environment; set it or remove the option."
             )
             raise BadInput("handler_options.url_environment", message)
         return secret

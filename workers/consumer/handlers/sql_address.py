@@ -43,16 +43,16 @@ LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 # libpq options that add hosts which are not in the address.
 NAMES_HOSTS = frozenset({"service", "servicefile", "oauth_issuer"})
 HIDES_HOSTS = (
-    "may lead to any host; name the host in the address, or move the address to a variable that"
+    "may lead to any host; write the host in the address, or move the address to a variable that"
     " url_environment names."
 )
 UNREADABLE = (
-    "PostgreSQL can't read the address; write what is no letter or digit in its password as in any URL:"
+    "PostgreSQL cannot parse the address; encode special characters of its password as in any URL:"
     " @ as %40, % as %25, / as %2F, [ as %5B."
 )
 SERVER = (
-    "takes postgresql://user@host:port/name without password and parameters; an address with more stands in"
-    " a variable that url_environment names."
+    "takes postgresql://user@host:port/name without password and parameters; move any other address to a"
+    " variable that url_environment names."
 )
 FILES = (
     f"takes an SQLite file {FILE} in the data folder, or one ending in .sqlite3 below its folder {FOLDER}."

@@ -165,7 +165,7 @@ class Webhook:
         secret = variables.secret_named(name, environment)
         if name and not secret:
             message = (
-                f"names {name}, which is not set in the worker's environment; set it or drop the option."
+                f"names {name}, which is not set in the worker's environment; set it or remove the option."
             )
             raise BadInput("handler_options.secret_environment", message)
         return secret.encode()

@@ -78,14 +78,14 @@ def _observe_attached(
         observation["ends_idle"] = True
     seen = attached_pools.check_measurement(LAW.name, target, snapshot, now_seconds)
     if seen.invalid is None and done is None:
-        seen = Measured(seen.age_seconds, idle=f"no completion of {target['operator']} is heard of")
+        seen = Measured(seen.age_seconds, idle=f"{target['operator']} reports no completions")
     return Sensed(observation, seen, _counters(done, life) if done else dict(before or {}))
 
 
 def _explain_no_decrease(target: Document, pool: attached_pools.SeenPool | None) -> str | None:
     order = pool.row.orders.get(target["operator"]) if pool else None
     is_less = pool is not None and order is not None and order.tasks < pool.tasks
-    return "only idle processes end" if is_less and pool is not None and pool.ends_idle else None
+    return "only idle processes are stopped" if is_less and pool is not None and pool.ends_idle else None
 
 
 def _counters(done: PoolWork, life: Document) -> dict[str, float]:
@@ -161,7 +161,7 @@ def check_measurement(
     if row is None or row.age_seconds is None or age is None:
         return Measured(None, f"worker host {host} does not report")
     if not row.resizable:
-        return Measured(age, f"the pool of {host} has no processes to add or remove")
+        return Measured(age, f"the pool of {host} cannot add or remove processes")
     return Measured(age + row.age_seconds)
 
 
@@ -248,9 +248,10 @@ KIND = LoopKind(
     guard={"stale_seconds": 5.0},
     display=Display(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
-        of_each="worker host, pool of an attached plant that says its completions",
-        purpose="Finds how many processes of a pool bring throughput, and runs no more.",
-        formula="X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), or a station's; least n with X(n) ≥ keep · best",
+        of_each="worker host, pool of an attached plant that reports its completions",
+        purpose="Finds the number of processes that maximizes a pool's throughput, and runs no more.",
+        formula="X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), or a station's; smallest n with X(n) ≥ "
+        "keep · best",
         main=("method", "keep", "minimum", "maximum", "steady_seconds"),
         topics=(
             (

@@ -185,7 +185,7 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
         return Measured(None, f"queue {name} is not in the snapshot")
     age = abs(now_seconds - at_seconds)
     if row.in_per_second is None:
-        return Measured(age, f"what comes to {name} is not measured yet")
+        return Measured(age, f"the arrivals of {name} are not measured yet")
     if (
         part := find_settling(snapshot.parts, [CONSUMERS[row.kind]] if row.kind in CONSUMERS else [])
     ) is not None:
@@ -193,14 +193,14 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
         return Measured(age, idle=f"{part} has just started")
     silent = [application for application in applications(name, snapshot) if application.state != "running"]
     if row.kind == "pipeline" and silent and silent[0].state == "stopped":
-        return Measured(age, idle=f"an application that reads {name} is stopped by a person")
+        return Measured(age, idle=f"a person has stopped an application that reads {name}")
     if row.kind == "pipeline" and silent:
         return Measured(age, f"an application that reads {name} is {silent[0].state}")
     if row.kind == "jobs" and row.out_per_second is None:
-        return Measured(age, f"what {name} handles is not measured yet")
+        return Measured(age, f"the output of {name} is not measured yet")
     if row.kind == "jobs" and not snapshot.totals.worker_slots:
         why = stopped.explain_no_slots(snapshot)
-        return Measured(age, idle=f"{why}: what {name} could handle is not known")
+        return Measured(age, idle=f"{why}: the capacity of {name} is unknown")
     return Measured(age)
 
 
@@ -242,7 +242,7 @@ def targets(present: Present) -> Targets:
     topology = present.topology
     starts = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
     elsewhere = plant_ladder.starts(LAW.name, present)
-    return Targets({**starts, **elsewhere}, f"revision {topology.revision}, or its plant is gone")
+    return Targets({**starts, **elsewhere}, f"revision {topology.revision}, or its plant no longer exists")
 
 
 def _level_of(action: Document) -> float:
@@ -274,11 +274,11 @@ KIND = LoopKind(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
         of_each="queue, attached plant (there it only advises)",
         purpose=(
-            "Decides which remedy acts next in an overload, the cheapest first, and "
-            "which ends first after it."
+            "Decides which remedy acts next in an overload, the cheapest first, and which ends "
+            "first afterwards."
         ),
         formula=(
-            "unmet = 1 - capacity / demand; up a level while unmet or backlog > "
+            "unmet = 1 - capacity / demand; one level up while unmet or backlog > "
             "backlog_bound_seconds, down while demand ≤ release_share · capacity"
         ),
         main=("cap", "backlog_bound_seconds", "release_share", "settling_decisions", "effective_share"),

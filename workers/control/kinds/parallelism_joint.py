@@ -112,11 +112,11 @@ KIND = LoopKind(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
         purpose=(
-            "Chooses the tasks of all operators together, ahead of what comes, within the latency bound."
+            "Chooses the tasks of all operators together, ahead of the arrivals, within the latency bound."
         ),
         formula=(
-            "minimise tasks + missed_cost · events missed, over the forecast's spread, such that "
-            "the mean keeps target_utilisation and latency ≤ bound_seconds"
+            "minimize tasks + missed_cost · events missed, over the forecast's spread, such "
+            "that the mean keeps target_utilisation and latency ≤ bound_seconds"
         ),
         main=("bound_seconds", "target_utilisation", "maximum", "missed_cost", "tolerance"),
         topics=(
@@ -124,7 +124,7 @@ KIND = LoopKind(
             ("Changes", ("pause_seconds", "change_seconds", "effective_share", "blocked_seconds")),
         ),
         title="joint parallelism",
-        about="all operators together, ahead of what comes",
+        about="all operators together, ahead of the arrivals",
         measured="terms.path_seconds",
         setpoints=("bound_seconds",),
         terms=("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),

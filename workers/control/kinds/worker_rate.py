@@ -219,7 +219,7 @@ DISPLAY = Display(
         "Starts short-lived workers at one container, so that its events are handled within their wait limit."
     ),
     formula=(
-        "start = ⌈(waiting + coming) / events_per_worker⌉ of full workers, sooner where an "
+        "start = ⌈(waiting + arriving) / events_per_worker⌉ full workers, sooner where an "
         "event would wait longer than max_wait_seconds"
     ),
     main=("method", "upper_limit", "max_wait_seconds", "events_per_worker", "maximum_waiting_to_run"),
@@ -271,7 +271,7 @@ ELSEWHERE = replace(
     DISPLAY,
     lanes=Lanes("Waiting, events", "Workers", "set", has_reference=False),
     setpoints=(),
-    purpose="Sets how many workers a pool has, so that what waits is worked off within their life.",
+    purpose="Sets the number of workers of a pool, so that its backlog is processed within their life.",
     formula="⌈(λ + q / life_seconds) s / target_utilisation⌉ workers",
     main=("method", "life_seconds", "target_utilisation", "maximum_rate", "max_wait_seconds"),
     lasting="running",
@@ -304,8 +304,8 @@ KIND = LoopKind(
         load,
         recorded_container.worked,
         {
-            "thesis": "the thesis' manager, each 5 s",
-            "static": "workers for the greatest second, known beforehand, all the time",
+            "thesis": "the thesis' manager, every 5 s",
+            "static": "workers for the busiest second, known in advance, all the time",
         },
     ),
 )

@@ -100,7 +100,7 @@ def confirm(*entries: LedgerEntry) -> None:
     given_up = set(rows.exclude(error="").values_list("pk", flat=True))
     for entry in entries:
         if entry.pk in given_up:
-            entry.error = "Applied late, when a later tick had given it up already."
+            entry.error = "Applied late, after a later tick had given it up."
             LedgerEntry.objects.filter(pk=entry.pk).update(applied=True, error=entry.error)
 
 
@@ -162,8 +162,8 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
         try:
             entry.outcome, entry.verdict = _judge_entry(entry, now, snapshot)
         except Exception as error:
-            logger.exception("The effect of entry %s can't be judged.", entry.pk)
-            why = storable(f"it can't be judged: {error}")
+            logger.exception("The effect of entry %s cannot be judged.", entry.pk)
+            why = storable(f"it cannot be judged: {error}")
             entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
     _note_verdicts(due)
     return due
@@ -197,14 +197,14 @@ def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple
     outcome = {"before": before, "after": after, "after_seconds": after_seconds}
     metric = entry.expected["metric"]
     if after_seconds > entry.expected["within_seconds"] + LATE_SECONDS:
-        return {**outcome, "why": "nobody measured it in time"}, Verdict.INEFFECTIVE
+        return {**outcome, "why": "it was not measured in time"}, Verdict.INEFFECTIVE
     if after is None or metric not in before or after.get(metric) is None or before[metric] is None:
-        return {**outcome, "why": f"{metric} of the target is not measured any more"}, Verdict.INEFFECTIVE
+        return {**outcome, "why": f"{metric} of the target is no longer measured"}, Verdict.INEFFECTIVE
     change = after[metric] - entry.expected.get("before", before[metric])
     gained = change if entry.expected["direction"] == "up" else -change
     outcome |= {"change": change, "gained": gained}
     if metric in kind.cumulative and change < 0:
-        return {**outcome, "why": f"{metric} was reset meanwhile"}, Verdict.INEFFECTIVE
+        return {**outcome, "why": f"{metric} was reset in the meantime"}, Verdict.INEFFECTIVE
     if after["node_state"] == TOOBUSY and before.get("node_state") != TOOBUSY:
         return {**outcome, "why": "the node has become TOOBUSY since"}, Verdict.HARMFUL
     return outcome, _verdict(gained, entry.expected["amount"] * EFFECTIVE_SHARE)

@@ -46,7 +46,7 @@ class LedgerFilter:
         if len(self.text) > MAXIMUM_TEXT:
             raise BadInput("text", f"takes at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
         if self.since and self.until and self.since >= self.until:
-            raise BadInput("to", "takes a time after from.")
+            raise BadInput("to", "takes a time after `from`.")
         return self
 
     def choose(self, entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:

@@ -32,7 +32,7 @@ def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds
     if row is None:
         return Measured(age, f"application {target.get('application')} is not running")
     if said > PIPELINE_STALE_SECONDS:
-        return Measured(age, f"the pipeline has said nothing for {said:.0f} s")
+        return Measured(age, f"the pipeline has not reported for {said:.0f} s")
     told = f"application {target['application']} is {row.state}"
     if row.state in ("starting", "stopped"):
         return Measured(age, idle=told)
@@ -54,4 +54,4 @@ def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
 def list_application_targets(law: str, present: Present) -> Targets:
     """List a target for each running application."""
     found = {f"{law}/{name}": LoopStart({"application": name}) for name in present.applications}
-    return Targets(found, "its application is not at work")
+    return Targets(found, "its application is not running")

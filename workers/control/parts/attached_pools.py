@@ -30,7 +30,7 @@ from workers.plants.registry import explain_unseen
 from workers.steering.ownership import meet
 from workers.steering.scope import active_loops
 
-GONE = "its pool is gone, or can't be set"
+GONE = "its pool no longer exists or cannot be set"
 # The maximum length of a loop's name; names of plants and workers may be longer.
 LONGEST_NAME, DIGEST_CHARACTERS = 120, 8
 Target = Mapping[str, Any]
@@ -110,7 +110,7 @@ def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds:
     if pool is None:
         return Measured(age, f"{name} has no operator {target.get('operator')} now")
     if pool.operator.fixed is not None:
-        return Measured(age, f"the tasks of {target['operator']} can't be set: {pool.operator.fixed}")
+        return Measured(age, f"the tasks of {target['operator']} cannot be set: {pool.operator.fixed}")
     return Measured(age, explain_unreached(row), _others(law, target, snapshot, row))
 
 
@@ -132,7 +132,7 @@ def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
     for name, loop in sorted(snapshot.loops.items()):
         is_before = "operator" not in loop.target or loop.law < law
         if loop.law != law and is_before and loop.mode in Loop.ACTING and meet(target, loop.target):
-            return f"{name} is on {loop.mode} and steers the tasks; they have one owner"
+            return f"{name} is on {loop.mode} and controls the tasks; only one loop may"
     return None
 
 

@@ -38,7 +38,7 @@ INTERVAL_SECONDS, CLOCK_SECONDS = 5, 2
 # with every batch.
 CALM: Mapping[str, Any] = {"cooldown_seconds": 30.0}
 HOLD_INTERVALS = 6.0
-GONE = "it is not at work"
+GONE = "it is not running"
 NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 
 
@@ -115,7 +115,7 @@ def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder)
         return None
     until = holder.until
     end = "" if until is None else f" until {datetime.fromtimestamp(until, UTC):%H:%M:%S} UTC"
-    return f"{holder.holder} steers the tasks{end}"
+    return f"{holder.holder} controls the tasks{end}"
 
 
 def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
@@ -124,7 +124,7 @@ def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot
     for name, loop in sorted(snapshot.loops.items()):
         is_same = all(loop.target.get(key) == target.get(key) for key in ("application", "plant"))
         if loop.law in before and loop.mode in Loop.ACTING and is_same:
-            return f"{name} is on {loop.mode} and steers the tasks; they have one owner"
+            return f"{name} is on {loop.mode} and controls the tasks; only one loop may"
     return None
 
 

@@ -39,7 +39,7 @@ def observe_pool(
     if pool is None or rate is None:
         if measured.invalid is None:
             measured = Measured(
-                measured.age_seconds, idle=f"what comes to {target['operator']} is not measured"
+                measured.age_seconds, idle=f"the arrivals of {target['operator']} are not measured"
             )
         return Sensed(dict(NOTHING), measured, {})
     waiting = round(pool.waiting_events, 3)

@@ -12,4 +12,4 @@ def clock_fault(name: str, ahead_seconds: float) -> Iterator[Fault]:
     if abs(ahead_seconds) > MOST_CLOCK_SECONDS:
         side = "ahead of" if ahead_seconds > 0 else "behind"
         sentence = f"The clock of {name} is {abs(ahead_seconds):.0f} s {side} the control server's."
-        yield Fault("warning", sentence, "Have both hosts take their time from NTP (chrony, timesyncd).")
+        yield Fault("warning", sentence, "Synchronize both hosts' clocks with NTP (chrony, timesyncd).")

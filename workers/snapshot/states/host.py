@@ -24,7 +24,7 @@ def host_states(watched: Watched) -> Iterator[SubjectState]:
 
 def _state(watched: Watched, name: str, host: HostStatus) -> SubjectState:
     trouble = host.trouble or ""
-    sentence = f"The pool of {name} is not as it was set: {trouble.rstrip('.')}."
+    sentence = f"The pool of {name} differs from its setting: {trouble.rstrip('.')}."
     faults = watched.fault("host", name, "pool_refuses", 1.0 if trouble else 0.0, sentence)
     return watched.state("host", name, [*faults, *clock_fault(name, host.ahead_seconds or 0.0)])
 

@@ -89,8 +89,8 @@ def _faults_of_process(watched: Watched, row: PipelineStatus) -> Iterator[Fault]
     else:
         yield from _faults_of(row.state, "The pipeline", row.error, row.hindrance)
         lag = row.watermark_lag_seconds
-        said = "its lag is not known now" if lag is None else f"event time is {lag:,.0f} s late"
-        late = f"The pipeline lags behind: {said}."
+        said = "its lag is unknown" if lag is None else f"event time is {lag:,.0f} s late"
+        late = f"The pipeline is lagging: {said}."
         yield from watched.fault("pipeline", SUBJECT, "pipeline_lag", lag, late)
         yield from clock_fault("the pipeline's host", row.ahead_seconds or 0.0)
 
@@ -123,21 +123,23 @@ def _faults_of(state: str | None, name: str, error: str | None, stall: str | Non
         yield Fault("critical", f"{name} is stalled: {_sentence(stall)}.", FIRST_STEPS["pipeline_stalled"])
     elif state == STARTING:
         again = f" again, after it failed: {_sentence(error)}" if error else ""
-        yield Fault("warning" if error else "notice", f"{name} is starting{again}; its queues wait for it.")
+        yield Fault(
+            "warning" if error else "notice", f"{name} is starting{again}; its queues are waiting for it."
+        )
     elif state == STOPPING:
-        yield Fault("notice", f"{name} is stopping; its queues wait for it.")
+        yield Fault("notice", f"{name} is stopping; its queues are waiting for it.")
 
 
 def _find_unpublished(watched: Watched, name: str, row: ApplicationStatus) -> Iterator[Fault]:
     """Return the fault of matches that cannot be published; an effect where people have paused the queue."""
     for queue, events in sorted(row.outbox.items()):
         pause = find_pause(queue, INTAKE, watched.snapshot)
-        why = "its intake is paused" if pause else "it takes no events"
-        more = f", and {name} reads no more until it takes some" if row.outbox_full else ""
-        wait = f"{counted(events, 'complex event')} of {name} wait for queue {queue}: {why}{more}."
+        why = "its intake is paused" if pause else "it accepts no events"
+        more = f", and {name} reads no more until it accepts some" if row.outbox_full else ""
+        wait = f"{counted(events, 'complex event')} of {name} are waiting for queue {queue}: {why}{more}."
         worst: Severity = "critical" if row.outbox_full else "warning"
         yield Fault("notice" if pause else worst, wait, "" if pause else FIRST_STEPS["queue_wait"])
 
 
 def _sentence(text: str | None) -> str:
-    return (text or "no reason was given").rstrip(".")
+    return (text or "no reason given").rstrip(".")

@@ -31,12 +31,14 @@ def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
         yield Fault(
             "notice", f"{pause_in_words(name, pause)} {capitalised(_measure_wait(queue))}.", rules=rules
         )
-    held = f"Queue {name} holds {counted(dead or 0, 'dead letter')}."
+    held = f"Queue {name} has {counted(dead or 0, 'dead letter')}."
     yield from watched.fault("queue", name, "dead_letters", dead, held)
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
     if not behind and _fills(queue):
-        yield Fault("notice", f"Queue {name} fills: {counted(queue.waiting_events or 0, 'event')} wait.")
+        yield Fault(
+            "notice", f"Queue {name} is filling: {counted(queue.waiting_events or 0, 'event')} waiting."
+        )
 
 
 def _find_delay(watched: Watched, name: str, queue: QueueStatus) -> str:
@@ -51,7 +53,7 @@ def _find_delay(watched: Watched, name: str, queue: QueueStatus) -> str:
 
 def _measure_wait(queue: QueueStatus) -> str:
     if queue.wait_seconds is None:
-        return "how long its oldest event has waited is not known now"
+        return "the wait of its oldest event is unknown"
     return f"its oldest event has waited {queue.wait_seconds:,.0f} s"
 
 
@@ -59,9 +61,9 @@ def _slow(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
     """Return the fault of a high latency; without completions there is no latency."""
     latency = queue.latency_p95_seconds
     if latency is None:
-        value, said = (None if queue.waiting_events else 0.0), "how long its events take is not known now"
+        value, said = (None if queue.waiting_events else 0.0), "latency unknown"
     else:
-        value, said = latency, f"5 % of its events take longer than {latency:,.0f} s"
+        value, said = latency, f"p95 latency {latency:,.0f} s"
     yield from watched.fault("queue", name, "queue_latency", value, f"Queue {name} is slow: {said}.")
 
 

@@ -85,7 +85,11 @@ TOLD = {  # what broke, as the headline says it, and as strangers are told
         "Sensor waiting: redis://10.9.8.7 refuses hunter2.",
         "Sensor waiting of shop says nothing",
     ),
-    "pool-refuses": ("host/jobs@10.9.8.7", "The pool of jobs@10.9.8.7 is not as it was set: hunter2.", ""),
+    "pool-refuses": (
+        "host/jobs@10.9.8.7",
+        "The pool of jobs@10.9.8.7 differs from its setting: hunter2.",
+        "",
+    ),
     "loop-held": ("loop/concurrency/jobs@10.9.8.7", "It is on hold: hunter2.", ""),
 }
 # rule → title as shipped, labels: they name a host, or a person.
