@@ -1,4 +1,4 @@
-"""What is measured of a job of Flink and a topology of Heron, and what is not taken for a measurement."""
+"""Measures of a Flink job and a Heron topology, and what is not accepted as a measurement."""
 
 import subprocess
 from itertools import count
@@ -23,7 +23,7 @@ def flink():
 
 @pytest.fixture
 def job(flink):
-    """Looked at once in 2 s."""
+    """Return the topology, observed once in 2 s."""
     seconds = count(0, 2)
     client = client_of("flink", "http://flink", flink.transport())
     return FlinkPlant(client, "hashes", lambda: 1_790_000_000.0, lambda: float(next(seconds)))
@@ -32,12 +32,12 @@ def job(flink):
 def test_a_job_of_flink_is_measured_from_observation_to_observation(flink, job):
     first = job.topology()
     assert first.paths == {"path1": ("Source: came[1]", "Calc[2]", "gone[3]: Writer")}
-    assert first.operators["Calc[2]"].measure("executions") is None  # one look counts nothing
+    assert first.operators["Calc[2]"].measure("executions") is None  # one observation counts nothing
     job.topology()
     topology = job.topology()
     calc = topology.operators["Calc[2]"]
     assert topology.window_seconds == 4.0
-    # Three vertices are asked a look, 100 records each time: 300 to each of two tasks in 2 s.
+    # An observation reads three vertices, 100 records each: 300 to each of two tasks in 2 s.
     assert (calc.measure("inputs"), calc.measure("outputs")) == (1_200.0, 600.0)
     assert calc.measure("utilisation") == 0.5
     assert calc.measure("service_seconds") == pytest.approx(0.5 * 4 / 600, rel=1e-5)
@@ -60,7 +60,7 @@ def measured(topology, name="Calc[2]"):
 
 
 def test_metrics_of_flink_that_come_late_make_no_load_that_is_lower_than_it_is(flink, job):
-    """After a rescale there are none at first; that nothing came then would have a loop end tasks."""
+    """After a rescale there are none at first; if that counted as no arrivals, a loop would end tasks."""
     answers = flink.metrics
     flink.metrics = lambda wanted: []
     for _ in range(6):
@@ -83,11 +83,13 @@ def test_of_an_operator_of_flink_nothing_is_known_while_one_of_its_tasks_says_no
 def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_each_observation(
     flink, job, per_second
 ):
-    """As Flink does unless it is set otherwise: between two fetches it answers the same."""
+    """This is Flink's default: between two fetches it repeats its answer."""
     looks = count()
 
     def fetched(wanted):
-        records = next(looks) // 3 // 5 * 10 * per_second  # three vertices a look, a fetch each fifth look
+        records = (
+            next(looks) // 3 // 5 * 10 * per_second
+        )  # three vertices per observation, a fetch every fifth
         values = {"numRecordsIn": records, "numRecordsOut": records, "busyTimeMsPerSecond": 5.0 * per_second}
         return [{"id": each, "value": str(values[each.partition(".")[2]])} for each in wanted.split(",")]
 
@@ -99,7 +101,7 @@ def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_ea
 
 
 def test_a_job_that_is_submitted_anew_owes_nothing_that_was_ordered_of_the_one_before(flink, job):
-    """As each new version of a job is: else the loop would hold until a person has it go on."""
+    """A new version of a job is one: otherwise the loop would hold until a person releases it."""
     topology, begun = job.topology(), job.lives()
     assert begun == dict.fromkeys(topology.operators, 1_790_000_000.0 - 600)
     flink.started, flink.age_seconds = flink.started + 5_000, 605.0  # restarted by its cluster
@@ -133,7 +135,7 @@ def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink,
 
 
 def test_what_is_said_of_a_cluster_of_very_many_jobs_fits_into_a_ledger_entry(flink, job):
-    """It is written there at each tick."""
+    """The text is written to the ledger at each tick."""
     rows = [{"jid": str(number), "name": "x" * 100, "state": "RUNNING"} for number in range(10_000)]
     flink.error = httpx.Response(200, json={"jobs": rows})
     with pytest.raises(PlantSilent, match="0 running jobs named hashes") as silent:
@@ -365,7 +367,7 @@ def test_a_topology_of_heron_is_measured_by_its_minutes(topology_of_heron):
 
 
 def test_an_instance_of_heron_that_was_just_started_makes_no_load_lower_than_it_is(heron, topology_of_heron):
-    """Of the minutes before nothing is said of it, and of one that says nothing at all nothing is known."""
+    """The minutes before its start are not reported, and an instance without any minute is unknown."""
     usual, minutes = topology_of_heron.topology().operators, heron.timeline
 
     def changed_to(change):

@@ -1,4 +1,4 @@
-"""One owner of tasks: while somebody steers from outside, the loops here hold, and the ledger says who."""
+"""One owner of tasks: while an outside controller has the plant, loops hold, and the ledger names it."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ HELD = {"holder": "token:weir-2", "until": NOW + 60}
 
 
 class Seen:
-    """A plant that shows a given snapshot, and keeps what is set."""
+    """A plant that shows a given snapshot, and records what is set."""
 
     def __init__(self, **more):
         self.snapshot, self.set = {**sample_snapshot(), "at": NOW, **more}, []

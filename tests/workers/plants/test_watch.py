@@ -1,4 +1,4 @@
-"""Registered plants: each is looked at by itself; a silent one goes stale, and no loop decides on it."""
+"""Registered plants are observed independently; no loop decides on a silent, stale one."""
 
 import threading
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ NOW = 1_790_000_000.0
 
 
 class Far(Adapter):
-    """An adapter in this process: it answers, or raises, or is waited for."""
+    """An adapter in this process: it answers, raises, or blocks."""
 
     def __init__(self):
         self.error, self.gate, self.closed = None, threading.Event(), False
@@ -107,7 +107,7 @@ def test_a_plant_that_is_observed_seldom_is_not_stale_in_between(lookout, far, t
 
 
 def test_a_plant_that_connects_to_an_address_is_found_again_at_another(far, times):
-    """A broker that was started anew: its name leads elsewhere, and the adapter went on asking there."""
+    """A restarted broker's name resolves to another address; the adapter kept using the old one."""
     moved = Far()
     makes = iter([far, moved])
     lookout = Lookout(row(), lambda _: next(makes), lambda: times.now)
@@ -165,7 +165,7 @@ def test_a_plant_whose_operators_name_no_ledger_can_store_is_not_decided_on(look
 
 @pytest.mark.parametrize("kind", [PlantSilent, PlantConfused])
 def test_an_error_that_holds_half_of_a_character_ends_the_snapshot_of_no_plant(lookout, far, kind):
-    """A broker's error quotes what stands in a message there, whoever put it in."""
+    """A broker's error quotes the content of a message, whoever sent it."""
     far.error = kind("east refuses content of type half \ud800.")
     lookout.observe()
     status = lookout.status()
@@ -318,7 +318,7 @@ def test_plants_are_found_by_name():
 
 
 def test_what_was_measured_does_not_wait_for_tables_and_is_no_younger_for_them(lookout, far, times):
-    """Tables take many requests at some plants; loops decide meanwhile, and on what is as old as it says."""
+    """Sections take many requests at some plants; loops decide meanwhile, with the correct age."""
     seen_meanwhile = []
 
     def sections():

@@ -1,5 +1,6 @@
-"""Redis as the broker of an app: which of its keys are queues, and which only bear such a name. RabbitMQ:
-what its management plugin says, and that its silence costs nothing else.
+"""Redis as the broker of an app: which of its keys are queues, and which only have such a name.
+
+RabbitMQ: what its management plugin reports, and that its failure affects nothing else.
 """
 
 import httpx
@@ -19,7 +20,7 @@ USUAL = "\x06\x16"
 
 @pytest.fixture
 def observed(control, monkeypatch):
-    """The broker with these options; the control server stands for the app's."""
+    """Return the broker with these options; the control server represents the app's."""
     monkeypatch.setattr(broker, "host_of", lambda *_: "127.0.0.1")
     monkeypatch.setattr(redis_client, "client", lambda *_, **__: control)
     return lambda **options: RedisBroker(
@@ -54,7 +55,7 @@ def test_a_separator_that_is_none_is_refused_when_the_app_is_registered():
     "address", ["http://me:hunter2@rabbit:15672", "http://rabbit:15672/?token=hunter2", "rabbit"]
 )
 def test_the_address_of_a_management_plugin_holds_no_password(address):
-    """It is shown, and stands in the audit."""
+    """The address is displayed, and recorded in the audit log."""
     options = {"management": address}
     with pytest.raises(BadInput) as refused:
         ADAPTER.check(PlantAddress(name="shop", url="amqp://rabbit:5672", options=options))

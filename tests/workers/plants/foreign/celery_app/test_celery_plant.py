@@ -1,4 +1,4 @@
-"""A Celery app behind the port: what is seen of it, and what its workers are asked to do."""
+"""A Celery app behind the plant interface: what is observed of it, and what its workers are asked to do."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def task(far, number, kind, **more):
 
 
 def busy(far, plant, seconds, per_second):
-    """Tasks that come each at once, run for .5 s, and are begun as they come."""
+    """Run tasks that arrive singly, take 0.5 s, and start on arrival."""
     topology, number = plant.topology(), 0
     for _ in range(seconds):
         far.now += 1.0
@@ -59,7 +59,7 @@ def test_what_laws_need_is_measured_by_events(far):
 def test_what_waits_in_the_broker_and_in_the_worker_has_an_age(far):
     plant = far.plant()
     busy(far, plant, 20, 4)
-    for _ in range(5):  # nothing is begun any more
+    for _ in range(5):  # no task starts any more
         far.now += 1.0
         far.queues["celery"] += 4
         topology = plant.topology()
@@ -85,7 +85,7 @@ def test_what_waits_only_for_its_rate_limit_does_not_wait_for_a_process(far, eve
     far.reserved = [{"name": "shop.mail"}] * 4 + [{"name": "shop.work"}]
     plant = far.plant(events=events)
     plant.topology()
-    plant.sections()  # where the limits are asked for
+    plant.sections()  # when limits are requested
     far.now += 1.0
     if events == "ask":
         for number in range(5):
@@ -129,7 +129,7 @@ def test_a_worker_that_its_owner_started_with_events_is_not_asked_to_stop(far):
 def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_later_one(far):
     far.stats = {"uptime": 500}
     far.plant().topology()
-    far.now, far.stats = 200.0, {"uptime": 20}  # started anew with -E, in a container: its pid is as before
+    far.now, far.stats = 200.0, {"uptime": 20}  # restarted with -E, in a container: its pid is the same
     later = far.plant()
     later.topology()
     later.close()
@@ -137,13 +137,13 @@ def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_la
 
 
 def shown(plant, *columns):
-    """Of the only worker, as its page shows it."""
+    """Return the row of the only worker, as its page shows it."""
     [workers] = [each for each in plant.sections() if each.title == "Workers"]
     return [workers.rows[0][workers.columns.index(name)] for name in columns]
 
 
 def with_tasks(far, plant):
-    """A worker that works at one task, and has taken two more."""
+    """Return a worker that runs one task, and has taken two more."""
     far.stats, far.begun[ONE] = {"uptime": 100}, 50
     plant.topology()
     for number in range(3):
@@ -193,7 +193,7 @@ def test_a_worker_whose_events_somebody_switched_off_is_asked_again(far):
     far.sending.clear()
     begin_unheard(far, plant, 5)
     assert far.events_on == [ONE]
-    far.busy[ONE] = 2  # with tasks of 20 minutes, which began before
+    far.busy[ONE] = 2  # with tasks of 20 minutes, which started before
     begin_unheard(far, plant, 3)
     assert far.events_on == [ONE, ONE]
     assert shown(plant, "Busy", "Waiting") == [2, 0]
@@ -304,7 +304,7 @@ def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
     plant = far.plant()
     busy(far, plant, 20, 9)
     far.silent = True
-    for _ in range(5):  # its host is busy: tasks come and are begun, and it does not say so
+    for _ in range(5):  # its host is busy: tasks arrive and start, and it does not report them
         far.now += 1.0
         far.begun[ONE] += 9
         topology = plant.topology()
@@ -326,7 +326,7 @@ def test_what_is_ready_is_divided_by_the_processes_of_those_who_take_it():
 
 
 def rates(plant, far, begun, growth=0):
-    """A second passes: what each pool begins, and the queue grows by; worker → its part of what comes."""
+    """Advance one second in which pools start tasks and the queue grows; return worker → its arrivals."""
     far.now += 1.0
     far.queues["celery"] += growth
     for worker, count in begun.items():
@@ -358,7 +358,7 @@ def test_a_worker_that_goes_or_comes_brings_no_arrivals_and_takes_none_away():
     for _ in range(30):  # for 8 s the other may only be late
         found = rates(plant, far, {ONE: 2}, growth=2)
     assert found == pytest.approx({ONE: 40.0}, rel=0.15)
-    far.processes[TWO], far.begun[TWO], far.pid = 4, 50_000, 8  # one that worked elsewhere until now
+    far.processes[TWO], far.begun[TWO], far.pid = 4, 50_000, 8  # a worker that worked elsewhere until now
     for _ in range(30):
         found = rates(plant, far, {ONE: 2, TWO: 2})
         assert sum(found.values()) == pytest.approx(40.0, rel=0.15)
@@ -390,7 +390,7 @@ def test_of_workers_that_take_other_queues_besides_each_has_its_part_of_the_queu
 def test_a_pool_that_was_ordered_to_grow_is_not_ordered_twice(far):
     plant = far.plant()
     plant.set_parallelism({ONE: 6})
-    plant.set_parallelism({ONE: 6})  # the first has not come true yet: Celery forks each five seconds
+    plant.set_parallelism({ONE: 6})  # the first order is not executed yet: Celery forks every five seconds
     plant.set_parallelism({ONE: 7})
     far.run(6.0)
     assert far.processes[ONE] == 7

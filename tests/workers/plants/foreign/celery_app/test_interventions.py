@@ -1,4 +1,4 @@
-"""What people do at a Celery app besides sizing pools: it is in force until its end, and is undone then."""
+"""Interventions at a Celery app besides resizing pools: in force until their expiry, and undone then."""
 
 from contextlib import closing
 from types import SimpleNamespace
@@ -141,7 +141,7 @@ def test_one_worker_that_is_late_at_the_end_is_undone_when_it_answers(far, contr
     assert (left.error, left.tried_at) == (f"{TWO} does not answer.", 200.0)
     far.processes[TWO] = processes
     far.asked.clear()
-    far.paused.add((ONE, "celery"))  # by its owner: what was undone is not undone once more
+    far.paused.add((ONE, "celery"))  # by its owner: what was undone is not undone again
     undo_due(far, control, 210.0)
     assert far.paused == {(ONE, "celery")}
     assert not interventions.list_active(control, "shop")
@@ -192,7 +192,7 @@ def test_a_worker_that_started_after_a_pause_began_is_paused_when_it_begins_agai
 
 def test_a_worker_that_was_started_anew_is_as_its_owner_set_it_up(far, control, begin):
     begin(PAUSE, "celery")
-    far.now, far.stats = 190.0, {"uptime": 50}  # the name is another's now, which leaves the queue alone
+    far.now, far.stats = 190.0, {"uptime": 50}  # another worker has the name now, and leaves the queue alone
     undo_due(far, control, 200.0)
     assert far.paused and not in_force(control)
 
@@ -225,7 +225,7 @@ def test_nothing_is_given_up_that_was_never_tried_however_late_it_is(far, contro
         {"error": "no"} if command == "add_consumer" else answer(command, worker, **more)
     )
     undo_due(far, control, late)
-    assert {each.kind for each in in_force(control)} == {PAUSE, LIMIT}  # tried once: an hour begins now
+    assert {each.kind for each in in_force(control)} == {PAUSE, LIMIT}  # tried once: an hour starts now
     undo_due(far, control, late + 10.0)
     assert far.limits["shop.mail"] == "10/m"
     undo_due(far, control, late + interventions.GIVE_UP_SECONDS - 1.0)
@@ -269,7 +269,7 @@ def test_a_worker_that_was_late_when_a_queue_was_paused_leaves_it_alone_once_it_
     if command == "active_queues":
         with pytest.raises(PlantSilent, match=rf"Not asked, .*: {TWO}; .* It may have been done in part"):
             begin(PAUSE, "celery")
-    else:  # nobody knows that it is there
+    else:  # it is not known to be there
         begin(PAUSE, "celery")
     assert far.paused == {(ONE, "celery")}
     far.late = {}
@@ -309,7 +309,7 @@ def test_a_worker_that_was_late_when_a_rate_was_limited_is_limited_once_it_answe
     with pytest.raises(PlantSilent, match="Not asked"):
         begin(LIMIT, "shop.mail", "1/m")
     assert far.limited == [(ONE, "1/m")]
-    far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other's is not asked for any more
+    far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other is not requested any more
     for _ in range(3):
         far.now += 1.0
         observer.topology()
@@ -411,7 +411,7 @@ def test_nor_does_one_that_was_started_anew_under_its_pid_as_in_a_container_have
     observer = far.plant()
     observer.topology()
     far.now, far.stats = far.now + 60.0, {"uptime": 10}
-    far.paused = {(ONE, "celery"), (TWO, "celery")}  # their owner gave them others
+    far.paused = {(ONE, "celery"), (TWO, "celery")}  # their owner set other values
     for _ in range(40):
         far.now, far.stats = far.now + 1.0, {"uptime": far.stats["uptime"] + 1}
         observer.topology()
@@ -439,7 +439,7 @@ def test_who_took_a_queue_up_again_is_known_to_whoever_observes(resumed):
     resumed.note("celery", {ONE: (7, 10.0)})
     resumed.note("celery", {ONE: (7, 10.0), TWO: (9, 20.0)})
     assert resumed.all() == {"celery": {ONE: (7, 10.0), TWO: (9, 20.0)}}
-    resumed.note("celery", {TWO: (9, 20.0)})  # the other was started anew
+    resumed.note("celery", {TWO: (9, 20.0)})  # the other was restarted
     assert resumed.all() == {"celery": {TWO: (9, 20.0)}}
     resumed.forget("celery")
     assert resumed.all() == {}

@@ -1,4 +1,4 @@
-"""What a declaration, or what it asks, can't do to the observer: grow, run on, leave its place, be code."""
+"""What a declaration, or its sources, can't do to the observer: grow, run on, leave its place, be code."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from queues.errors import BadInput, Forbidden, WeirError
-from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
+from tests.postgres import postgres_url as postgres_url  # a fixture of these tests
 from workers.plants.foreign import adapters
 from workers.plants.foreign.client import MOST_BYTES, PlantClient
 from workers.plants.foreign.declared import json_path, sql
@@ -83,7 +83,7 @@ def test_what_does_not_match_is_not_quoted():
 
 @pytest.mark.parametrize("measure", ["in_per_second", "waiting_events", "service_seconds", "utilisation"])
 def test_a_number_below_nothing_is_no_measurement(measure):
-    """A difference of two reads, or an exporter's -1 for what it does not know."""
+    """The value is a difference of two reads, or an exporter's -1 for an unknown value."""
     text = f"""name: one
 sensors: {{it: {{url: 'http://x/s', json: '@'}}}}
 operators: [{{name: web, tasks: 2, in_per_second: 5, out_per_second: 5, {measure}: it}}]
@@ -184,7 +184,7 @@ def test_sqlite_makes_nothing_large_and_does_nothing_else(tmp_path, query):
         asked(f"sqlite:///{tmp_path}/db", query)
 
 
-@pytest.mark.slow  # SQLite counts to the length before it gives up: six seconds
+@pytest.mark.slow  # SQLite counts up to the length before it gives up: six seconds
 def test_sqlite_prints_nothing_large(tmp_path):
     sqlite3.connect(tmp_path / "db").close()
     assert asked(f"sqlite:///{tmp_path}/db", "SELECT printf('%.*c', 1000000000, 'x')") is None
@@ -264,7 +264,9 @@ def test_a_file_is_one_of_bytes_where_its_links_lead(tmp_path, monkeypatch):
         return plant.readings()["it"]
 
     assert said("inner").value == 2.0
-    assert "is not a regular file" in str(said("pipe").error)  # nobody ever writes: to wait for it is to stay
+    assert "is not a regular file" in str(
+        said("pipe").error
+    )  # the pipe has no writer: waiting for it would never end
     for name in ("out/secret", "../other/secret", "inner/../../other/secret"):
         with pytest.raises(Forbidden, match="must be a file in a folder"):
             said(name)
@@ -320,7 +322,7 @@ def test_a_redirect_is_followed_nowhere():
 
 @pytest.fixture
 def wicked():
-    """A real server: `wicked.parts` are the chunks of what it answers, sent until nobody takes them."""
+    """Yield a real server: `wicked.parts` are the chunks of its answer, sent until no client reads them."""
 
     class Server:
         parts = ()

@@ -1,4 +1,4 @@
-"""A declared plant: what a declaration takes, what sensors say, what is called and what is called back."""
+"""A declared plant: valid declarations, sensor values, calls, and reverted calls."""
 
 import os
 import sqlite3
@@ -50,7 +50,7 @@ operators:
 
 
 class Far:
-    """Prometheus and a runner of two services; `broken`: path → what it answers there."""
+    """Prometheus and a runner of two services; `broken`: path → its answer there."""
 
     def __init__(self):
         self.now, self.calls, self.broken = {"web": 2, "render": 2}, [], {}
@@ -91,7 +91,7 @@ def plant(far):
 
 
 def sensing(sensor, answer=None, environment=None, monotonic=time.monotonic):
-    """A plant of one sensor."""
+    """Return a plant with one sensor."""
     text = f"name: one\nprometheus: http://prometheus:9090\nsensors:\n  it: {sensor}\n"
     transport = httpx.MockTransport(answer) if answer else None
     return DeclaredPlant(declaration_of_text(text), environment or {}, transport, monotonic=monotonic)
@@ -109,11 +109,14 @@ def test_measures_follow_from_what_is_measured(plant):
     assert (topology.at, topology.window_seconds) == (5.0, 10.0)
     assert topology.paths == {"path1": ("clients", "web", "render")}
     assert (web.measure("inputs"), web.measure("outputs")) == (400.0, 400.0)
-    assert web.by_task("utilisation") == {"web_1": 1.0, "web_2": 1.0}  # 40/s of 0.1 s are more than two can
+    assert web.by_task("utilisation") == {
+        "web_1": 1.0,
+        "web_2": 1.0,
+    }  # 40/s of 0.1 s exceed the capacity of two
     assert web.measure("arrival_interval_seconds") == 0.05
-    # Half of the time of two tasks went into 40 events a second.
+    # Half of the time of two tasks went into 40 events per second.
     assert render.measure("service_seconds") == pytest.approx(0.025)
-    # 20 wait, 40 come in a second.
+    # 20 wait, 40 arrive per second.
     assert [each.latency_seconds for each in topology.links] == [0.5, None]
 
 
@@ -497,7 +500,7 @@ def test_what_is_wrong_is_named_with_its_line(old, new, field, line):
 
 
 def test_a_proof_is_asked_for_before_its_time_is_over():
-    """Else every order would count as without effect, and its loops hold."""
+    """Otherwise every order would count as without effect, and its loops would hold."""
     for every, takes in ((29, True), (30, False)):
         text = TEXT.replace("json: replicas}", f"json: replicas, every_seconds: {every}}}")
         address = PlantAddress(name="shop", url="", options={OPTION: text})

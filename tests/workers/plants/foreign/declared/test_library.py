@@ -1,4 +1,4 @@
-"""The library of declared plants: what each example asks an administrator to allow suffices for its calls."""
+"""The library of declared plants: the commands that each example asks to allow suffice for its calls."""
 
 import re
 

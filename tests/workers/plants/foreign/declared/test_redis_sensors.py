@@ -1,4 +1,4 @@
-"""Sensors that read in Redis: real servers, and the programs whose queues lie there."""
+"""Sensors that read from Redis: real servers, and the programs whose queues are there."""
 
 import itertools
 
@@ -23,7 +23,7 @@ TEXT = "name: shop\nsensors:\n  it: {%s}\n"
 
 
 def reading(command, address, variable="WEIR_SECRET_REDIS"):
-    """What a sensor of this command says."""
+    """Return the reading of a sensor with this command."""
     declaration = declaration_of_text(TEXT % f"redis: '{command}', server: {variable}")
     plant = DeclaredPlant(
         declaration, {variable: address}, httpx.MockTransport(lambda _: httpx.Response(500))
@@ -146,7 +146,7 @@ def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, mon
 
 
 def measured(example, sensor, address):
-    """What the library's example reads there."""
+    """Return what the library's example reads there."""
     command = declaration_of_text(EXAMPLES[example]).sensors[sensor].source.command
     return known(" ".join(command), address)
 
@@ -188,7 +188,7 @@ def test_the_example_for_huey_reads_what_huey_has(control, url):
     for _ in range(3):
         thumb()
     thumb.schedule(delay=60)
-    assert measured("huey", "thumbs_waiting", url) == 4  # what is for later is put aside by a consumer
+    assert measured("huey", "thumbs_waiting", url) == 4  # a consumer sets delayed tasks aside
     while (task := huey.dequeue()) is not None:
         huey.execute(task)
     assert measured("huey", "thumbs_waiting", url) == 0

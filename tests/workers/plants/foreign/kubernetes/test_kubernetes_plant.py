@@ -1,6 +1,6 @@
-"""Workloads by their replicas; KEDA and HPA held while a loop steers, and restored as they were.
+"""Workloads by their replicas; KEDA and HPA held while a loop controls them, and restored afterwards.
 
-`kmock` stands for the API server: what is asked of it and patched there is real, the cluster is not.
+`kmock` represents the API server: requests and patches are real, the cluster is not.
 """
 
 import json
@@ -80,7 +80,7 @@ def test_replicas_are_ordered_by_scale_and_a_stateful_set_is_one_too(k8s, clock,
         ("/apis/apps/v1/namespaces/shop/deployments/parse/scale", {"spec": {"replicas": 5}}),
         ("/apis/apps/v1/namespaces/shop/statefulsets/score/scale", {"spec": {"replicas": 4}}),
     ]
-    assert plant.topology().operators["parse"].parallelism == 2  # what is there, not what was ordered
+    assert plant.topology().operators["parse"].parallelism == 2  # the current replicas, not the ordered ones
     k8s.settle()
     assert plant.topology().operators["parse"].parallelism == 5
 
@@ -96,10 +96,10 @@ def test_pods_that_a_rollout_has_besides_are_no_tasks(k8s, clock, plant_of):
 
 
 def test_of_pods_that_may_not_be_made_there_are_none_and_not_as_many_as_were_ordered(k8s, clock, plant_of):
-    """A quota, a webhook: a Deployment's controller leaves a count that is 0 out of its status."""
+    """A quota or a webhook prevents them: a Deployment's controller omits a count of 0 from its status."""
     k8s.put(DEPLOYMENTS, "parse", {"replicas": 4})
     plant = plant_of(k8s, clock, "parse")
-    assert plant.topology().operators["parse"].parallelism == 4  # nobody has said yet
+    assert plant.topology().operators["parse"].parallelism == 4  # no controller has reported yet
     k8s.get(DEPLOYMENTS, "parse").patch({"status": {"observedGeneration": 2, "unavailableReplicas": 4}})
     assert plant.topology().operators["parse"].parallelism == 0
     assert plant.sections()[0].rows == [["parse", 4, 0, 0, 0, None, "in progress"]]
@@ -408,11 +408,11 @@ def test_a_pods_token_goes_to_its_own_cluster_alone_and_over_tls(tmp_path):
 
 
 def test_a_pods_token_goes_to_who_the_pods_own_authority_vouches_for_alone(tmp_path, monkeypatch):
-    """Whoever registers https://kubernetes.default.svc.example may have a certificate of others."""
+    """Somebody else may register https://kubernetes.default.svc.example and have a certificate for it."""
     url = "https://kubernetes.default.svc.example"
     monkeypatch.setenv("WEIR_KUBERNETES_CA", certifi.where())
     (tmp_path / "token").write_text("of the pod\n")
-    assert _token(url, tmp_path) == ""  # nobody could vouch for who gets it
+    assert _token(url, tmp_path) == ""  # no authority could certify the receiver
     (tmp_path / "ca.crt").write_text(AUTHORITY)
     assert _token(url, tmp_path) == "of the pod"
     assert len(_authorities(url, tmp_path, is_pods=True).get_ca_certs()) == 1
