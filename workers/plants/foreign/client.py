@@ -118,7 +118,7 @@ def _authorization(token: str, user: str) -> str:
 
 
 def first_error(document: Any) -> tuple[str, str]:
-    """Field and message of `{"errors": {"field": ["what it takes"]}}`; Flink sends a list of messages."""
+    """Return field and message of `{"errors": {"field": ["message"]}}`; Flink sends a list of messages."""
     errors: Mapping[str, Any] | list[Any] | None = (
         document.get("errors") if isinstance(document, dict) else None
     )

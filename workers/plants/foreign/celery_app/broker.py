@@ -156,7 +156,7 @@ def database_of(virtual_host: str) -> int:
     """Return the number of a Redis database, as kombu reads it. Raise `BadInput` if it is not a number."""
     text = virtual_host.removeprefix("/") or "0"
     if not text.isdecimal() or len(text) > MAX_DATABASE_DIGITS:
-        raise BadInput("url", f"takes the number of a database after its host, not {text[:40]!r}.")
+        raise BadInput("url", f"must have a database number after its host, not {text[:40]!r}.")
     return int(text)
 
 

@@ -367,4 +367,4 @@ def _rollout(name: str, document: Any) -> list[str | float | None]:
 def _state(held: Mapping[str, Any], is_off: bool) -> str:
     if held:
         return f"held by {held.get('by')}"
-    return "switched off by somebody else" if is_off else "active"
+    return "switched off elsewhere" if is_off else "active"
