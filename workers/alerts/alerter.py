@@ -89,7 +89,7 @@ class Alerter:
             self._lease.release()
             self._dispatch_lease.release()
         except redis.RedisError:
-            logger.info("The alerter's leases could not be released; they run out by themselves.")
+            logger.info("The alerter's leases could not be released; they expire automatically.")
 
     def _repeat(self, stop: threading.Event, act: Callable[[], object], every_seconds: float) -> None:
         failing = False
@@ -100,7 +100,7 @@ class Alerter:
             except Exception as error:
                 # Any error may be gone at the next try; alerting must not end with it.
                 if not failing:
-                    logger.warning("The alerter failed, and tries again: %r", error)
+                    logger.warning("The alerter failed and tries again: %r", error)
                 failing = True
                 if isinstance(error, DatabaseError):
                     close_old_connections()

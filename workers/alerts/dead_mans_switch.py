@@ -65,7 +65,7 @@ def failure(facts: WatchFacts) -> str:
         if age is None or not -most <= age <= most:
             since = "since it was started" if age is None else f"for {age:.0f} s"
             return f"The {what} {since}."
-    return f"No message reaches anybody: {facts.error}" if facts.error else ""
+    return f"No message is delivered: {facts.error}" if facts.error else ""
 
 
 class DeadMansSwitch:
@@ -150,7 +150,7 @@ def find_undelivered_error() -> str:
     if last is not None and last <= timezone.now():  # otherwise the clock was set back since
         failing = failing.filter(created_at__gt=last)
     newest = failing.order_by("-pk").first()
-    return newest.error or "no error was noted" if newest else ""
+    return newest.error or "no error was recorded" if newest else ""
 
 
 def _age(at: datetime | None, now: datetime) -> float | None:

@@ -159,7 +159,7 @@ def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
 def _words(count: int, before: int, verdicts: Counter[str]) -> str:
     if not count:
         earlier = f"; {counted(before, 'action')} in the 5 minutes before" if before else ""
-        return f"No loop has acted since it began{earlier}."
+        return f"No loop has acted since it started{earlier}."
     rest = [
         f"{verdicts[name]} {said}"
         for name, said in (

@@ -181,7 +181,9 @@ def duration_words(seconds: float) -> str:
 def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
     if not incidents:
         return (
-            f"{counted(alerts, 'alert')} fired, explained by what had ended before." if alerts else NONE_FIRED
+            f"{counted(alerts, 'alert')} fired, explained by alerts that had ended before."
+            if alerts
+            else NONE_FIRED
         )
     worst = max(incidents, key=lambda row: (GRAVITY[row.alert.shown_severity], row.seconds))
     count = counted(len(incidents), "incident")

@@ -269,7 +269,7 @@ class ObjectiveBook:
             )
         except DatabaseError as error:
             if not self._fails:
-                logger.warning("What objectives counted can't be written, and is tried again: %r", error)
+                logger.warning("The counts of objectives can't be written; trying again: %r", error)
             self._fails = True
             return
         self._fails = False

@@ -90,7 +90,8 @@ class Unsent(Generic[T]):
         now = self._monotonic()
         if self._unsaid and now - self._said_at >= COMPLAIN_SECONDS:
             logger.warning(
-                "%d %s were dropped (%d since the start): the collector is away, too slow or refuses them.",
+                "%d %s were dropped (%d since the start): the collector is unavailable, too slow,"
+                " or refuses them.",
                 self._unsaid,
                 self._what,
                 self.dropped,

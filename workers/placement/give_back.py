@@ -92,7 +92,7 @@ def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
 
 def _approve_plan(node: str, snapshot: Snapshot, now: datetime) -> Plan | None:
     """Return the plan, complete or not at all; None if what was taken has moved on."""
-    why = f"{node} is back for {RETURN_SECONDS:g} s."
+    why = f"{node} has been back for {RETURN_SECONDS:g} s."
     try:
         with transaction.atomic():
             plan = propose(node, None, why, snapshot=snapshot, now=now)

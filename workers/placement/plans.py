@@ -119,9 +119,9 @@ def drift(plan: Plan) -> str | None:
         if queue not in topology.queues or topology.queues[queue].live_points != points:
             return f"The points of queue {queue} have changed since."
     if plan.empties and (others := set(topology.list_queues_with_points_on(plan.empties)) - plan.base.keys()):
-        return f"Queue {min(others)} has points on {plan.empties} since, which the plan does not move."
+        return f"Queue {min(others)} has had points on {plan.empties} since, which the plan does not move."
     closed = {target: moves.explain_closed(topology.nodes[target]) for target in _targets(plan, topology)}
-    return next((f"Node {node} {why} by now." for node, why in closed.items() if why), None)
+    return next((f"Node {node} {why} now." for node, why in closed.items() if why), None)
 
 
 def offline_nodes(snapshot: Snapshot) -> set[str]:
@@ -141,7 +141,7 @@ def lock_plan(plan: Plan | int) -> Plan:
     number = plan.pk if isinstance(plan, Plan) else plan
     row = Plan.objects.select_for_update().filter(pk=number).first()
     if row is None:
-        raise BadInput("plan", f"{number} is not known.")
+        raise BadInput("plan", f"{number} does not exist.")
     return row
 
 
@@ -151,9 +151,9 @@ def _check_approval(plan: Plan, hash: str, now: datetime) -> None:
             "plan", f"is {plan.state} already; only a proposed plan can be approved. {plan.note}".strip()
         )
     if hash != plan.hash:
-        raise BadInput("hash", "is not that of this plan; open the plan again and approve what it shows.")
+        raise BadInput("hash", "is not the hash of this plan; reload the plan and approve what it shows.")
     if now >= plan.expires_at:
-        raise BadInput("plan", f"has expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
+        raise BadInput("plan", f"expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
 
 
 def _check_another(plan: Plan, user: User) -> None:
@@ -168,7 +168,7 @@ def another_refusal(plan: Plan, user: User) -> str:
     """
     name = name_of(user)
     if any(approval["by"] == name for approval in plan.approvals):
-        return "is approved by you already; somebody else has to agree."
+        return "was already approved by you; somebody else has to agree."
     if plan.approvals and plan.owner is not None and plan.owner.get_username() == name:
         return "was proposed by you; the second approval has to be somebody else's."
     return ""
@@ -183,7 +183,7 @@ def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
     why = drift(plan)
     if why is None:
         lost = offline_nodes(snapshot) & {move["to"] for move in plan.moves}
-        why = f"Node {sorted(lost)[0]} is OFFLINE by now." if lost else None
+        why = f"Node {sorted(lost)[0]} is OFFLINE now." if lost else None
     if why is not None:
         raise BadInput("plan", f"is no longer valid: {why} Propose it again.")
 

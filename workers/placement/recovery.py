@@ -153,9 +153,10 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         if not found:
             return None
         reason = (
-            f"{', '.join(sorted(lost))} not heard for {RESTORE_SECONDS:g} s; its points go to live nodes."
+            f"No report from {', '.join(sorted(lost))} for {RESTORE_SECONDS:g} s; its points move"
+            " to live nodes."
             if lost
-            else "A queue is below its minimum of containers; it gets new ones."
+            else "A queue has fewer containers than its minimum; it gets new ones."
         )
         return proposals.restore(found, reason, snapshot, now)
 

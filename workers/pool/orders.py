@@ -25,7 +25,7 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
     processes.
     """
     if not 1 <= threads <= MOST_THREADS:
-        raise BadInput("threads", f"takes a whole number from 1 to {MOST_THREADS}, not {threads}.")
+        raise BadInput("threads", f"must be a whole number from 1 to {MOST_THREADS}, not {threads}.")
     stored = control.hget(keys.HOSTS, host)
     if stored is None:
         raise BadInput("host", f"{host} does not report; start its worker.")

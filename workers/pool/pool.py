@@ -78,7 +78,7 @@ class Pool:
             self.last_error = ""
         except Exception as error:  # too little memory, too many processes, a pool that is being closed
             if not self.last_error:
-                logger.warning("The pool can't be brought to %d processes: %r", threads, error)
+                logger.warning("The pool can't be resized to %d processes: %r", threads, error)
             self.last_error = f"{type(error).__name__}: {error}"
 
     def _grow(self, count: int) -> None:

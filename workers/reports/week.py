@@ -210,7 +210,9 @@ def _proposals(since: datetime, until: datetime) -> list[WeekProposal]:
 
 def _describe_tuning(tuning: Tuning) -> WeekProposal:
     values = ", ".join(f"{name} = {_value(value)}" for name, value in tuning.values.items())
-    expected = f"{tuning.improvement:.0%} less cost on the days after ({tuning.confidence:.0%} sure)"
+    expected = (
+        f"{tuning.improvement:.0%} lower cost on the following days ({tuning.confidence:.0%} confidence)"
+    )
     return WeekProposal(f"{tuning.loop.name}: {values}", expected, tuning.state, tuning.created_at)
 
 

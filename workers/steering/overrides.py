@@ -197,7 +197,7 @@ def set_override(
     """
     scope = Scope(loop, law, queue, node, host)
     if not scope.is_sound:
-        raise BadInput("scope", "takes a loop, or a law, a queue, a node or several of these.")
+        raise BadInput("scope", "must be a loop, or a law, a queue, a node, or several of these.")
     reason = read_reason(reason)
     until = Expiry(minutes, expires_at, endless).compute(now)
     with transaction.atomic():
@@ -205,7 +205,9 @@ def set_override(
         lock_until_commit(LOCK)
         itself = scope.is_itself(name)
         if itself and endless and node is None:
-            raise BadInput("expires_at", f"is missing; {name} of {scope} resumes by itself, say when.")
+            raise BadInput(
+                "expires_at", f"is missing; {name} of {scope} resumes automatically, so give its end."
+            )
         checked = (
             _validate_value(scope, name, value, now, beside or {})
             if itself
@@ -262,7 +264,7 @@ def extend(
     """Extend an override, counted from now. Raises `BadInput` (field override if it is over)."""
     until = Expiry(minutes, expires_at).compute(now)
     if override.expires_at is None:
-        raise BadInput("override", "has no end that could be later; end it, or set it again with one.")
+        raise BadInput("override", "has no expiry to extend; end it, or set it again with one.")
     # One conditional write: an override that somebody ended just now is not restored.
     still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
     with transaction.atomic():
@@ -317,19 +319,21 @@ def _validate_override(
         else [active_loop for active_loop in active_loops() if scope.covers(active_loop)]
     )
     if not covered:
-        raise BadInput("scope", f"{scope} has no loop; choose another law, queue or node.")
+        raise BadInput("scope", f"{scope} has no loops; choose another law, queue, or node.")
     loops = [each for each in covered if _reaches(scope, name, value, each)]
     if not loops:
-        raise BadInput("scope", f"{scope} has loops of attached plants alone; they are let act one by one.")
+        raise BadInput("scope", f"{scope} has only loops of attached plants; enable them one by one.")
     if name == "mode":
         if value not in Loop.Mode.values:
-            raise BadInput("value", f"takes one of {', '.join(Loop.Mode.values)}, not {value!r}")
+            raise BadInput("value", f"must be one of {', '.join(Loop.Mode.values)}, not {value!r}")
         demand_one_owner(loops, value, now, "value")
         return value, _common(loop.mode for loop in loops)
     if name.startswith("guard.") and scope.is_wide:
         loops = [loop for loop in loops if _knows(loop, name)] or loops
     elif len({loop.law for loop in loops}) > 1:
-        raise BadInput("name", f"{name} is of one law, and {scope} has loops of several; choose the law too.")
+        raise BadInput(
+            "name", f"{name} belongs to one law, and {scope} has loops of several; choose the law, too."
+        )
     checked = [_validate_parameter(loop, scope, name, value, now, beside) for loop in loops]
     return checked[0][0], _common(before for _, before in checked)
 
@@ -440,7 +444,7 @@ def _validate_value(
         return _validate_threshold(scope.node, name, value, now, beside)
     stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
     if value != stopped:
-        raise BadInput("value", f"takes {stopped}, not {checks.shorten_for_message(value)}")
+        raise BadInput("value", f"must be {stopped}, not {checks.shorten_for_message(value)}")
     return value, usual
 
 
@@ -448,7 +452,7 @@ def _validate_threshold(
     node: Node, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[float, float]:
     if name not in THRESHOLDS:
-        raise BadInput("name", f"takes {' or '.join(THRESHOLDS)} for a node, not {name!r}")
+        raise BadInput("name", f"must be {' or '.join(THRESHOLDS)} for a node, not {name!r}")
     checks.greater_than(0, 1, "a share of capacity").validate(value, "value")
     holding = node_thresholds(now)[node.name]
     key = name.removesuffix("_threshold")
@@ -456,7 +460,7 @@ def _validate_threshold(
     proposed = {**holding, **others, key: float(value)}
     if not proposed["busy"] < proposed["toobusy"]:
         busy, toobusy = f"above busy ({holding['busy']:g})", f"below toobusy ({holding['toobusy']:g})"
-        raise BadInput("value", f"takes a share {toobusy if key == 'busy' else busy}, not {value:g}")
+        raise BadInput("value", f"must be a share {toobusy if key == 'busy' else busy}, not {value:g}")
     return float(value), holding[key]
 
 
@@ -480,9 +484,9 @@ def read_reason(reason: Any) -> str:
     """Return a person's reason, stripped. Raises `BadInput` if it is empty or too long."""
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
-        raise BadInput("reason", "is missing; say in a sentence why, for who reads it at night")
+        raise BadInput("reason", "is missing; say why in one sentence, for the people on call")
     if len(text) > MAXIMUM_REASON_LENGTH:
-        raise BadInput("reason", f"takes at most {MAXIMUM_REASON_LENGTH} characters, not {len(text)}")
+        raise BadInput("reason", f"must have at most {MAXIMUM_REASON_LENGTH} characters, not {len(text)}")
     return text
 
 

@@ -147,7 +147,7 @@ def test_a_page_in_place_of_its_answer_is_no_arrival(looks, content_type):
     channels = {"alertmanager": partial(alertmanager.send, transport=httpx.MockTransport(lambda _: page))}
     assert dispatcher.deliver(lambda: looks.at, lambda: True, channels) == 0
     message = Message.objects.get()
-    assert message.error.startswith("alerts.example:9093 answered 200 with a page")
+    assert message.error.startswith("alerts.example:9093 answered 200 with a web page")
     assert message.tries == 1 and message.due_at > looks.at
 
 

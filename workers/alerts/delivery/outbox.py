@@ -262,8 +262,8 @@ def test_message(receiver: Receiver, by: str, now: datetime) -> Message:
     said = {
         "kind": "test",
         "severity": "notice",
-        "title": "Test of a receiver",
-        "sentence": f"{by} tests whether messages reach {receiver.name}. Nothing has happened.",
+        "title": "Receiver test",
+        "sentence": f"{by} is testing delivery to {receiver.name}. No action is needed.",
         "alerts": [],
     }
     return Message.objects.create(
@@ -332,4 +332,4 @@ def mark_failed(
         state=Message.State.FAILED if given_up else Waiting,
         due_at=now + timedelta(seconds=delay),
     )
-    logger.warning("A message to %s did not arrive (try %d): %s", message.receiver.name, tries, error)
+    logger.warning("A message to %s was not delivered (try %d): %s", message.receiver.name, tries, error)

@@ -88,9 +88,7 @@ def read_rota(
         events = calendar.walk("VEVENT")
         zone = _own_zone(calendar)
     except Exception as error:  # any error of data from outside
-        raise BadInput(
-            "calendar", f"is no iCalendar that can be read: {one_line(str(error))[:120]}"
-        ) from None
+        raise BadInput("calendar", f"is not a readable iCalendar: {one_line(str(error))[:120]}") from None
     if len(events) > MOST_EVENTS:
         raise BadInput("calendar", f"has more than {MOST_EVENTS} events.")
     broken: list[str] = []
@@ -119,7 +117,7 @@ def read_rota(
             if len(found) > MOST_SHIFTS:
                 raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
     if broken and not read:
-        raise BadInput("calendar", f"has no event that can be read: {broken[0]}")
+        raise BadInput("calendar", f"has no readable event: {broken[0]}")
     ordered = sorted((fromkey for fromkey in dict.fromkeys(found) if fromkey.people), key=_in_order)
     return Rota(ordered, broken[:MAX_BROKEN_NAMED])
 
@@ -215,5 +213,5 @@ def _instant(at: date | datetime, zone: tzinfo | str) -> datetime:
     if at.tzinfo is not None:
         return at.astimezone(UTC)
     if isinstance(zone, str):
-        raise BrokenEvent(f"names no known time zone in {zone}; write one as Europe/Berlin.")
+        raise BrokenEvent(f"names an unknown time zone in {zone}; use a name such as Europe/Berlin.")
     return at.replace(tzinfo=zone).astimezone(UTC)

@@ -71,15 +71,15 @@ def _check_rules(event: Any) -> None:
 def _check_length(event: Any) -> None:
     start = event["DTSTART"].dt
     if not isinstance(start, date):
-        raise BrokenEvent("has a DTSTART that is no date and no time of a day.")
+        raise BrokenEvent("has a DTSTART that is neither a date nor a time of a day.")
     if "DTEND" in event:
         end = event["DTEND"].dt
         if not isinstance(end, date):
-            raise BrokenEvent("has a DTEND that is no date and no time of a day.")
+            raise BrokenEvent("has a DTEND that is neither a date nor a time of a day.")
         if _comparable(end, start) < _comparable(start, end):
-            raise BrokenEvent("ends before it begins.")
+            raise BrokenEvent("ends before it starts.")
     elif "DURATION" in event and event["DURATION"].dt.total_seconds() < 0:
-        raise BrokenEvent("ends before it begins.")
+        raise BrokenEvent("ends before it starts.")
 
 
 def _comparable(at: date, other: date) -> datetime:

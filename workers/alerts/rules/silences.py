@@ -101,6 +101,6 @@ def end(silence: Silence, by: User | None, now: datetime) -> bool:
 def _minutes(minutes: Any) -> float:
     if not checks.is_number(minutes, 0, MOST_MINUTES) or minutes <= 0:
         raise BadInput(
-            "minutes", f"takes minutes above 0 up to {MOST_MINUTES} (7 days): no silence is for ever."
+            "minutes", f"must be above 0 and at most {MOST_MINUTES} minutes (7 days): every silence ends."
         )
     return float(minutes)

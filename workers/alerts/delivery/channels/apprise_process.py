@@ -50,7 +50,7 @@ MOST_MEMORY_BYTES = 1 << 30  # A service that answers without end must not exhau
 MOST_CORE_SECONDS = 30
 REQUEST_SECONDS = 10.0
 SENDING_SECONDS = 30.0  # of those that the process has, to start with one more of several
-NOT_ALL = "Did not reach all that the address names: "
+NOT_ALL = "Not delivered to all targets of the address: "
 # What services say once one of several has the message. With counts ("Sent 3/3", "to 0 of 3") it may be none.
 SENT = re.compile(r"Sent (?!.*\d(/| of )\d)")
 TITLE_MARKS = 16  # characters around a title within a body, such as <b></b><br />
@@ -97,7 +97,7 @@ class EgressGuard:
         except BadInput as error:
             why = error.message
         except ValueError:
-            why = f"leads to {host[:60]!r}, which is no IP address."
+            why = f"leads to {host[:60]!r}, which is not an IP address."
         if why:
             self._refuse(f"the address {why}")
 
@@ -125,12 +125,12 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     address = order["address"].strip()
     if re.split(r"[^a-z0-9+.-]", address.lower(), maxsplit=1)[0] in OF_THIS_HOST:
         return _report_refusal(
-            "The address is of a service of this host; it takes one reached over the network."
+            "The address is of a local service of this host; use one that is reached over the network."
         )
     targets = targets_of(address, order["key"], asset)
     if not targets:
         return _report_refusal(
-            "The address is none that apprise knows, as slack://… or pagerduty://… are; correct it."
+            "The address is unknown to apprise; use one such as slack://… or pagerduty://…."
         )
     try_one = _Try(order, EgressGuard(order["allowed"]))
     if targets[0].mark:
@@ -154,7 +154,7 @@ def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_
     first = order["tries"] % max(1, len(left))
     for target in [*left[first:], *left[:first]]:
         late = time.monotonic() > until
-        if why := "there was no time for all of them" if late else try_one.failure(target.service):
+        if why := "there was not enough time for all of them" if late else try_one.failure(target.service):
             failures.append(why)
         else:
             reached.append(target.mark)
@@ -184,7 +184,7 @@ class _Try:
         said.sent = False
         if self._is_taken(service) and not guard.refusals:
             return ""
-        why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "it did not say why"
+        why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "no reason given"
         some = f" {NOT_ALL.removesuffix(': ').lower()}" if said.sent else ""
         text = remove_secrets(f"{service.service_name}{some}: {why}", self._order["address"].strip())
         return text[:LONGEST_ERROR]

@@ -6,7 +6,7 @@ import re
 # guillemets instead, which look alike.
 _TAGS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 _CALL = re.compile(r"@(?=[*_]*(all|channel|everyone|here|room)\b)", re.IGNORECASE)
-CUT = "The rest does not fit; it is on the console."
+CUT = "Truncated; see the console for the rest."
 _LINK = re.compile(r"\](?=[(\[:])")
 
 

@@ -47,7 +47,9 @@ def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PRO
         raise Failed(error)
     secret = secret_of_variable(name, environment)
     if not secret:
-        raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
+        raise Failed(
+            f"{name} is not set in the alerter's environment; set it, or remove it from the receiver."
+        )
     return secret.encode()
 
 
