@@ -101,8 +101,7 @@ class ChunkLease:
 
     @contextmanager
     def guard_transaction(self) -> Iterator[None]:
-        """Run a transaction in which the lease is held throughout. Raises Overtaken, and then nothing was
-        done.
+        """Run a transaction in which the lease is held. Raises Overtaken, and then nothing was done.
 
         The chunk's row is locked before the number is compared.
         """

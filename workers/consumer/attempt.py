@@ -20,7 +20,7 @@ from workers.consumer.time_limit import TimeLimitExceeded, time_limit
 from workers.pool.completions import Completion
 
 HUNG_EVENTS_PER_BLOCK = 3
-FIRST_BLOCKS = 16  # maximum number of calls that may be divided
+FIRST_BLOCKS = 16  # of the first call, where calls may be divided
 
 
 class OutOfTime(Exception):  # noqa: N818
@@ -66,7 +66,7 @@ class HandlerCall:
     monotonic: Callable[[], float] = time.monotonic
     done: Outcome = field(default_factory=Outcome)
     completions: list[Completion] = field(default_factory=list)  # times at which events were completed
-    likely_blocks: int = FIRST_BLOCKS  # a call takes a quarter to half of the time limit, or of a turn
+    likely_blocks: int = FIRST_BLOCKS  # they take 1/4 to 1/2 of the time limit, or of a turn
 
     def blocks_a_call(self, left: int) -> int:
         """Return how many of the remaining blocks the next call of `together` should get.

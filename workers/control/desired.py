@@ -31,8 +31,9 @@ class NothingDesired(WeirError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Desired:
-    """Desired values of a loop. entry: the decision, taken `at` (s since 1970). values: by operator, or by
-    the name of what the loop sets.
+    """Desired values of a loop.
+
+    entry: the decision, taken `at` (s since 1970). values: by operator, or by the name of what the loop sets.
     """
 
     entry: int

@@ -127,8 +127,9 @@ def tick_due(
 def tick(
     loop: Loop, plant: Plant, now: datetime, control: redis.Redis, clock: Callable[[], float] = monotonic
 ) -> LedgerEntry | None:
-    """Tick one loop on its own snapshot; return None when another process holds the lease or has ticked it
-    since.
+    """Tick one loop on its own snapshot.
+
+    Return None when another process holds the lease or has ticked the loop since.
     """
 
     def fails(loop: Loop, error: Exception) -> None:
@@ -273,8 +274,9 @@ class _Tick:
         self._plant, self._seen, self._clock, self._failed = plant, seen, clock, failed
 
     def run(self, due: Sequence[DueLoop], control: redis.Redis) -> list[LedgerEntry]:
-        """Return the entries of the loops whose lease was available and that no other process ticked in
-        between.
+        """Return the entries of the loops that were ticked.
+
+        Loops are left out if their lease was taken or another process ticked them in between.
         """
         leases = LeaseGroup(control, {f"loop:{each.pk}": each.fence for each in due}, LEASE_SECONDS)
         with span("tick", loops=len(due)), leases as fences:
@@ -312,8 +314,9 @@ class _Tick:
                 return None
 
     def _record_decisions(self, found: list[Decided]) -> list[Decided]:
-        """Record the decisions together, or one by one when one of them fails; return those that were
-        written.
+        """Record the decisions together and return those that were written.
+
+        If one of them fails, they are recorded one by one.
         """
         try:
             with span("record"):

@@ -43,8 +43,9 @@ class TickSetting:
 
 
 def resolve_setting(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime) -> TickSetting:
-    """Return the settings of a loop with these overrides; the mode is hold while its target is paused or
-    drained.
+    """Return the settings of a loop with these overrides.
+
+    The mode is hold while its target is paused or drained.
     """
     setting = effective(loop, in_force, now)
     why = stopped.explain_hold(loop.target, snapshot)

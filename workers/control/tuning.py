@@ -147,8 +147,9 @@ def open_tuning(loop: Loop) -> Tuning | None:
 
 
 def drift(tuning: Tuning, now: datetime) -> str:
-    """Return why the proposal is outdated: the values that it was compared with are no longer in force; else
-    "".
+    """Return why the proposal is outdated, else "".
+
+    It is outdated when the values that it was compared with are no longer in force.
     """
     loop = tuning.loop
     held = overrides.list_effective(loop, now)

@@ -23,7 +23,7 @@ def hands(
 
 
 def _tasks(snapshot: Snapshot) -> Iterator[HandStatus]:
-    """Return the tasks set by others; the loops of parallelism hold meanwhile."""
+    """Return the tasks set by other controllers, during which the parallelism loops hold."""
     holders = {snapshot.plant: snapshot.steered_by}
     holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
     for plant, holder in holders.items():

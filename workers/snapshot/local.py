@@ -160,7 +160,7 @@ class LocalPlant(SteeredPlant):
         return replace_fields(snapshot, queues=queues, totals=totals)
 
     def _parts_record(self) -> PartsRecord:
-        """Continue from the record of another watcher, if it ran just before."""
+        """Return the record of the parts, continued from another watcher's if it ran just before."""
         if self._parts is None:
             stored = cast(bytes | None, self._control.get(keys.SNAPSHOT))
             self._parts = PartsRecord(readable(Snapshot, stored))

@@ -164,7 +164,7 @@ class Observer:
 
 
 def _readable(stored: bytes | str) -> Snapshot | None:
-    """Return the stored snapshot, or a new one where another version's is unreadable."""
+    """Return the stored snapshot; None where it is another version's and unreadable."""
     try:
         return Snapshot.from_json(stored)
     except BadDocument as error:

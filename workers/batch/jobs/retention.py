@@ -550,10 +550,10 @@ def due_alerts(before: datetime) -> QuerySet[Alert]:
 
 
 def due_loops(before: datetime) -> QuerySet[Loop]:
-    """Return retired loops of worker hosts and attached pools that last ticked before that, without other
-    data.
+    """Return retired loops of worker hosts and attached pools that last ticked before that.
 
-    Other data are decisions, settings of a person, and tunings. Targets of other loops return by their names.
+    They have no other data: decisions, settings of a person, or tunings. Targets of other loops return by
+    their names.
     """
     retired = Loop.objects.filter(target__has_key="retired_at", ticked_at__lt=before)
     nothing = {"entries": None, "overrides": None, "tunings": None, "first_report": None}

@@ -142,7 +142,7 @@ class PostgresStore:
 
     @contextmanager
     def _never_left_busy(self) -> Iterator[None]:
-        """Cancel a statement that is still running.
+        """Close the connection where the call leaves a statement running.
 
         A call that a time limit ends leaves its statement running in an open transaction, and psycopg refuses
         every other statement on that connection.

@@ -31,12 +31,11 @@ STARVED_SHARE = 0.5
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """Return {response_times_seconds, shares, events_per_second, utilisation} of the replicas that have a
-    share.
+    """Return the observation of the replicas that have a share.
 
-    It also has `incomparable` where a replica reports nothing or the differences may be chance, and `starved`
-    where a replica's small share is the reason. The law decides by its parameters whether the load is high
-    enough for a comparison.
+    It is {response_times_seconds, shares, events_per_second, utilisation}. It also has `incomparable` where a
+    replica reports nothing or the differences may be chance, and `starved` where a replica's small share is
+    the reason. The law decides by its parameters whether the load is high enough for a comparison.
     """
     rows = _replicas(target, snapshot)
     found = application(target, snapshot)

@@ -1,5 +1,6 @@
-"""The number of processes of each worker host that handles events, and of each pool of an attached plant that
-reports its completions (a worker of a Celery app).
+"""The number of processes of each worker host that handles events.
+
+The law also sizes each pool of an attached plant that reports its completions (a worker of a Celery app).
 
 These loops start in advise. An exploration removes workers before it adds any, at a time that no person
 chose, and each process uses memory of its host. People therefore enable the loops pool by pool, within a
@@ -35,8 +36,9 @@ Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """Return {threads, interdeparture_seconds, seconds} of the pool since the last observation and, where
-    known, {`epoch`, `mean_threads`, `trouble`}.
+    """Return {threads, interdeparture_seconds, seconds} of the pool since the last observation.
+
+    Where known, it also has {`epoch`, `mean_threads`, `trouble`}.
 
     The times are of events that completed while all processes were busy (`workers.pool.departures`);
     `seconds` is how long they were. Samples are numbered, so that none is used twice; after a restart of the
@@ -187,8 +189,9 @@ def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def targets(present: Present) -> Targets:
-    """Return each reporting worker host of role jobs and each pool of an attached plant that reports
-    completions, starting at its current size.
+    """Return the reporting worker hosts of role jobs and the attached pools that report completions.
+
+    Their loops start at the current size.
     """
     starts = {
         f"{LAW.name}/{name}": _start(name, report.slots)
@@ -209,9 +212,7 @@ def _start(host: str, slots: int) -> LoopStart:
 
 
 def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Present) -> LoopStart:
-    """Return the start of a loop at an attached plant, in the range that all loops of such a plant start
-    with.
-    """
+    """Return the start of a loop at an attached plant, in the range that all its loops start with."""
     pool = attached_pools.pool_of(plant, operator, present)
     usual_most = kind.pace.maximum if kind.pace else MOST_PROCESSES
     values = _values(pool.tasks if pool else 1, *attached_pools.limits(pool, usual_most))

@@ -50,8 +50,9 @@ Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """Return {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one
-    queue.
+    """Return the demand, arrivals, capacity, backlog, and saturation of one queue.
+
+    The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
     """
     if "plant" in target:
         return plant_ladder.observe_plant(target, snapshot, now_seconds)
@@ -72,9 +73,7 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
 
 
 def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
-    """Return the error budgets for throttling this queue and for shedding events of the applications that
-    read it.
-    """
+    """Return the error budgets for throttling this queue and for shedding its applications' events."""
     readers = {name for name, row in snapshot.pipeline.applications.items() if queue in row.queues}
     return observe_budgets(
         budgets("throttle", snapshot, {queue}, ()), budgets("shed", snapshot, {queue}, readers)
@@ -125,8 +124,9 @@ def applications(queue: str, snapshot: Snapshot) -> list[ApplicationStatus]:
 
 
 def find_exhausted_levels(name: str, row: QueueStatus, snapshot: Snapshot) -> dict[str, bool]:
-    """Return, for each level, whether its loops are exhausted: nothing to move, all resources in use, or no
-    loop that may act.
+    """Return, for each level, whether its loops are exhausted.
+
+    Loops are exhausted if there is nothing to move, all resources are in use, or none may act.
     """
     return {
         "rebalance": _are_all_idle("rebalance", snapshot),

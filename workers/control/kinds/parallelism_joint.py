@@ -49,8 +49,9 @@ OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_M
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """Return the observation of all operators and the forecast of their arrivals
-    (`controllers.parallelism.inputs`).
+    """Return the observation of all operators and the forecast of their arrivals.
+
+    See `controllers.parallelism.inputs`.
     """
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:

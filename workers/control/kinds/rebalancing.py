@@ -1,5 +1,6 @@
-"""The points of each queue on each node. One loop controls the whole plant; after an action the plant settles
-first.
+"""The points of each queue on each node.
+
+One loop controls the whole plant; after an action the plant settles first.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
-"""The number of workers started at each container, so that its events are handled in time, and the number of
-workers in each pool of an attached plant (`controllers.worker_rate.permanent_pool`), where the loop advises
-until a person trusts it.
+"""The number of workers started at each container, so that its events are handled in time.
+
+The law also sets the number of workers in each pool of an attached plant
+(`controllers.worker_rate.permanent_pool`), where the loop advises until a person trusts it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +36,10 @@ CUMULATIVE = ("removed_events", "workers_started")
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """Return {queue_length, removed, started, waiting_to_run} of one container since the last observation
-    and, where known, {running, oldest_seconds, node_state}; the law works without the latter.
+    """Return {queue_length, removed, started, waiting_to_run} of one container since the last observation.
 
-    Missing values (an OFFLINE node, a container not yet measured) are 0 and invalid: the guard holds.
+    Where known, it also has {running, oldest_seconds, node_state}, without which the law works, too. Missing
+    values (an OFFLINE node, a container not yet measured) are 0 and invalid: the guard holds.
     """
     if "plant" in target:
         return permanent_pools.observe_pool(LAW.name, target, snapshot, before, now_seconds)
@@ -190,10 +191,9 @@ def load(observed: Sequence[Observed]) -> Floats:
 
 
 def hours_of_a_run(target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]) -> float | None:
-    """Return the hours of a full worker's run at the current time per event; a worker that finds less ends
-    sooner.
+    """Return the hours of a full worker's run at the current time per event.
 
-    A pool of an attached plant has no price.
+    A worker that finds fewer events ends sooner. A pool of an attached plant has no price.
     """
     queue = snapshot.queues.get(target.get("queue", ""))
     if queue is None or queue.service_seconds is None:

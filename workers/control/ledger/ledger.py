@@ -60,8 +60,9 @@ def entry_of(
     reason: str,
     baseline: Mapping[str, Any] | None,
 ) -> LedgerEntry:
-    """Build an entry that is not stored yet. The effect of an applied action is later compared with this
-    baseline.
+    """Build an entry that is not stored yet.
+
+    The effect of an applied action is later compared with this baseline.
     """
     decision = guarded.decision
     acts = decision.action is not None and mode in APPLYING_MODES
@@ -131,8 +132,9 @@ def last_entry_ids() -> QuerySet[LedgerEntry, Any]:
 
 
 def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
-    """Return {loop id: last entry} where the last entry is an action neither confirmed nor failed because its
-    tick died.
+    """Return {loop id: last entry} where the last entry is an open action.
+
+    An open action is neither confirmed nor failed, because its tick died.
     """
     last = Loop.objects.filter(pk__in=loops).annotate(last=Subquery(last_entry_ids())).values("last")
     rows = LedgerEntry.objects.filter(pk__in=last, mode__in=APPLYING_MODES, applied=False, error="")
@@ -146,8 +148,7 @@ def _find_last_decision(loop: Loop) -> QuerySet[LedgerEntry]:
 
 
 def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
-    """Compare expected with actual effects for each entry whose settling time is over; return the judged
-    entries.
+    """Compare expected with actual effects of each entry whose settling time is over, and return those.
 
     effective: at least half of the expected effect occurred. harmful: as much occurred in the other
     direction, or the node has become TOOBUSY. Otherwise ineffective. An entry is also ineffective, with an
@@ -264,9 +265,7 @@ class Replay:
 
     @property
     def same_code(self) -> bool:
-        """Return whether the recorded code is the current code: then a difference is a defect and not a
-        change.
-        """
+        """Return whether the recorded code is the current code, so that a difference is a defect."""
         return self.recorded_code == self.code
 
     def to_json(self) -> dict[str, Any]:
@@ -285,8 +284,9 @@ class Replay:
 
 
 def replay(entry: LedgerEntry) -> Replay:
-    """Compute the decision again from its record; a record that is no longer valid for its law gives an
-    error.
+    """Compute the decision again from its record.
+
+    A record that is no longer valid for its law gives an error.
     """
     try:
         decision = request.decide_once(catalog.law(entry.loop.law), export(entry)).decision

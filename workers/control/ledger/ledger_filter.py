@@ -88,8 +88,9 @@ class LedgerFilter:
         return ledger_search.find_by_words(entries, self.text, known, *self._ids_in_time())
 
     def _ids_in_time(self) -> tuple[int | None, int | None]:
-        """Return the minimum id from `since` on and the maximum id before `until`, which bound the rows to
-        read.
+        """Return the minimum id from `since` on and the maximum id before `until`.
+
+        They bound the rows to read.
         """
         first = last = None
         if self.since:

@@ -1,5 +1,6 @@
-"""Observations of an application of the pipeline, shared by the kinds that control one: its part of the
-snapshot and the quality of that part.
+"""Observations of an application of the pipeline, shared by the kinds that control one.
+
+They are its part of the snapshot and the quality of that part.
 """
 
 from collections.abc import Mapping
@@ -40,8 +41,9 @@ def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds
 
 
 def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
-    """Return whether arrivals and backlog are too small for any limit to matter: one block is always
-    admitted.
+    """Return whether arrivals and backlog are too small for any limit to matter.
+
+    One block is always admitted.
     """
     row = application(target, snapshot)
     if row is None or row.state != "running" or row.in_per_second is None or row.waiting_events is None:

@@ -1,5 +1,6 @@
-"""Observations and actions of the kinds that size one pool of an attached plant: a target {"plant",
-"operator"}.
+"""Observations and actions of the kinds that size one pool of an attached plant.
+
+Their target is {"plant", "operator"}.
 
 A loop of a pool holds while the plant is not visible, while another controller sets its tasks, after an order
 that had no effect, and, where the loop is to act, while another loop acts on the same tasks: that of the
@@ -38,8 +39,10 @@ Target = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SeenPool:
-    """The operator of a target in a snapshot, with its measures over `window_seconds`, the wait of its
-    arrivals (None: unknown), and its plant's row.
+    """The operator of a target in a snapshot.
+
+    It has the operator's measures over `window_seconds`, the wait of its arrivals (None: unknown), and its
+    plant's row.
     """
 
     operator: MeasuredOperator
@@ -139,10 +142,10 @@ def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
 def pools(
     law: str, present: Present, of_kind: Callable[[AdapterKind], bool]
 ) -> Iterator[tuple[str, str, str, AdapterKind]]:
-    """Return (loop name, plant, operator, kind) of the adjustable pools of such plants, up to MOST_POOLS per
-    plant.
+    """Return (loop name, plant, operator, kind) of the adjustable pools of such plants.
 
-    For a plant that is not visible, the pools that had a loop are returned.
+    There are up to MOST_POOLS per plant. For a plant that is not visible, the pools that had a loop are
+    returned.
     """
     for plant, kind in present.plants.items():
         if of_kind(kind):

@@ -45,10 +45,9 @@ NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 def ahead(
     target: Mapping[str, Any], snapshot: Snapshot, now_per_second: float
 ) -> tuple[list[float], list[float]] | None:
-    """Return the forecast of arrivals at the application's queues or the plant, relative to the present
-    arrivals.
+    """Return the forecast of arrivals at the application's queues or the plant.
 
-    The events that rules keep and that operators emit scale with it.
+    It is relative to the present arrivals: the events that rules keep and that operators emit scale with it.
     """
     row, offered = forecast_of(target, snapshot), _compute_offered(target, snapshot)
     if row is None or not row.mean_per_second or not offered:
@@ -106,8 +105,9 @@ def topology_inputs(
 
 
 def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder) -> str | None:
-    """Return a sentence about another controller of the tasks: through this console or, with `there`, at the
-    plant.
+    """Return a sentence about another controller of the tasks.
+
+    It sets them through this console or, with `there`, at the plant itself.
     """
     plant = snapshot.plants.get(target.get("plant", ""))
     holder = plant.steered_by if plant and plant.steered_by else there
@@ -129,8 +129,9 @@ def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """Return the readings by which tasks are judged: their number, their backlog, and the slowest path's
-    latency.
+    """Return the readings by which tasks are judged.
+
+    They are the number of tasks, their backlog, and the slowest path's latency.
     """
     topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
     if topology is None:

@@ -35,8 +35,9 @@ Target = Mapping[str, Any]
 
 
 def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Sensed:
-    """Return {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one
-    plant.
+    """Return the demand, arrivals, capacity, backlog, and saturation of one plant.
+
+    The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
     """
     topology, measured = topology_inputs(target, snapshot, now_seconds)
     if topology is None or measured.invalid or measured.idle:
@@ -88,8 +89,9 @@ def backlog_seconds(topology: MeasuredTopology) -> float:
 
 
 def _is_at_most(operator: MeasuredOperator, kind: AdapterKind | None) -> bool:
-    """Return whether the operator has its maximum tasks: those that the plant accepts, or its loops' initial
-    maximum.
+    """Return whether the operator has its maximum tasks.
+
+    That is the plant's maximum, or the initial maximum of its loops.
     """
     usual = operator.maximum if kind is None or kind.pace is None else kind.pace.maximum
     return operator.parallelism >= min(operator.maximum, usual)

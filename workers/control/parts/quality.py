@@ -77,8 +77,9 @@ def cause(
 
 
 def most_nodes_are_late(snapshot: Snapshot) -> bool:
-    """Return whether more than one and more than half of the nodes are late, which points to this host
-    instead.
+    """Return whether most of several nodes are late.
+
+    This points to the present host instead of the nodes.
     """
     stale = sum(row.stale for row in snapshot.nodes.values())
     return stale > 1 and 2 * stale > len(snapshot.nodes)

@@ -131,7 +131,7 @@ def _faults_of(state: str | None, name: str, error: str | None, stall: str | Non
 
 
 def _find_unpublished(watched: Watched, name: str, row: ApplicationStatus) -> Iterator[Fault]:
-    """Return the fault of matches that cannot be published; an effect where people have paused the queue."""
+    """Yield a fault for each queue that accepts no matches; a notice where people have paused it."""
     for queue, events in sorted(row.outbox.items()):
         pause = find_pause(queue, INTAKE, watched.snapshot)
         why = "its intake is paused" if pause else "it accepts no events"
